@@ -1,0 +1,152 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+/// What only the server needs: an app that depends on Hapax with `traits: []` does not resolve it.
+let server: TargetDependencyCondition? = .when(traits: ["Server"])
+
+let package = Package(
+    name: "hapax",
+    platforms: [.macOS(.v13), .iOS(.v16)],
+    products: [
+        .library(name: "HapaxClient", targets: ["HapaxClient"]),
+        .library(name: "HapaxServer", targets: ["HapaxServer"]),
+        .executable(name: "hapax", targets: ["hapax"]),
+        .executable(name: "hapax-server", targets: ["hapax-server"]),
+    ],
+    traits: [
+        .trait(name: "Server", description: "The ingest server and what it is built on."),
+        .default(enabledTraits: ["Server"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: ["CommandLineArguments", "JSON"]),
+        .package(url: "https://github.com/apple/swift-crypto.git", "3.12.3"..<"5.0.0"),
+        .package(url: "https://github.com/apple/swift-log.git", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.2"),
+        .package(url: "https://github.com/groue/GRDB.swift.git", from: "7.10.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.1"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.13.0"),
+    ],
+    targets: [
+        // Shared: what both sides speak.
+        .systemLibrary(name: "CZlib", path: "Shared/CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+        .target(
+            name: "HapaxModel",
+            dependencies: ["CZlib", .product(name: "Crypto", package: "swift-crypto")],
+            path: "Shared/HapaxModel",
+            swiftSettings: strict
+        ),
+        .target(
+            name: "HapaxSQLite",
+            dependencies: [.product(name: "GRDB", package: "GRDB.swift")],
+            path: "Shared/HapaxSQLite",
+            swiftSettings: strict
+        ),
+
+        // Client: the SDK and the command line.
+        .systemLibrary(
+            name: "CCurl", path: "Client/CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+        .target(
+            name: "HapaxClient",
+            dependencies: [
+                "HapaxModel", "HapaxSQLite",
+                .target(name: "CCurl", condition: .when(platforms: [.linux])),
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Client/HapaxClient",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "hapax",
+            dependencies: [
+                "HapaxClient", "HapaxModel",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Client/hapax",
+            swiftSettings: strict
+        ),
+
+        // Server: the ingest server as a library, and its executable.
+        .systemLibrary(name: "CLibpq", path: "Server/CLibpq", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+        .target(
+            name: "HapaxServer",
+            dependencies: [
+                "HapaxModel", "HapaxSQLite", "CLibpq",
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Configuration", package: "swift-configuration", condition: server),
+                .product(name: "Hummingbird", package: "hummingbird", condition: server),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: server),
+                .product(name: "NIOCore", package: "swift-nio", condition: server),
+                .product(name: "NIOHTTP1", package: "swift-nio", condition: server),
+            ],
+            path: "Server/HapaxServer",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "hapax-server",
+            dependencies: ["HapaxServer"],
+            path: "Server/hapax-server",
+            swiftSettings: strict
+        ),
+
+        // Tests.
+        .target(
+            name: "TestSupport",
+            dependencies: ["HapaxModel"],
+            path: "Tests/TestSupport",
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "hapax-test-worker",
+            dependencies: ["HapaxClient", "HapaxModel"],
+            path: "Tests/hapax-test-worker",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "HapaxModelTests",
+            dependencies: ["HapaxModel", "TestSupport"],
+            path: "Tests/HapaxModelTests",
+            resources: [.copy("Golden")],
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "HapaxClientTests",
+            dependencies: ["HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport"],
+            path: "Tests/HapaxClientTests",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "HapaxServerTests",
+            dependencies: ["HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport"],
+            path: "Tests/HapaxServerTests",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "IntegrationTests",
+            dependencies: [
+                "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "hapax", "hapax-server", "hapax-test-worker",
+            ],
+            path: "Tests/IntegrationTests",
+            swiftSettings: strict
+        ),
+
+        // Benchmarks.
+        .executableTarget(
+            name: "hapax-bench",
+            dependencies: ["HapaxClient", "HapaxServer", "HapaxModel", "HapaxSQLite"],
+            path: "Benchmarks/hapax-bench",
+            swiftSettings: strict
+        ),
+    ]
+)

@@ -1,0 +1,5 @@
+import Configuration
+import Crypto
+import GRDB
+import Hummingbird
+import ServiceLifecycle

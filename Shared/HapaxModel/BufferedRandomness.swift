@@ -1,0 +1,38 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The operating system's random bytes, fetched 256 at a time: a system call for each id would cost more than the id.
+///
+/// A process that forks without exec must not go on using a copy made before the fork.
+public struct BufferedRandomness: RandomNumberGenerator, Sendable {
+    private var words: [UInt64] = []
+    private static let wordsPerFill = 32
+
+    public init() {
+        words.reserveCapacity(Self.wordsPerFill)
+    }
+
+    public mutating func next() -> UInt64 {
+        if let word = words.popLast() { return word }
+        words.append(contentsOf: repeatElement(0, count: Self.wordsPerFill))
+        let failed = words.withUnsafeMutableBytes { bytes in
+            #if canImport(Darwin)
+            arc4random_buf(bytes.baseAddress, bytes.count)
+            return false
+            #else
+            // getentropy(3) gives all it is asked for, up to 256 bytes, or fails.
+            return getentropy(bytes.baseAddress, bytes.count) != 0
+            #endif
+        }
+        if failed {
+            var system = SystemRandomNumberGenerator()
+            for index in words.indices { words[index] = system.next() }
+        }
+        return words.removeLast()
+    }
+}

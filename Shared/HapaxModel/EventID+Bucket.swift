@@ -1,0 +1,20 @@
+extension EventID {
+    /// The first and the last millisecond for which a version 7 id counts as dated: 2024-01-01 up to and including 2099-12-31 (UTC).
+    static let datedMilliseconds: ClosedRange<Int64> = 1_704_067_200_000...4_102_444_799_999
+
+    static let millisecondsPerDay: Int64 = 86_400_000
+
+    /// How many buckets share the ids that carry no usable day.
+    static let undatedBuckets: Int32 = 16
+
+    /// The day that this id belongs to, in days since 1970-01-01 (UTC); negative for an id that carries no day.
+    ///
+    /// A pure function of the id, so that the store can be partitioned by it while its unique key stays a promise over all time: the same
+    /// id always lands in the same partition. Ids other than version 7, and version 7 ids whose clock was far off, get −1 − (last byte mod 16).
+    public var bucket: Int32 {
+        if let milliseconds = unixMilliseconds, Self.datedMilliseconds.contains(milliseconds) {
+            return Int32(milliseconds / Self.millisecondsPerDay)
+        }
+        return -1 - Int32(low & 0xFF) % Self.undatedBuckets
+    }
+}

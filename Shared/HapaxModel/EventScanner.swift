@@ -1,0 +1,224 @@
+/// Takes events out of bytes in one pass: fields out, `properties` left as a raw slice, every limit checked.
+///
+/// The client checks its own events with the same code before it stores them, so what it uploads the server has no reason to refuse.
+public enum EventScanner {
+    /// Checks one encoded event, as the server will.
+    public static func check(_ bytes: [UInt8]) -> EventProblem? {
+        scan(bytes[...]).problem
+    }
+
+    /// Reads one event that must fill `bytes` except for surrounding white space, as a line of newline-delimited JSON does.
+    public static func scan(_ bytes: ArraySlice<UInt8>) -> ScannedEvent {
+        bytes.withUnsafeBufferPointer { buffer in
+            var scan = EventScan(body: bytes, cursor: JSONCursor(buffer))
+            do throws(EventProblem) {
+                try scan.event()
+                scan.cursor.skipWhitespace()
+                guard scan.cursor.isAtEnd else { throw JSONCursor.invalid("something follows the event") }
+            } catch {
+                scan.fail(error)
+                scan.found.id = scan.found.id ?? LenientScan(buffer).eventID(from: 0)
+                scan.found.wire = bytes
+            }
+            return scan.found
+        }
+    }
+
+    /// Reads the event that begins at the cursor; afterwards the cursor is behind its end, however bad the event.
+    ///
+    /// - Throws: ``BodyProblem`` if the event's end cannot be found.
+    static func scan(_ body: ArraySlice<UInt8>, _ cursor: inout JSONCursor) throws(BodyProblem) -> ScannedEvent {
+        let start = cursor.position
+        var scan = EventScan(body: body, cursor: cursor)
+        do throws(EventProblem) {
+            try scan.event()
+            cursor = scan.cursor
+        } catch {
+            let lenient = LenientScan(cursor.bytes)
+            guard let end = lenient.endOfValue(from: start) else { throw BodyProblem("the end of an event cannot be found") }
+            scan.fail(error)
+            scan.found.id = lenient.eventID(from: start)
+            scan.found.wire = body[body.startIndex + start..<body.startIndex + end]
+            cursor.position = end
+        }
+        return scan.found
+    }
+}
+
+/// A body, or an envelope, of which no event can be taken out safely. Nothing of it is stored.
+public struct BodyProblem: Error, Hashable, Sendable {
+    /// For people; holds nothing of the body.
+    public let detail: String
+
+    init(_ detail: String) { self.detail = detail }
+}
+
+/// The scan of one event.
+private struct EventScan {
+    let body: ArraySlice<UInt8>
+    var cursor: JSONCursor
+    var found = ScannedEvent(name: [], distinctID: [], time: 0, properties: Self.noProperties, wire: [])
+
+    /// What an event without `properties` is stored with.
+    private static let noProperties: ArraySlice<UInt8> = [UInt8(ascii: "{"), UInt8(ascii: "}")]
+
+    /// A problem with a field is kept until the event's end is reached: the rest must still be valid JSON, and the id may follow.
+    private var fieldProblem: EventProblem?
+    private var seen: Fields = []
+
+    private struct Fields: OptionSet {
+        let rawValue: UInt8
+        static let id = Fields(rawValue: 1)
+        static let name = Fields(rawValue: 2)
+        static let time = Fields(rawValue: 4)
+        static let distinctID = Fields(rawValue: 8)
+    }
+
+    init(body: ArraySlice<UInt8>, cursor: JSONCursor) {
+        self.body = body
+        self.cursor = cursor
+    }
+
+    mutating func fail(_ problem: EventProblem) {
+        if found.problem == nil { found.problem = problem }
+    }
+
+    mutating func event() throws(EventProblem) {
+        cursor.skipWhitespace()
+        let start = cursor.position
+        guard cursor.skip(UInt8(ascii: "{")) else {
+            throw EventProblem(.notAnObject, detail: "an event must be an object")
+        }
+        var keys = 0
+        cursor.skipWhitespace()
+        if !cursor.skip(UInt8(ascii: "}")) {
+            repeat {
+                cursor.skipWhitespace()
+                keys += 1
+                let key = try cursor.string()
+                cursor.skipWhitespace()
+                guard cursor.skip(UInt8(ascii: ":")) else { throw JSONCursor.invalid("a colon is expected") }
+                cursor.skipWhitespace()
+                try field(key)
+                cursor.skipWhitespace()
+            } while cursor.skip(UInt8(ascii: ","))
+            guard cursor.skip(UInt8(ascii: "}")) else { throw JSONCursor.invalid("a comma or an end is expected") }
+        }
+        found.wire = slice(start..<cursor.position)
+        found.problem = verdict(keys: keys)
+    }
+
+    /// The first thing wrong with an event that is valid JSON.
+    private func verdict(keys: Int) -> EventProblem? {
+        let size = found.wire.count
+        if size > EventLimits.maximumEventBytes {
+            return EventProblem(.eventTooLarge, detail: "the event is \(size) bytes, limit \(EventLimits.maximumEventBytes)")
+        }
+        if keys > EventLimits.maximumKeysPerObject {
+            return EventProblem(.tooManyKeys, detail: "an object has more than \(EventLimits.maximumKeysPerObject) keys")
+        }
+        if let fieldProblem { return fieldProblem }
+        if !seen.contains(.id) { return EventProblem(.missingID, detail: "event_id is missing") }
+        if !seen.contains(.name) { return EventProblem(.missingName, detail: "event is missing") }
+        if !seen.contains(.time) { return EventProblem(.missingTime, detail: "time is missing") }
+        if !seen.contains(.distinctID) { return EventProblem(.missingDistinctID, detail: "distinct_id is missing") }
+        return nil
+    }
+
+    private mutating func field(_ key: JSONCursor.Text) throws(EventProblem) {
+        if cursor.equals(key, "properties") {
+            try properties()
+        } else if cursor.equals(key, "event_id") {
+            try id()
+        } else if cursor.equals(key, "event") {
+            seen.insert(.name)
+            found.name = try text(
+                "event", maximum: EventLimits.maximumNameBytes, invalid: .invalidName, tooLong: .nameTooLong)
+        } else if cursor.equals(key, "time") {
+            seen.insert(.time)
+            found.time = try integer("time", upTo: EventLimits.maximumTime, invalid: .invalidTime) ?? 0
+        } else if cursor.equals(key, "distinct_id") {
+            seen.insert(.distinctID)
+            found.distinctID = try text(
+                "distinct_id", maximum: EventLimits.maximumDistinctIDBytes, invalid: .invalidDistinctID,
+                tooLong: .distinctIDTooLong)
+        } else if cursor.equals(key, "sequence") {
+            if cursor.current == UInt8(ascii: "n") {
+                try cursor.value(depth: 1)
+                found.sequence = nil
+            } else {
+                found.sequence = try integer("sequence", upTo: .max, invalid: .invalidSequence)
+            }
+        } else {
+            try cursor.value(depth: 1)
+        }
+    }
+
+    private mutating func id() throws(EventProblem) {
+        seen.insert(.id)
+        found.id = nil
+        guard cursor.current == UInt8(ascii: "\"") else {
+            try cursor.value(depth: 1)
+            return note(EventProblem(.invalidID, detail: "event_id must be a string"))
+        }
+        let text = try cursor.string()
+        if text.hasEscapes {
+            found.id = cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
+        } else {
+            found.id = EventID(utf8: UnsafeBufferPointer(rebasing: cursor.bytes[text.range]))
+        }
+        if found.id == nil { note(EventProblem(.invalidID, detail: "event_id must be a UUID, neither nil nor max")) }
+    }
+
+    private mutating func text(
+        _ name: String, maximum: Int, invalid: EventProblem.Reason, tooLong: EventProblem.Reason
+    ) throws(EventProblem) -> ArraySlice<UInt8> {
+        guard cursor.current == UInt8(ascii: "\"") else {
+            try cursor.value(depth: 1)
+            note(EventProblem(invalid, detail: "\(name) must be a string"))
+            return []
+        }
+        let text = try cursor.string()
+        let value = text.hasEscapes ? cursor.unescaped(text)[...] : slice(text.range)
+        if value.isEmpty { note(EventProblem(invalid, detail: "\(name) is empty")) }
+        if value.count > maximum { note(EventProblem(tooLong, detail: "\(name) is \(value.count) bytes, limit \(maximum)")) }
+        return value
+    }
+
+    private mutating func integer(
+        _ name: String, upTo maximum: Int64, invalid: EventProblem.Reason
+    ) throws(EventProblem) -> Int64? {
+        guard cursor.current == UInt8(ascii: "-") || cursor.current &- 0x30 < 10 else {
+            try cursor.value(depth: 1)
+            note(EventProblem(invalid, detail: "\(name) must be an integer"))
+            return nil
+        }
+        let range = try cursor.number()
+        guard let value = cursor.integer(range), value >= 0, value <= maximum else {
+            note(EventProblem(invalid, detail: "\(name) must be an integer from 0 to \(maximum)"))
+            return nil
+        }
+        return value
+    }
+
+    private mutating func properties() throws(EventProblem) {
+        let start = cursor.position
+        let kind = cursor.current
+        try cursor.value(depth: 1)
+        if kind == UInt8(ascii: "{") {
+            found.properties = slice(start..<cursor.position)
+        } else if kind == UInt8(ascii: "n") {
+            found.properties = Self.noProperties
+        } else {
+            note(EventProblem(.invalidProperties, detail: "properties must be an object"))
+        }
+    }
+
+    private mutating func note(_ problem: EventProblem) {
+        if fieldProblem == nil { fieldProblem = problem }
+    }
+
+    private func slice(_ range: Range<Int>) -> ArraySlice<UInt8> {
+        body[body.startIndex + range.lowerBound..<body.startIndex + range.upperBound]
+    }
+}

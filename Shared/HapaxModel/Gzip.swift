@@ -1,0 +1,75 @@
+import CZlib
+
+/// gzip (RFC 1952) by zlib, with an absolute limit on what comes out.
+public enum Gzip {
+    public enum Failure: Error, Hashable, Sendable {
+        /// Not gzip, damaged or cut.
+        case damaged
+        /// More than the limit would come out.
+        case tooLarge
+        /// zlib could not work, for want of memory.
+        case unavailable
+    }
+
+    private static let gzipWindow: Int32 = 15 + 16
+    private static let structSize = Int32(MemoryLayout<z_stream>.size)
+
+    /// - Parameter level: 1 (fast) to 9 (small).
+    /// - Throws: ``Failure/unavailable``.
+    public static func compress(_ bytes: [UInt8], level: Int32 = 1) throws(Failure) -> [UInt8] {
+        var stream = z_stream()
+        guard
+            deflateInit2_(
+                &stream, level, Z_DEFLATED, gzipWindow, 8, Z_DEFAULT_STRATEGY, ZLIB_VERSION, structSize) == Z_OK
+        else { throw .unavailable }
+        defer { deflateEnd(&stream) }
+        let bound = Int(deflateBound(&stream, UInt(bytes.count)))
+        var status: Int32 = Z_OK
+        let result = bytes.withUnsafeBufferPointer { input in
+            [UInt8](unsafeUninitializedCapacity: bound) { output, count in
+                stream.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
+                stream.avail_in = UInt32(input.count)
+                stream.next_out = output.baseAddress
+                stream.avail_out = UInt32(output.count)
+                status = deflate(&stream, Z_FINISH)
+                count = output.count - Int(stream.avail_out)
+            }
+        }
+        guard status == Z_STREAM_END else { throw .unavailable }
+        return result
+    }
+
+    /// - Parameter limit: Bytes that may come out, however the input is made.
+    public static func decompress(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
+        var stream = z_stream()
+        guard inflateInit2_(&stream, gzipWindow, ZLIB_VERSION, structSize) == Z_OK else { throw .unavailable }
+        defer { inflateEnd(&stream) }
+        var result: [UInt8] = []
+        result.reserveCapacity(min(limit, bytes.count * 6))
+        let outcome: Result<Void, Failure> = bytes.withUnsafeBufferPointer { input in
+            stream.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
+            stream.avail_in = UInt32(input.count)
+            return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 64 * 1024) { chunk in
+                while true {
+                    stream.next_out = chunk.baseAddress
+                    stream.avail_out = UInt32(chunk.count)
+                    let status = inflate(&stream, Z_NO_FLUSH)
+                    let produced = chunk.count - Int(stream.avail_out)
+                    guard result.count + produced <= limit else { return .failure(.tooLarge) }
+                    result.append(contentsOf: UnsafeBufferPointer(rebasing: chunk[..<produced]))
+                    switch status {
+                    case Z_STREAM_END:
+                        // A gzip file may be several members, one behind the other (RFC 1952 §2.2).
+                        if stream.avail_in == 0 { return .success(()) }
+                        guard inflateReset(&stream) == Z_OK else { return .failure(.damaged) }
+                    case Z_OK where stream.avail_in > 0 || stream.avail_out == 0: continue
+                    case Z_MEM_ERROR: return .failure(.unavailable)
+                    default: return .failure(.damaged)
+                    }
+                }
+            }
+        }
+        try outcome.get()
+        return result
+    }
+}

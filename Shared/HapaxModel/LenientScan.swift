@@ -1,0 +1,84 @@
+/// Finds the way around an event that is not valid JSON, so that it costs only itself.
+///
+/// Strings are stepped over with their escapes, brackets must pair by kind; everything else is ignored.
+struct LenientScan {
+    private let bytes: UnsafeBufferPointer<UInt8>
+
+    init(_ bytes: UnsafeBufferPointer<UInt8>) {
+        self.bytes = bytes
+    }
+
+    /// Where the value that begins at `start` ends; nil if its brackets do not pair or its strings do not end.
+    func endOfValue(from start: Int) -> Int? {
+        var open: [UInt8] = []
+        var position = start
+        while position < bytes.count {
+            let byte = bytes[position]
+            switch byte {
+            case UInt8(ascii: "\""):
+                guard let end = endOfString(from: position) else { return nil }
+                position = end
+            case UInt8(ascii: "{"), UInt8(ascii: "["):
+                open.append(byte + 2)  // Both closing brackets lie two behind their opening ones.
+                position += 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"):
+                guard let expected = open.popLast() else { return position }
+                guard expected == byte else { return nil }
+                position += 1
+                if open.isEmpty { return position }
+            case UInt8(ascii: ",") where open.isEmpty:
+                return position
+            default:
+                position += 1
+            }
+        }
+        return open.isEmpty ? position : nil
+    }
+
+    /// The last `event_id` of the object that begins at `start`, if it can be read.
+    func eventID(from start: Int) -> EventID? {
+        var depth = 0
+        var position = start
+        var id: EventID?
+        while position < bytes.count {
+            switch bytes[position] {
+            case UInt8(ascii: "\""):
+                guard let end = endOfString(from: position) else { return id }
+                var cursor = JSONCursor(bytes, at: position)
+                if depth == 1, let key = try? cursor.string(), cursor.equals(key, "event_id") {
+                    cursor.skipWhitespace()
+                    if cursor.skip(UInt8(ascii: ":")) {
+                        cursor.skipWhitespace()
+                        id = (try? cursor.string()).flatMap { text in
+                            cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
+                        }
+                        // Go on behind the colon: the value itself is stepped over like any other.
+                    }
+                }
+                position = end
+            case UInt8(ascii: "{"), UInt8(ascii: "["):
+                depth += 1
+                position += 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"):
+                depth -= 1
+                position += 1
+                if depth <= 0 { return id }
+            default:
+                position += 1
+            }
+        }
+        return id
+    }
+
+    private func endOfString(from start: Int) -> Int? {
+        var position = start + 1
+        while position < bytes.count {
+            switch bytes[position] {
+            case UInt8(ascii: "\\"): position += 2
+            case UInt8(ascii: "\""): return position + 1
+            default: position += 1
+            }
+        }
+        return nil
+    }
+}

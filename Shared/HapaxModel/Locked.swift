@@ -1,0 +1,48 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A value behind a lock. `Synchronization.Mutex` would do, but needs iOS 18 and macOS 15.
+// Unchecked: every access to `value` is between lock and unlock of `mutex`, and only `withLock` touches either.
+package final class Locked<Value>: @unchecked Sendable {
+    private var value: Value
+    #if canImport(Darwin)
+    private let mutex = UnsafeMutablePointer<os_unfair_lock>.allocate(capacity: 1)
+    #else
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    #endif
+
+    package init(_ value: sending Value) {
+        self.value = value
+        #if canImport(Darwin)
+        mutex.initialize(to: os_unfair_lock())
+        #else
+        mutex.initialize(to: pthread_mutex_t())
+        pthread_mutex_init(mutex, nil)
+        #endif
+    }
+
+    deinit {
+        #if !canImport(Darwin)
+        pthread_mutex_destroy(mutex)
+        #endif
+        mutex.deallocate()
+    }
+
+    package func withLock<Result, Failure: Error>(
+        _ body: (inout Value) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        #if canImport(Darwin)
+        os_unfair_lock_lock(mutex)
+        defer { os_unfair_lock_unlock(mutex) }
+        #else
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        #endif
+        return try body(&value)
+    }
+}

@@ -1,0 +1,32 @@
+/// A value of an event's properties: what JSON can say.
+///
+/// Integers and floating-point numbers are kept apart so that a 64-bit integer survives unrounded.
+public enum PropertyValue: Hashable, Sendable {
+    case null
+    case bool(Bool)
+    case integer(Int64)
+    /// JSON has no word for infinities and NaN: an event that holds one goes to the dead letters.
+    case double(Double)
+    case string(String)
+    case array([PropertyValue])
+    case object([String: PropertyValue])
+}
+
+/// An event's properties by name.
+public typealias Properties = [String: PropertyValue]
+
+extension PropertyValue: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral,
+    ExpressibleByFloatLiteral, ExpressibleByBooleanLiteral, ExpressibleByNilLiteral, ExpressibleByArrayLiteral,
+    ExpressibleByDictionaryLiteral
+{
+    public init(stringLiteral value: String) { self = .string(value) }
+    public init(integerLiteral value: Int64) { self = .integer(value) }
+    public init(floatLiteral value: Double) { self = .double(value) }
+    public init(booleanLiteral value: Bool) { self = .bool(value) }
+    public init(nilLiteral: ()) { self = .null }
+    public init(arrayLiteral elements: PropertyValue...) { self = .array(elements) }
+    /// The last of repeated keys wins, as in JSON.
+    public init(dictionaryLiteral elements: (String, PropertyValue)...) {
+        self = .object(Dictionary(elements, uniquingKeysWith: { $1 }))
+    }
+}

@@ -1,0 +1,158 @@
+import Foundation
+
+/// What became of each event of one batch. The server sends it only after the commit of every event it calls stored.
+public struct Receipt: Hashable, Sendable {
+    /// The request's own batch id; nil if it had none.
+    public var batchID: EventID?
+    /// Events found in the request.
+    public var received: Int
+    /// Events stored by this request for the first time.
+    public var stored: Int
+    /// Every event that was not stored now, in the order of the request.
+    public var results: [Result]
+
+    public struct Result: Hashable, Sendable {
+        /// The event's place in the request, from 0.
+        public var index: Int
+        /// The event's id; nil if it could not be read.
+        public var eventID: EventID?
+        public var outcome: Outcome
+        public var reason: String?
+        public var detail: String?
+
+        public init(index: Int, eventID: EventID?, outcome: Outcome, reason: String? = nil, detail: String? = nil) {
+            self.index = index
+            self.eventID = eventID
+            self.outcome = outcome
+            self.reason = reason
+            self.detail = detail
+        }
+    }
+
+    /// What became of one event.
+    public enum Outcome: String, Sendable, CaseIterable {
+        /// In the store, by this request.
+        case stored
+        /// In the store already, with the same content.
+        case duplicate
+        /// Another content is in the store under this id; it stays.
+        case conflict
+        /// Not stored, and never will be as it is.
+        case rejected
+        /// Not stored: older than what the store still keeps. An event that was stored once and removed since is answered so, too.
+        case expired
+        /// Not stored; sending it again may succeed.
+        case retry
+
+        /// An outcome that this version does not know says nothing final: `retry`.
+        init(wire: String) {
+            self = Outcome(rawValue: wire) ?? .retry
+        }
+    }
+
+    public init(batchID: EventID?, received: Int, stored: Int, results: [Result]) {
+        self.batchID = batchID
+        self.received = received
+        self.stored = stored
+        self.results = results
+    }
+
+    public var duplicates: Int { results.count { $0.outcome == .duplicate } }
+    public var rejected: Int { results.count { $0.outcome == .rejected } }
+}
+
+// MARK: - Acceptance
+
+extension Receipt {
+    /// What became of each sent event, in the order sent, if this receipt is the complete answer to exactly that batch.
+    ///
+    /// Until then nothing is known about any of the events, and all must be kept (I5).
+    ///
+    /// - Returns: nil unless the batch id is ours, `received` is what was sent, stored and listed events add up to it, and every listed
+    ///   index is in range, unique and carries the id sent there.
+    public func verdicts(for batchID: EventID, sent ids: [EventID]) -> [Result]? {
+        guard self.batchID == batchID, received == ids.count, stored >= 0, stored <= received,
+            results.count == received - stored
+        else { return nil }
+        var verdicts = ids.enumerated().map { Result(index: $0.offset, eventID: $0.element, outcome: .stored) }
+        var seen = [Bool](repeating: false, count: ids.count)
+        for result in results {
+            guard ids.indices.contains(result.index), !seen[result.index], result.eventID == ids[result.index] else { return nil }
+            // "stored" among the events that were not stored: the counts would add up and mean something else.
+            guard result.outcome != .stored else { return nil }
+            seen[result.index] = true
+            verdicts[result.index] = result
+        }
+        return verdicts
+    }
+}
+
+// MARK: - Wire
+
+extension Receipt {
+    /// The answer's body.
+    public func encoded() -> [UInt8] {
+        var writer = JSONWriter()
+        writer.bytes.reserveCapacity(160 + results.count * 96)
+        writer.raw(#"{"batch_id":"#)
+        if let batchID { writer.id(batchID) } else { writer.raw("null") }
+        writer.raw(#","received":"#)
+        writer.integer(received)
+        writer.raw(#","stored":"#)
+        writer.integer(stored)
+        writer.raw(#","duplicates":"#)
+        writer.integer(duplicates)
+        writer.raw(#","rejected":"#)
+        writer.integer(rejected)
+        writer.raw(#","results":["#)
+        for (position, result) in results.enumerated() {
+            if position > 0 { writer.raw(",") }
+            writer.raw(#"{"index":"#)
+            writer.integer(result.index)
+            writer.raw(#","event_id":"#)
+            if let id = result.eventID { writer.id(id) } else { writer.raw("null") }
+            writer.raw(#","outcome":"#)
+            writer.string(result.outcome.rawValue)
+            if let reason = result.reason {
+                writer.raw(#","reason":"#)
+                writer.string(reason)
+            }
+            if let detail = result.detail {
+                writer.raw(#","detail":"#)
+                writer.string(detail)
+            }
+            writer.raw("}")
+        }
+        writer.raw("]}")
+        return writer.bytes
+    }
+
+    /// Reads an answer's body.
+    ///
+    /// - Throws: `DecodingError` if it is not a receipt. Fields that this version does not know are ignored.
+    public init(json: [UInt8]) throws {
+        let wire = try JSONDecoder().decode(Wire.self, from: Data(json))
+        self.init(
+            batchID: wire.batch_id, received: wire.received, stored: wire.stored,
+            results: wire.results.map {
+                Result(
+                    index: $0.index, eventID: $0.event_id, outcome: Outcome(wire: $0.outcome), reason: $0.reason,
+                    detail: $0.detail)
+            })
+    }
+
+    private struct Wire: Decodable {
+        var batch_id: EventID?
+        var received: Int
+        var stored: Int
+        var results: [WireResult]
+    }
+
+    private struct WireResult: Decodable {
+        var index: Int
+        var event_id: EventID?
+        var outcome: String
+        var reason: String?
+        var detail: String?
+    }
+}

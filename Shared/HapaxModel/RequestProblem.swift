@@ -1,0 +1,108 @@
+import Foundation
+
+/// Why a whole request was refused: the body of an `application/problem+json` answer (RFC 9457). A refused request stored nothing.
+public struct RequestProblem: Error, Hashable, Sendable {
+    public let code: Code
+    /// For people; holds nothing of the request's body and no key.
+    public let detail: String
+
+    public init(_ code: Code, detail: String) {
+        self.code = code
+        self.detail = detail
+    }
+
+    public static let contentType = "application/problem+json"
+
+    /// Stable names of refusals. A name is never given a second meaning.
+    public enum Code: String, Sendable, CaseIterable {
+        case malformed
+        case invalidEncoding = "invalid_encoding"
+        case tooManyEvents = "too_many_events"
+        case unknownKey = "unknown_key"
+        case notFound = "not_found"
+        case methodNotAllowed = "method_not_allowed"
+        case tooSlow = "too_slow"
+        case bodyTooLarge = "body_too_large"
+        case unsupportedType = "unsupported_type"
+        case unsupportedEncoding = "unsupported_encoding"
+        case headerTooLarge = "header_too_large"
+        case overloaded
+        case storeUnavailable = "store_unavailable"
+        case stopping
+        case internalError = "internal_error"
+
+        public var status: Int {
+            switch self {
+            case .malformed, .invalidEncoding: 400
+            case .unknownKey: 401
+            case .notFound: 404
+            case .methodNotAllowed: 405
+            case .tooSlow: 408
+            case .bodyTooLarge, .tooManyEvents: 413
+            case .unsupportedType, .unsupportedEncoding: 415
+            case .headerTooLarge: 431
+            case .overloaded, .storeUnavailable, .stopping: 503
+            case .internalError: 500
+            }
+        }
+
+        public var title: String {
+            switch self {
+            case .malformed: "The batch cannot be read"
+            case .invalidEncoding: "The compressed body cannot be read"
+            case .tooManyEvents: "The batch holds too many events"
+            case .unknownKey: "The write key is not known"
+            case .notFound: "There is nothing here"
+            case .methodNotAllowed: "The method is not allowed here"
+            case .tooSlow: "The request took too long to arrive"
+            case .bodyTooLarge: "The body is too large"
+            case .unsupportedType: "The content type is not supported"
+            case .unsupportedEncoding: "The content encoding is not supported"
+            case .headerTooLarge: "The header block is too large"
+            case .overloaded: "The server has more waiting than it may hold"
+            case .storeUnavailable: "The store cannot be reached"
+            case .stopping: "The server is stopping"
+            case .internalError: "The server failed"
+            }
+        }
+
+        /// Whether the refusal is about this batch: a smaller one, or one without a certain event, may be accepted.
+        public var concernsBatch: Bool {
+            switch self {
+            case .malformed, .invalidEncoding, .tooManyEvents, .bodyTooLarge: true
+            default: false
+            }
+        }
+    }
+
+    /// The answer's body.
+    public func encoded(requestID: String) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.raw(#"{"type":"about:blank","title":"#)
+        writer.string(code.title)
+        writer.raw(#","status":"#)
+        writer.integer(code.status)
+        writer.raw(#","code":"#)
+        writer.string(code.rawValue)
+        writer.raw(#","detail":"#)
+        writer.string(detail)
+        writer.raw(#","request_id":"#)
+        writer.string(requestID)
+        writer.raw("}")
+        return writer.bytes
+    }
+
+    /// The code of an answer, if it is one of our own servers' refusals: the media type, the status and a known code must agree.
+    public static func code(status: Int, contentType: String?, body: [UInt8]) -> Code? {
+        guard let contentType, contentType.lowercased().hasPrefix(Self.contentType),
+            let wire = try? JSONDecoder().decode(Wire.self, from: Data(body)),
+            let code = Code(rawValue: wire.code), code.status == status, wire.status == status
+        else { return nil }
+        return code
+    }
+
+    private struct Wire: Decodable {
+        var code: String
+        var status: Int
+    }
+}

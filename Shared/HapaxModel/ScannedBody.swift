@@ -1,0 +1,156 @@
+/// What a request's body holds: the events in order, and what its envelope says.
+public struct ScannedBody: Sendable {
+    public var envelope = EventBatch.Envelope()
+    public var events: [ScannedEvent] = []
+
+    /// Reads an envelope, or a bare array of events.
+    ///
+    /// - Throws: ``BodyProblem`` if the envelope cannot be read or the end of an event cannot be found; an event that is bad in itself is
+    ///   returned with its `problem`.
+    public init(json body: ArraySlice<UInt8>) throws(BodyProblem) {
+        var scan = BodyScan(body: body)
+        let result: Result<Void, BodyProblem> = body.withUnsafeBufferPointer { buffer in
+            Result { () throws(BodyProblem) in try scan.body(buffer) }
+        }
+        try result.get()
+        self = scan.found
+    }
+
+    /// Reads newline-delimited JSON, one event a line; empty lines are skipped and a bad line costs only itself.
+    ///
+    /// - Throws: ``BodyProblem`` if there are more lines than a batch may have.
+    public init(lines body: ArraySlice<UInt8>) throws(BodyProblem) {
+        for line in body.split(separator: UInt8(ascii: "\n")) where !line.allSatisfy({ $0 == 0x20 || $0 == 0x0D || $0 == 0x09 }) {
+            try Self.checkCount(events.count + 1)
+            events.append(EventScanner.scan(line))
+        }
+    }
+
+    fileprivate init() {}
+
+    fileprivate static func checkCount(_ count: Int) throws(BodyProblem) {
+        guard count <= EventLimits.maximumEventsPerBatch else {
+            throw BodyProblem("a batch holds more than \(EventLimits.maximumEventsPerBatch) events")
+        }
+    }
+}
+
+private struct BodyScan {
+    let body: ArraySlice<UInt8>
+    var found = ScannedBody()
+
+    mutating func body(_ bytes: UnsafeBufferPointer<UInt8>) throws(BodyProblem) {
+        var cursor = JSONCursor(bytes)
+        cursor.skipWhitespace()
+        switch cursor.current {
+        case UInt8(ascii: "["): try events(&cursor)
+        case UInt8(ascii: "{"): try envelope(&cursor)
+        default: throw BodyProblem("the body must be an object or an array")
+        }
+        cursor.skipWhitespace()
+        guard cursor.isAtEnd else { throw BodyProblem("something follows the batch") }
+    }
+
+    private mutating func envelope(_ cursor: inout JSONCursor) throws(BodyProblem) {
+        var hasEvents = false
+        cursor.position += 1
+        cursor.skipWhitespace()
+        if !cursor.skip(UInt8(ascii: "}")) {
+            repeat {
+                cursor.skipWhitespace()
+                let key = try structural { () throws(EventProblem) in try cursor.string() }
+                cursor.skipWhitespace()
+                guard cursor.skip(UInt8(ascii: ":")) else { throw BodyProblem("the envelope is not valid JSON") }
+                cursor.skipWhitespace()
+                if cursor.equals(key, "events") {
+                    guard cursor.current == UInt8(ascii: "[") else { throw BodyProblem("events must be an array") }
+                    // Last key wins would make the events of the first array vanish without an outcome.
+                    guard !hasEvents else { throw BodyProblem("events is given twice") }
+                    hasEvents = true
+                    try events(&cursor)
+                } else {
+                    try field(key, &cursor)
+                }
+                cursor.skipWhitespace()
+            } while cursor.skip(UInt8(ascii: ","))
+            guard cursor.skip(UInt8(ascii: "}")) else { throw BodyProblem("the envelope is not valid JSON") }
+        }
+        guard hasEvents else { throw BodyProblem("events is missing") }
+    }
+
+    private mutating func events(_ cursor: inout JSONCursor) throws(BodyProblem) {
+        cursor.position += 1
+        cursor.skipWhitespace()
+        if cursor.skip(UInt8(ascii: "]")) { return }
+        repeat {
+            cursor.skipWhitespace()
+            try ScannedBody.checkCount(found.events.count + 1)
+            found.events.append(try EventScanner.scan(body, &cursor))
+            cursor.skipWhitespace()
+        } while cursor.skip(UInt8(ascii: ","))
+        guard cursor.skip(UInt8(ascii: "]")) else { throw BodyProblem("the array of events is not valid JSON") }
+    }
+
+    /// An optional field that cannot be used is as good as absent.
+    private mutating func field(_ key: JSONCursor.Text, _ cursor: inout JSONCursor) throws(BodyProblem) {
+        let start = cursor.position
+        if cursor.equals(key, "dropped"), cursor.current == UInt8(ascii: "{") {
+            let dropped = try structural { () throws(EventProblem) in try self.dropped(&cursor) }
+            return found.envelope.dropped = dropped
+        }
+        try structural { () throws(EventProblem) in try cursor.value(depth: 0) }
+        let value = JSONCursor(cursor.bytes, at: start)
+        if cursor.equals(key, "batch_id") {
+            found.envelope.batchID = id(value)
+        } else if cursor.equals(key, "install_id") {
+            found.envelope.installID = id(value)
+        } else if cursor.equals(key, "sent_at") {
+            found.envelope.sentAt = integer(value).flatMap { $0 <= EventLimits.maximumTime ? $0 : nil }
+        } else if cursor.equals(key, "created") {
+            found.envelope.created = integer(value)
+        } else if cursor.equals(key, "waiting") {
+            found.envelope.waiting = integer(value)
+        }
+    }
+
+    private func id(_ value: JSONCursor) -> EventID? {
+        var cursor = value
+        guard let text = try? cursor.string() else { return nil }
+        return cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
+    }
+
+    private func integer(_ value: JSONCursor) -> Int64? {
+        var cursor = value
+        guard let range = try? cursor.number(), let number = cursor.integer(range), number >= 0 else { return nil }
+        return number
+    }
+
+    private func dropped(_ cursor: inout JSONCursor) throws(EventProblem) -> [String: Int64] {
+        var counts: [String: Int64] = [:]
+        cursor.position += 1
+        cursor.skipWhitespace()
+        if cursor.skip(UInt8(ascii: "}")) { return counts }
+        repeat {
+            cursor.skipWhitespace()
+            let key = try cursor.string()
+            cursor.skipWhitespace()
+            guard cursor.skip(UInt8(ascii: ":")) else { throw JSONCursor.invalid("a colon is expected") }
+            cursor.skipWhitespace()
+            let value = cursor
+            try cursor.value(depth: 1)
+            if counts.count < EventLimits.maximumDropReasons, key.range.count <= EventLimits.maximumNameBytes {
+                counts[cursor.string(key)] = integer(value)
+            }
+            cursor.skipWhitespace()
+        } while cursor.skip(UInt8(ascii: ","))
+        guard cursor.skip(UInt8(ascii: "}")) else { throw JSONCursor.invalid("a comma or an end is expected") }
+        return counts
+    }
+
+    /// What is wrong with the envelope itself is wrong with the whole request.
+    private func structural<Value>(_ read: () throws(EventProblem) -> Value) throws(BodyProblem) -> Value {
+        do throws(EventProblem) { return try read() } catch {
+            throw BodyProblem("the envelope is not valid: \(error.detail)")
+        }
+    }
+}

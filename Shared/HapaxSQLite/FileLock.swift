@@ -1,0 +1,47 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The right to be the only process that works on a file: `flock(2)` on a file beside it.
+///
+/// The kernel gives the lock up when the process ends, however it ends, and the descriptor is closed on exec, so neither a crash nor a
+/// child leaves it behind. A process id in a file would do both.
+package final class FileLock: Sendable {
+    private let descriptor: Int32
+
+    package enum Failure: Error, Hashable {
+        /// Another process, or another owner in this process, holds it.
+        case taken
+        /// The lock file cannot be opened or locked; the value is `errno`.
+        case system(Int32)
+    }
+
+    /// Takes the lock without waiting; it is held until the last reference goes. The file stays behind.
+    ///
+    /// - Parameter path: The lock file, created if missing, readable by its owner only.
+    package init(path: String) throws(Failure) {
+        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw .system(errno) }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let reason = errno
+            close(descriptor)
+            throw reason == EWOULDBLOCK ? .taken : .system(reason)
+        }
+        // Whoever held it before may have deleted the file meanwhile: a lock on a nameless file excludes nobody.
+        var held = stat()
+        var named = stat()
+        guard fstat(descriptor, &held) == 0, stat(path, &named) == 0, held.st_ino == named.st_ino, held.st_dev == named.st_dev else {
+            close(descriptor)
+            throw .taken
+        }
+        self.descriptor = descriptor
+    }
+
+    deinit {
+        close(descriptor)
+    }
+}
