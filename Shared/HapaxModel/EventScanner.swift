@@ -47,10 +47,15 @@ public enum EventScanner {
 
 /// A body, or an envelope, of which no event can be taken out safely. Nothing of it is stored.
 public struct BodyProblem: Error, Hashable, Sendable {
+    /// What the whole request is refused with.
+    public let code: RequestProblem.Code
     /// For people; holds nothing of the body.
     public let detail: String
 
-    init(_ detail: String) { self.detail = detail }
+    init(_ detail: String, code: RequestProblem.Code = .malformed) {
+        self.code = code
+        self.detail = detail
+    }
 }
 
 /// The scan of one event.

@@ -30,7 +30,7 @@ public struct ScannedBody: Sendable {
 
     fileprivate static func checkCount(_ count: Int) throws(BodyProblem) {
         guard count <= EventLimits.maximumEventsPerBatch else {
-            throw BodyProblem("a batch holds more than \(EventLimits.maximumEventsPerBatch) events")
+            throw BodyProblem("a batch holds more than \(EventLimits.maximumEventsPerBatch) events", code: .tooManyEvents)
         }
     }
 }
