@@ -25,7 +25,6 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case bodyTooLarge = "body_too_large"
         case unsupportedType = "unsupported_type"
         case unsupportedEncoding = "unsupported_encoding"
-        case headerTooLarge = "header_too_large"
         case overloaded
         case storeUnavailable = "store_unavailable"
         case stopping
@@ -40,7 +39,6 @@ public struct RequestProblem: Error, Hashable, Sendable {
             case .tooSlow: 408
             case .bodyTooLarge, .tooManyEvents: 413
             case .unsupportedType, .unsupportedEncoding: 415
-            case .headerTooLarge: 431
             case .overloaded, .storeUnavailable, .stopping: 503
             case .internalError: 500
             }
@@ -58,7 +56,6 @@ public struct RequestProblem: Error, Hashable, Sendable {
             case .bodyTooLarge: "The body is too large"
             case .unsupportedType: "The content type is not supported"
             case .unsupportedEncoding: "The content encoding is not supported"
-            case .headerTooLarge: "The header block is too large"
             case .overloaded: "The server has more waiting than it may hold"
             case .storeUnavailable: "The store cannot be reached"
             case .stopping: "The server is stopping"

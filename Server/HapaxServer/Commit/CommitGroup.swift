@@ -1,0 +1,121 @@
+import HapaxModel
+
+/// Several requests that are committed together: what the store is asked, and what its answer means for each event.
+///
+/// A value without I/O: this is where duplicates inside a group, conflicts, refusals and expiry are decided.
+struct CommitGroup {
+    private let requests: [IngestRequest]
+    private let horizon: Int32
+    /// The first record of each key; later ones are compared with it.
+    private let firsts: [EventKey: First]
+    let storeGroup: StoreGroup
+
+    private struct First {
+        var fingerprint: Int64
+        var request: Int
+        var entry: Int
+    }
+
+    init(_ requests: [IngestRequest], horizon: Int32) {
+        var firsts: [EventKey: First] = [:]
+        var records: [EventRecord] = []
+        var lookups: Set<EventKey> = []
+        records.reserveCapacity(requests.reduce(0) { $0 + $1.entries.count })
+        firsts.reserveCapacity(records.capacity)
+        for (requestIndex, request) in requests.enumerated() {
+            for (entryIndex, entry) in request.entries.enumerated() {
+                switch entry {
+                case .record(let record) where Self.isExpired(record.key.id, horizon):
+                    lookups.insert(record.key)
+                case .record(let record):
+                    guard firsts[record.key] == nil else { continue }
+                    firsts[record.key] = First(fingerprint: record.fingerprint, request: requestIndex, entry: entryIndex)
+                    records.append(record)
+                case .refused(_, let id):
+                    if let id { lookups.insert(EventKey(id: id, projectID: request.projectID)) }
+                }
+            }
+        }
+        self.requests = requests
+        self.horizon = horizon
+        self.firsts = firsts
+        storeGroup = StoreGroup(
+            records: records.sorted { $0.key < $1.key },
+            lookups: lookups.filter { firsts[$0] == nil }.sorted(),
+            books: InstallBooks.merged(requests.compactMap(\.books)))
+    }
+
+    private static func isExpired(_ id: EventID, _ horizon: Int32) -> Bool {
+        let bucket = id.bucket
+        return bucket >= 0 && bucket < horizon
+    }
+
+    /// What became of each event, for each request in order.
+    ///
+    /// - Parameters:
+    ///   - found: What the store had before, with its fingerprint.
+    ///   - unstored: The records that were not stored after all, and what that means for them.
+    func outcomes(found: [EventKey: Int64], unstored: [EventKey: Unstored]) -> [[Receipt.Result]] {
+        requests.enumerated().map { requestIndex, request in
+            request.entries.enumerated().map { entryIndex, entry in
+                switch entry {
+                case .record(let record):
+                    return outcome(
+                        of: record, at: entryIndex, in: requestIndex, stored: found[record.key], unstored: unstored[record.key])
+                case .refused(let problem, let id):
+                    let key = id.map { EventKey(id: $0, projectID: request.projectID) }
+                    if let key, isStored(key, found: found, unstored: unstored) {
+                        return Receipt.Result(index: entryIndex, eventID: id, outcome: .duplicate)
+                    }
+                    return Receipt.Result(
+                        index: entryIndex, eventID: id, outcome: .rejected, reason: problem.reason.rawValue,
+                        detail: problem.detail)
+                }
+            }
+        }
+    }
+
+    /// Why a record is not in the store although it was asked to store it.
+    enum Unstored: Equatable {
+        case refused(EventProblem)
+        case retry
+    }
+
+    private func isStored(_ key: EventKey, found: [EventKey: Int64], unstored: [EventKey: Unstored]) -> Bool {
+        found[key] != nil || (firsts[key] != nil && unstored[key] == nil)
+    }
+
+    private func outcome(
+        of record: EventRecord, at entry: Int, in request: Int, stored: Int64?, unstored: Unstored?
+    ) -> Receipt.Result {
+        var result = Receipt.Result(index: entry, eventID: record.key.id, outcome: .stored)
+        if let stored {
+            return compare(record, with: stored, &result)
+        }
+        switch unstored {
+        case .refused(let problem):
+            result.outcome = .rejected
+            result.reason = problem.reason.rawValue
+            result.detail = problem.detail
+            return result
+        case .retry:
+            result.outcome = .retry
+            return result
+        case nil: break
+        }
+        guard let first = firsts[record.key] else {
+            result.outcome = .expired
+            result.detail = "older than what is still kept"
+            return result
+        }
+        if first.request == request && first.entry == entry { return result }
+        return compare(record, with: first.fingerprint, &result)
+    }
+
+    private func compare(_ record: EventRecord, with fingerprint: Int64, _ result: inout Receipt.Result) -> Receipt.Result {
+        let isSame = record.key.id.isDerived || record.fingerprint == fingerprint
+        result.outcome = isSame ? .duplicate : .conflict
+        if !isSame { result.detail = "another content is stored under this id" }
+        return result
+    }
+}

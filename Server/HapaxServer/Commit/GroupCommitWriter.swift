@@ -1,0 +1,165 @@
+import HapaxModel
+import Logging
+
+/// The one place where events enter the store: performs what ``GroupCommitStateMachine`` decides.
+package final class GroupCommitWriter: Sendable {
+    private let store: any EventStore
+    private let metrics: ServerMetrics
+    private let logger: Logger
+    private let state: Locked<State>
+
+    /// Attempts at one transaction that collides with others; afterwards the group is refused with 503.
+    private static let maximumCollisions = 8
+
+    private struct State {
+        var machine: GroupCommitStateMachine<Submission>
+        /// Writers that wait, by number.
+        var sleepers: [Int: CheckedContinuation<Void, Never>] = [:]
+    }
+
+    private struct Submission: Sendable {
+        var request: IngestRequest
+        var answer: CheckedContinuation<Result<[Receipt.Result], RequestProblem>, Never>
+    }
+
+    package init(store: any EventStore, metrics: ServerMetrics, maximumWaitingBytes: Int? = nil, logger: Logger) {
+        self.store = store
+        self.metrics = metrics
+        self.logger = logger
+        var limits = GroupCommitStateMachine<Submission>.Limits()
+        if let maximumWaitingBytes { limits.waitingBytes = maximumWaitingBytes }
+        state = Locked(State(machine: GroupCommitStateMachine(limits: limits)))
+    }
+
+    /// Commits a request's events, together with those of others.
+    ///
+    /// - Returns: What became of each event, in order; after the COMMIT of every event that is in the store.
+    /// - Throws: ``RequestProblem`` if nothing is known about any of them.
+    package func submit(_ request: IngestRequest) async throws(RequestProblem) -> [Receipt.Result] {
+        let result = await withCheckedContinuation { answer in
+            let submission = Submission(request: request, answer: answer)
+            let (admission, sleeper) = state.withLock { state in
+                let admission = state.machine.requestArrived(submission, events: request.entries.count, bytes: request.bytes)
+                guard case .commit(let writer) = admission else { return (admission, nil as CheckedContinuation<Void, Never>?) }
+                return (admission, state.sleepers.removeValue(forKey: writer))
+            }
+            switch admission {
+            case .waiting, .commit: sleeper?.resume()
+            case .overloaded:
+                answer.resume(returning: .failure(RequestProblem(.overloaded, detail: "too much is waiting to be stored")))
+            case .stopping:
+                answer.resume(returning: .failure(RequestProblem(.stopping, detail: "the server is stopping")))
+            }
+        }
+        return try result.get()
+    }
+
+    /// Commits groups until ``stop()``; returns when the last one is committed.
+    package func run() async {
+        await withDiscardingTaskGroup { group in
+            for writer in 0..<store.writerCount {
+                group.addTask { await self.run(writer) }
+            }
+        }
+    }
+
+    /// Takes no further request. What waits is still committed.
+    package func stop() {
+        let sleepers = state.withLock { state in
+            state.machine.stopRequested().compactMap { state.sleepers.removeValue(forKey: $0) }
+        }
+        for sleeper in sleepers { sleeper.resume() }
+    }
+
+    private func run(_ writer: Int) async {
+        while true {
+            let work = await nextWork(writer)
+            guard let work else { return }
+            await commit(work, writer: writer)
+        }
+    }
+
+    /// - Returns: nil when nothing will come any more.
+    private func nextWork(_ writer: Int) async -> [Submission]? {
+        while true {
+            var work: [Submission]?
+            var isAtEnd = false
+            await withCheckedContinuation { continuation in
+                let mustWait = state.withLock { state in
+                    switch state.machine.writerBecameFree(writer) {
+                    case .commit(let group): work = group
+                    case .end: isAtEnd = true
+                    case .wait:
+                        state.sleepers[writer] = continuation
+                        return true
+                    }
+                    return false
+                }
+                if !mustWait { continuation.resume() }
+            }
+            if isAtEnd { return nil }
+            if let work { return work }
+        }
+    }
+
+    private func commit(_ submissions: [Submission], writer: Int) async {
+        let group = CommitGroup(submissions.map(\.request), horizon: store.horizon)
+        do throws(StoreError) {
+            var attempt = CommitAttempt()
+            try await commit(group.storeGroup, writer: writer, &attempt)
+            metrics.groupCommitted(records: group.storeGroup.records.count)
+            let outcomes = group.outcomes(found: attempt.found, unstored: attempt.unstored)
+            for (submission, outcomes) in zip(submissions, outcomes) {
+                submission.answer.resume(returning: .success(outcomes))
+            }
+        } catch {
+            metrics.groupFailed()
+            logger.error("A group could not be committed", metadata: ["store.error": "\(error)"])
+            let problem = RequestProblem(.storeUnavailable, detail: "nothing is known about this batch; send it again")
+            for submission in submissions { submission.answer.resume(returning: .failure(problem)) }
+        }
+    }
+
+    /// What the parts of one group came to.
+    private struct CommitAttempt {
+        var found: [EventKey: Int64] = [:]
+        var unstored: [EventKey: CommitGroup.Unstored] = [:]
+        var hasDoneUpkeep = false
+        var collisions = 0
+    }
+
+    /// Commits a group; one whose data is refused is halved until only the culprits are left.
+    private func commit(_ group: StoreGroup, writer: Int, _ attempt: inout CommitAttempt) async throws(StoreError) {
+        do throws(StoreError) {
+            let found = try await store.commit(group, writer: writer)
+            attempt.found.merge(found) { $1 }
+            return
+        } catch .collided where attempt.collisions < Self.maximumCollisions {
+            attempt.collisions += 1
+            return try await commit(group, writer: writer, &attempt)
+        } catch .noPartition where !attempt.hasDoneUpkeep {
+            attempt.hasDoneUpkeep = true
+            try await store.performUpkeep()
+            return try await commit(group, writer: writer, &attempt)
+        } catch .dataRefused(let state) {
+            if isolate(group, as: .refused(EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")), &attempt) { return }
+        } catch .noPartition {
+            if isolate(group, as: .retry, &attempt) { return }
+        }
+        // Without a record to blame the refusal is the store's own trouble, never an event's.
+        guard !group.records.isEmpty else { throw .unavailable("a transaction without events was refused") }
+        let middle = group.records.count / 2
+        let first = StoreGroup(records: Array(group.records[..<middle]), lookups: group.lookups, books: group.books)
+        try await commit(first, writer: writer, &attempt)
+        try await commit(StoreGroup(records: Array(group.records[middle...])), writer: writer, &attempt)
+    }
+
+    /// - Returns: Whether the group is down to the one record that cannot be stored.
+    private func isolate(_ group: StoreGroup, as reason: CommitGroup.Unstored, _ attempt: inout CommitAttempt) -> Bool {
+        guard group.records.count == 1, let culprit = group.records.first, group.lookups.isEmpty, group.books.isEmpty else {
+            return false
+        }
+        attempt.unstored[culprit.key] = reason
+        return true
+    }
+}

@@ -1,0 +1,28 @@
+import HapaxModel
+
+/// One request's events, scanned and ready to be committed together with other requests'.
+package struct IngestRequest: Sendable {
+    package var projectID: Int32
+    package var entries: [Entry]
+    package var books: InstallBooks?
+    /// Bytes of body that this request keeps in memory until it is answered.
+    package var bytes: Int
+
+    package enum Entry: Sendable {
+        case record(EventRecord)
+        /// Cannot be stored as it is; looked up all the same if its id could be read.
+        case refused(EventProblem, id: EventID?)
+    }
+
+    package init(_ body: ScannedBody, projectID: Int32, receivedAt: Int64, bytes: Int) {
+        self.projectID = projectID
+        self.bytes = bytes
+        books = InstallBooks(body.envelope, projectID: projectID)
+        entries = body.events.map { event in
+            if let problem = event.problem { return .refused(problem, id: event.id) }
+            guard let id = event.id else { return .refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil) }
+            return .record(
+                EventRecord(event, id: id, projectID: projectID, envelope: body.envelope, receivedAt: receivedAt))
+        }
+    }
+}

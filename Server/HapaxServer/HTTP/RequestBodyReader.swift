@@ -1,0 +1,57 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+
+/// Takes a request's body in, within its limits, and undoes its compression.
+@available(macOS 14, *)
+enum RequestBodyReader {
+    /// - Returns: The decompressed body.
+    /// - Throws: ``RequestProblem``: encoding not supported, too large before or after decompression, damaged, or cut.
+    static func read(_ request: Request) async throws(RequestProblem) -> [UInt8] {
+        let isCompressed = try isCompressed(request)
+        let announced = request.headers[.contentLength].flatMap { Int($0) }
+        if let announced, announced > EventLimits.maximumBodyBytes { throw tooLarge }
+        let body = try await collect(request.body, expected: announced ?? 0)
+        guard isCompressed else { return body }
+        do throws(Gzip.Failure) {
+            return try Gzip.decompress(body, limit: EventLimits.maximumDecompressedBodyBytes)
+        } catch {
+            switch error {
+            case .damaged: throw RequestProblem(.invalidEncoding, detail: "the body is not gzip, or is cut")
+            case .tooLarge:
+                throw RequestProblem(
+                    .bodyTooLarge,
+                    detail: "the decompressed body is larger than \(EventLimits.maximumDecompressedBodyBytes) bytes")
+            case .unavailable: throw RequestProblem(.overloaded, detail: "the server is out of memory")
+            }
+        }
+    }
+
+    private static let tooLarge = RequestProblem(
+        .bodyTooLarge, detail: "the body is larger than \(EventLimits.maximumBodyBytes) bytes")
+
+    private static func isCompressed(_ request: Request) throws(RequestProblem) -> Bool {
+        switch request.headers[.contentEncoding]?.lowercased() {
+        case nil, "", "identity": return false
+        case "gzip", "x-gzip": return true
+        case .some: throw RequestProblem(.unsupportedEncoding, detail: "the content encoding must be gzip or none")
+        }
+    }
+
+    private static func collect(_ body: RequestBody, expected: Int) async throws(RequestProblem) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(expected)
+        do {
+            for try await part in body {
+                guard bytes.count + part.readableBytes <= EventLimits.maximumBodyBytes else { throw tooLarge }
+                bytes.append(contentsOf: part.readableBytesView)
+            }
+        } catch let problem as RequestProblem {
+            throw problem
+        } catch {
+            // The connection went away; nobody will read this answer.
+            throw RequestProblem(.malformed, detail: "the body is cut")
+        }
+        return bytes
+    }
+}

@@ -1,0 +1,91 @@
+import Dispatch
+import Foundation
+import HapaxModel
+import Logging
+import ServiceLifecycle
+import UnixSignals
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The ingest server as a program.
+@available(macOS 15, *)
+public enum HapaxServer {
+    /// Runs the server as its arguments and its environment say, until SIGTERM or SIGINT.
+    ///
+    /// Prints `listening on http://HOST:PORT` to standard output when it accepts connections; logs go to standard error.
+    ///
+    /// - Parameter arguments: Without the program's name.
+    /// - Returns: The exit code: 0 stopped, 1 failed, 64 wrong settings.
+    public static func main(arguments: [String], environment: [String: String]) async -> Int32 {
+        if arguments.contains("--help") || arguments.contains("-h") {
+            print(ServerSetting.helpText, terminator: "")
+            return 0
+        }
+        do {
+            let configuration = try await ServerConfiguration(arguments: arguments, environment: environment)
+            try await run(configuration)
+            return 0
+        } catch let problem as ServerConfiguration.Problem {
+            complain("\(problem)")
+            return 64
+        } catch let error as StoreError {
+            complain("\(error)")
+            return 1
+        } catch {
+            complain("the server failed: \(error)")
+            return 1
+        }
+    }
+
+    private static func run(_ configuration: ServerConfiguration) async throws {
+        var logger = Logger(label: "hapax-server", factory: { StreamLogHandler.standardError(label: $0) })
+        logger.logLevel = configuration.logLevel
+        let currentTime: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1_000) }
+        let store = try await open(configuration, currentTime, logger)
+        var keys: [String: Int32] = [:]
+        for entry in configuration.writeKeys { keys[entry.key] = try await store.projectID(named: entry.project) }
+        let host = configuration.options.host
+        let application = IngestApplication(
+            store: store, keys: WriteKeys(keys), options: configuration.options, currentTime: currentTime, logger: logger,
+            onListening: { port in
+                print("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port)")
+                fflush(nil)
+            })
+        let group = ServiceGroup(
+            configuration: ServiceGroupConfiguration(
+                services: [application, HardStop()], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+        try await group.run()
+    }
+
+    private static func open(
+        _ configuration: ServerConfiguration, _ currentTime: @escaping @Sendable () -> Int64, _ logger: Logger
+    ) async throws(StoreError) -> any EventStore {
+        switch configuration.store {
+        case .sqlite(let path): try SQLiteEventStore(path: path)
+        case .postgres(let uri):
+            try await PostgresEventStore(uri: uri, options: configuration.postgres, currentTime: currentTime, logger: logger)
+        }
+    }
+
+    private static func complain(_ text: String) {
+        FileHandle.standardError.write(Data("hapax-server: \(text)\n".utf8))
+    }
+}
+
+/// Ends the process when stopping takes too long (I17): a request that never finishes, or a database that never answers, is cut without an
+/// answer, which its sender takes for what it is.
+private struct HardStop: Service {
+    /// Ten seconds are promised; one is left for the process to end.
+    private static let grace = 9.0
+
+    func run() async throws {
+        try? await gracefulShutdown()
+        DispatchQueue.global().asyncAfter(deadline: .now() + Self.grace) { _exit(1) }
+    }
+}

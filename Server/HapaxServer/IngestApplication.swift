@@ -1,0 +1,115 @@
+import HapaxModel
+import Hummingbird
+import HummingbirdCore
+import Logging
+import NIOCore
+import ServiceLifecycle
+
+/// The ingest server: routes, group commit and upkeep around one store.
+@available(macOS 14, *)
+package struct IngestApplication: Service {
+    private let store: any EventStore
+    private let keys: WriteKeys
+    private let options: Options
+    private let currentTime: @Sendable () -> Int64
+    private let onListening: @Sendable (_ port: Int) async -> Void
+    private let logger: Logger
+
+    package struct Options: Sendable {
+        package var host = "127.0.0.1"
+        /// 0 picks a free one.
+        package var port = 8080
+        /// Connections beyond this wait to be accepted.
+        package var maximumConnections = 1_024
+        /// Bytes of waiting requests beyond which a further one is refused with 503.
+        package var maximumWaitingBytes = 64 * 1024 * 1024
+        var deadlines = RequestDeadlines.Limits()
+
+        package init() {}
+    }
+
+    /// Bytes of a request's header block; a larger one is refused and its connection closed.
+    private static let maximumHeaderBytes = 16 * 1024
+
+    /// - Parameters:
+    ///   - currentTime: The wall clock in Unix milliseconds.
+    ///   - onListening: Called once, with the port, when connections are accepted.
+    package init(
+        store: any EventStore, keys: WriteKeys, options: Options = Options(), currentTime: @escaping @Sendable () -> Int64,
+        logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
+    ) {
+        self.store = store
+        self.keys = keys
+        self.options = options
+        self.currentTime = currentTime
+        self.onListening = onListening
+        self.logger = logger
+    }
+
+    /// Serves until graceful shutdown: then no new connection, requests in flight finished, the last group committed, the store closed.
+    package func run() async throws {
+        let metrics = ServerMetrics()
+        let writer = GroupCommitWriter(
+            store: store, metrics: metrics, maximumWaitingBytes: options.maximumWaitingBytes, logger: logger)
+        let routes = EventRoutes(
+            keys: keys, writer: writer, store: store, metrics: metrics, currentTime: currentTime, logger: logger)
+        let deadlines = options.deadlines
+        let application = Application(
+            responder: routes,
+            server: .http1(
+                configuration: .init(
+                    additionalChannelHandlers: [RequestDeadlines(limits: deadlines)],
+                    httpDecoderConfiguration: .init(
+                        maxHeaderFieldSize: Self.maximumHeaderBytes, maxHeaderListSize: Self.maximumHeaderBytes,
+                        maxHeaderFieldCount: 100))),
+            configuration: ApplicationConfiguration(
+                address: .hostname(options.host, port: options.port), serverName: nil, backlog: 1_024,
+                availableConnectionsDelegate: MaximumAvailableConnections(options.maximumConnections)),
+            // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
+            services: [UpkeepService(store: store, logger: logger), GroupCommitService(writer: writer)],
+            onServerRunning: { [onListening, options] channel in
+                await onListening(channel.localAddress?.port ?? options.port)
+            },
+            logger: logger)
+        do {
+            try await application.run()
+        } catch {
+            await store.close()
+            throw error
+        }
+        await store.close()
+    }
+}
+
+/// Runs the writers; they end when nothing can arrive any more and the last group is committed.
+private struct GroupCommitService: Service {
+    let writer: GroupCommitWriter
+
+    func run() async throws {
+        await withTaskCancellationOrGracefulShutdownHandler {
+            await writer.run()
+        } onCancelOrGracefulShutdown: {
+            writer.stop()
+        }
+    }
+}
+
+/// Prepares the store for the days to come, daily.
+private struct UpkeepService: Service {
+    let store: any EventStore
+    let logger: Logger
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown {
+            while true {
+                try await Task.sleep(for: .seconds(24 * 60 * 60))
+                do throws(StoreError) {
+                    try await store.performUpkeep()
+                } catch {
+                    // The open partition takes what comes meanwhile; tomorrow is another try.
+                    logger.error("Upkeep failed", metadata: ["store.error": "\(error)"])
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import HapaxModel
+
+/// What the server has done since it started, for `GET /metrics` in Prometheus' text format.
+///
+/// The books: `received = stored + duplicate + conflict + rejected + expired + retry` (I12).
+package final class ServerMetrics: Sendable {
+    private let counts = Locked(Counts())
+
+    private struct Counts {
+        var outcomes = [Int](repeating: 0, count: Receipt.Outcome.allCases.count)
+        var refusals: [RequestProblem.Code: Int] = [:]
+        var received = 0
+        var groups = 0
+        var groupRecords = 0
+        var failedGroups = 0
+    }
+
+    package init() {}
+
+    func groupCommitted(records: Int) {
+        counts.withLock { counts in
+            counts.groups += 1
+            counts.groupRecords += records
+        }
+    }
+
+    func groupFailed() {
+        counts.withLock { $0.failedGroups += 1 }
+    }
+
+    func answered(_ results: [Receipt.Result]) {
+        counts.withLock { counts in
+            counts.received += results.count
+            for result in results { counts.outcomes[result.outcome.index] += 1 }
+        }
+    }
+
+    func refused(_ code: RequestProblem.Code) {
+        counts.withLock { $0.refusals[code, default: 0] += 1 }
+    }
+
+    /// https://prometheus.io/docs/instrumenting/exposition_formats/
+    package func exposition() -> String {
+        let counts = counts.withLock { $0 }
+        var text = ""
+        func metric(_ name: String, _ help: String, _ samples: [(label: String, value: Int)]) {
+            text += "# HELP \(name) \(help)\n# TYPE \(name) counter\n"
+            for sample in samples { text += "\(name)\(sample.label) \(sample.value)\n" }
+        }
+        metric("hapax_events_received_total", "Events in answered requests.", [("", counts.received)])
+        metric(
+            "hapax_events_total", "Events by outcome.",
+            Receipt.Outcome.allCases.map { (#"{outcome="\#($0.rawValue)"}"#, counts.outcomes[$0.index]) })
+        metric(
+            "hapax_requests_refused_total", "Requests refused as a whole, by code.",
+            RequestProblem.Code.allCases.map { (#"{code="\#($0.rawValue)"}"#, counts.refusals[$0] ?? 0) })
+        metric("hapax_groups_committed_total", "Transactions of the store.", [("", counts.groups)])
+        metric("hapax_group_records_total", "Distinct events in those transactions.", [("", counts.groupRecords)])
+        metric("hapax_groups_failed_total", "Groups answered with 503.", [("", counts.failedGroups)])
+        return text
+    }
+}
+
+extension Receipt.Outcome {
+    fileprivate var index: Int {
+        switch self {
+        case .stored: 0
+        case .duplicate: 1
+        case .conflict: 2
+        case .rejected: 3
+        case .expired: 4
+        case .retry: 5
+        }
+    }
+}

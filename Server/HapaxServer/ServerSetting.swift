@@ -1,0 +1,71 @@
+/// One thing that can be set about the server: by flag, by environment, or in the file.
+struct ServerSetting: Sendable {
+    /// In the file, and behind `--` as a flag.
+    var name: String
+    /// What stands in the help for its value; nil for a switch.
+    var placeholder: String?
+    var help: String
+    var defaultText: String?
+
+    /// `write-keys` is `HAPAX_WRITE_KEYS` in the environment.
+    var environmentName: String {
+        "HAPAX_" + name.uppercased().map { $0 == "-" ? "_" : String($0) }.joined()
+    }
+
+    static let host = ServerSetting(
+        name: "host", placeholder: "ADDRESS", help: "Address to listen on.", defaultText: "127.0.0.1")
+    static let port = ServerSetting(
+        name: "port", placeholder: "NUMBER", help: "Port to listen on; 0 picks a free one, which is printed.", defaultText: "8080")
+    static let store = ServerSetting(
+        name: "store", placeholder: "URI",
+        help: "sqlite:PATH for a file of the server's own, or postgres://USER:PASSWORD@HOST:PORT/DATABASE.",
+        defaultText: "sqlite:hapax-data/events.sqlite")
+    static let writeKeys = ServerSetting(
+        name: "write-keys", placeholder: "LIST",
+        help: "Who may write where: PROJECT=KEY, several separated by commas. Required. The key demo is public and works on loopback only.")
+    static let postgresWriters = ServerSetting(
+        name: "postgres-writers", placeholder: "NUMBER", help: "Sessions that commit at the same time, 1 to 16.", defaultText: "2")
+    static let maximumConnections = ServerSetting(
+        name: "maximum-connections", placeholder: "NUMBER", help: "Connections at once; further ones wait.", defaultText: "1024")
+    static let maximumWaitingBytes = ServerSetting(
+        name: "maximum-waiting-bytes", placeholder: "BYTES",
+        help: "Requests waiting to be stored; beyond it a request is answered 503.", defaultText: "67108864")
+    static let logLevel = ServerSetting(
+        name: "log-level", placeholder: "LEVEL", help: "trace, debug, info, notice, warning, error or critical; to standard error.",
+        defaultText: "info")
+    static let config = ServerSetting(name: "config", placeholder: "FILE", help: "A JSON object with any of these settings by name.")
+    static let unsafeAllowNonDurableStore = ServerSetting(
+        name: "unsafe-allow-non-durable-store", placeholder: nil,
+        help: "Run on a PostgreSQL whose settings let an acknowledged event be lost. For experiments only.")
+
+    static let all = [
+        host, port, store, writeKeys, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel, config,
+        unsafeAllowNonDurableStore,
+    ]
+
+    /// What `--help` prints.
+    static var helpText: String {
+        var text = """
+            hapax-server: takes events over HTTP and stores each one once.
+
+            usage: hapax-server [--SETTING VALUE …]
+
+            Every setting can be a flag, an environment variable, or a key of the file named by --config; the first of these wins.
+
+
+            """
+        for setting in all {
+            text += "  --\(setting.name)\(setting.placeholder.map { " \($0)" } ?? "")   \(setting.environmentName)\n"
+            text += "      \(setting.help)\(setting.defaultText.map { " Default: \($0)" } ?? "")\n"
+        }
+        text += """
+              --help
+                  Prints this.
+
+            Events go to POST /v1/events; GET /health/live, /health/ready and /metrics tell how it is.
+            SIGTERM and SIGINT stop it within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings.
+
+            """
+        return text
+    }
+}

@@ -1,0 +1,50 @@
+import HapaxModel
+
+/// What the unique key of the store is made of: one event of one project.
+package struct EventKey: Hashable, Sendable, Comparable {
+    package var id: EventID
+    package var projectID: Int32
+
+    package init(id: EventID, projectID: Int32) {
+        self.id = id
+        self.projectID = projectID
+    }
+
+    /// The order in which every group touches the index, so that two groups with the same ids cannot deadlock.
+    package static func < (left: EventKey, right: EventKey) -> Bool {
+        left.id != right.id ? left.id < right.id : left.projectID < right.projectID
+    }
+}
+
+/// One event as the store keeps it: one row.
+package struct EventRecord: Sendable {
+    package var key: EventKey
+    /// Unescaped UTF-8.
+    package var name: ArraySlice<UInt8>
+    /// Unescaped UTF-8.
+    package var distinctID: ArraySlice<UInt8>
+    /// The client's clock, in Unix milliseconds.
+    package var time: Int64
+    /// The client's clock when it sent the batch, in Unix milliseconds.
+    package var sentAt: Int64?
+    /// The server's clock, in Unix milliseconds.
+    package var receivedAt: Int64
+    package var installID: EventID?
+    package var sequence: Int64?
+    package var fingerprint: Int64
+    /// A JSON object, as it was sent.
+    package var properties: ArraySlice<UInt8>
+
+    package init(_ event: ScannedEvent, id: EventID, projectID: Int32, envelope: EventBatch.Envelope, receivedAt: Int64) {
+        key = EventKey(id: id, projectID: projectID)
+        name = event.name
+        distinctID = event.distinctID
+        time = event.time
+        sentAt = envelope.sentAt
+        self.receivedAt = receivedAt
+        installID = envelope.installID
+        sequence = event.sequence
+        fingerprint = Fingerprint.of(name: event.name, distinctID: event.distinctID, properties: event.properties)
+        properties = event.properties
+    }
+}

@@ -1,0 +1,75 @@
+import HapaxModel
+
+/// Where events are kept, once each.
+///
+/// Every conformer passes one contract suite. What they all promise:
+/// - `commit` returns only after a durable COMMIT of every record that it does not report as found; if it throws, nothing is known about any
+///   of them, and committing the same group again is safe.
+/// - A key is stored at most once, whatever else commits at the same time, in this process or another.
+/// - A record that was there stays as it was.
+package protocol EventStore: Sendable {
+    /// How many groups may be committed at the same time; `writer` is a number below it, and one writer commits one group at a time.
+    var writerCount: Int { get }
+
+    /// The first bucket that is still kept; dated ids before it are expired. Only ever rises. Known without asking the database.
+    var horizon: Int32 { get }
+
+    /// The number of a project, given once and for ever when its name is first seen.
+    func projectID(named name: String) async throws(StoreError) -> Int32
+
+    /// Stores in one transaction what is not there yet.
+    ///
+    /// - Returns: The fingerprint of each of the group's records and lookups that was there before.
+    func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64]
+
+    /// Whether the store answers now.
+    func check() async throws(StoreError)
+
+    /// Prepares the days to come and learns of a raised horizon. Called at start, daily, and when a row found no place.
+    func performUpkeep() async throws(StoreError)
+
+    /// Lets go of connections and locks. Nothing is committed afterwards.
+    func close() async
+}
+
+/// What one transaction is to store.
+package struct StoreGroup: Sendable {
+    /// In the order of their keys, each key once.
+    package var records: [EventRecord]
+    /// Further keys to look for, in order, none of them a record's.
+    package var lookups: [EventKey]
+    /// One for each install, in order.
+    package var books: [InstallBooks]
+
+    package init(records: [EventRecord], lookups: [EventKey] = [], books: [InstallBooks] = []) {
+        self.records = records
+        self.lookups = lookups
+        self.books = books
+    }
+}
+
+/// Why a store did not do what it was asked. Descriptions hold no event content, no key and no connection string (I14).
+package enum StoreError: Error, Hashable, Sendable {
+    /// The store cannot be reached, is full or broken, or did not say whether it committed.
+    case unavailable(String)
+    /// The transaction lost against another one (`40001`, `40P01`) and may be tried again at once.
+    case collided
+    /// The database cannot hold some record's data (class 22, 54000, 54001); the value is the SQLSTATE.
+    case dataRefused(String)
+    /// No partition takes some record's bucket (23514).
+    case noPartition
+    /// The store must not be used as it is: its settings, its version, or somebody else's lock. Trying again does not help.
+    case unusable(String)
+}
+
+extension StoreError: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .unavailable(let reason): "the store is unavailable: \(reason)"
+        case .collided: "the transaction collided with another"
+        case .dataRefused(let state): "the store refused an event's data (SQLSTATE \(state))"
+        case .noPartition: "no partition takes an event's day"
+        case .unusable(let reason): "the store cannot be used: \(reason)"
+        }
+    }
+}

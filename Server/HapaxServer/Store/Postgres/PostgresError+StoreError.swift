@@ -1,0 +1,16 @@
+extension StoreError {
+    /// What a failure of PostgreSQL means (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+    ///
+    /// Only data exceptions (class 22) and exceeded limits (54000, 54001) may cost an event; whatever else happens is the store's trouble, and
+    /// nothing is known about the transaction.
+    package init(_ error: PostgresError) {
+        let state = error.sqlState ?? ""
+        switch (error.kind, state) {
+        case (.statement, "40P01"), (.statement, "40001"): self = .collided
+        case (.statement, "23514"): self = .noPartition
+        case (.statement, "54000"), (.statement, "54001"): self = .dataRefused(state)
+        case (.statement, _) where state.hasPrefix("22"): self = .dataRefused(state)
+        default: self = .unavailable(state.isEmpty ? error.summary : "\(error.summary) (SQLSTATE \(state))")
+        }
+    }
+}

@@ -1,0 +1,61 @@
+import HapaxModel
+import Logging
+
+/// Events in PostgreSQL 14 or later, through a few writer sessions.
+package final class PostgresEventStore: EventStore {
+    private let administration: PostgresAdministration
+    private let writers: [PostgresWriter]
+    private let cachedHorizon = Locked<Int32>(0)
+
+    package struct Options: Sendable {
+        /// Sessions that commit at the same time, 1…16. A second one works while the first waits for the disk.
+        package var writers = 2
+        /// Run on a database whose settings let an acknowledged event be lost. For experiments only.
+        package var unsafeAllowNonDurableStore = false
+
+        package init() {}
+    }
+
+    /// Connects, brings the schema up to date and prepares the months to come.
+    ///
+    /// - Parameter currentTime: Unix milliseconds.
+    /// - Throws: ``StoreError/unusable(_:)`` if the database would acknowledge before it is durable (I4), is too old, or was migrated by a
+    ///   newer server; ``StoreError/unavailable(_:)`` if it cannot be reached.
+    package init(
+        uri: String, options: Options = Options(), currentTime: @escaping @Sendable () -> Int64, logger: Logger
+    ) async throws(StoreError) {
+        administration = PostgresAdministration(uri: uri, currentTime: currentTime)
+        writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0) }
+        let complaints = try await administration.prepare(allowingUnsafe: options.unsafeAllowNonDurableStore)
+        for complaint in complaints {
+            logger.warning("The store is not durable; an acknowledged event can be lost", metadata: ["store.setting": "\(complaint)"])
+        }
+        try await performUpkeep()
+    }
+
+    package var writerCount: Int { writers.count }
+
+    package var horizon: Int32 { cachedHorizon.withLock { $0 } }
+
+    package func projectID(named name: String) async throws(StoreError) -> Int32 {
+        try await administration.projectID(named: name)
+    }
+
+    package func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
+        try await writers[writer].commit(group)
+    }
+
+    package func check() async throws(StoreError) {
+        try await administration.check()
+    }
+
+    package func performUpkeep() async throws(StoreError) {
+        let horizon = try await administration.performUpkeep()
+        cachedHorizon.withLock { $0 = max($0, horizon) }
+    }
+
+    package func close() async {
+        for writer in writers { await writer.close() }
+        await administration.close()
+    }
+}

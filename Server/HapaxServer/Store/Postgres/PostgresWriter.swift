@@ -1,0 +1,191 @@
+import HapaxModel
+
+/// One session that commits groups, on a queue of its own. Connects when it is needed and again after the connection was lost.
+actor PostgresWriter {
+    private let uri: String
+    private let executor: SerialQueueExecutor
+    private var connection: PostgresConnection?
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    init(uri: String, number: Int) {
+        self.uri = uri
+        executor = SerialQueueExecutor(label: "hapax.postgres.\(number)")
+    }
+
+    func close() {
+        connection = nil
+    }
+
+    /// See ``EventStore/commit(_:writer:)``.
+    func commit(_ group: StoreGroup) throws(StoreError) -> [EventKey: Int64] {
+        try withConnection { (connection) throws(StoreError) in
+            do throws(PostgresError) {
+                return try copy(group, connection)
+            } catch  where error.kind == .statement && error.sqlState == "23505" {
+                // Another session stored one of these ids after we looked. Nothing of ours is in; the slower way waits for the other.
+                try? connection.execute("ROLLBACK")
+                return try translating { () throws(PostgresError) in try insert(group, connection) }
+            } catch {
+                throw StoreError(error)
+            }
+        }
+    }
+
+    /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there.
+    private func copy(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
+        try connection.execute("BEGIN")
+        let found = try probe(group.records.map(\.key) + group.lookups, connection)
+        let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
+        if !new.isEmpty { try connection.copyIn(PostgresCopy.statement, PostgresCopy.bytes(new)) }
+        try keep(group.books, connection)
+        try connection.execute("COMMIT")
+        return found
+    }
+
+    /// The way that survives a race: the unique key itself decides, row by row.
+    private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
+        try connection.execute("BEGIN")
+        let arrays = PostgresEventColumn.allCases.map { $0.array(group.records) }
+        let inserted = try connection.executePrepared(Statement.insert, arrays)
+        var new: Set<EventKey> = []
+        for row in 0..<inserted.count {
+            if let key = inserted.key(row) { new.insert(key) }
+        }
+        // A new statement sees what the others committed while the INSERT waited for them (read committed).
+        let found = try probe(group.records.map(\.key).filter { !new.contains($0) } + group.lookups, connection)
+        try keep(group.books, connection)
+        try connection.execute("COMMIT")
+        return found
+    }
+
+    private func probe(_ keys: [EventKey], _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
+        guard !keys.isEmpty else { return [:] }
+        let rows = try connection.executePrepared(
+            Statement.probe,
+            [
+                PostgresArray.bytes(keys, oid: 2950) { $1.appendField($0.id) },
+                PostgresArray.bytes(keys, oid: 23) { $1.appendField($0.projectID) },
+                PostgresArray.bytes(keys, oid: 23) { $1.appendField($0.id.bucket) },
+            ])
+        var found: [EventKey: Int64] = [:]
+        for row in 0..<rows.count {
+            if let key = rows.key(row), let fingerprint = rows.bytes(row, 2) {
+                found[key] = Int64(bigEndian: fingerprint.loadUnaligned(as: Int64.self))
+            }
+        }
+        return found
+    }
+
+    private func keep(_ books: [InstallBooks], _ connection: PostgresConnection) throws(PostgresError) {
+        guard !books.isEmpty else { return }
+        _ = try connection.executePrepared(
+            Statement.installs,
+            [
+                PostgresArray.bytes(books, oid: 23) { $1.appendField($0.projectID) },
+                PostgresArray.bytes(books, oid: 2950) { $1.appendField($0.installID) },
+                PostgresArray.bytes(books, oid: 20) { $1.appendField($0.created) },
+                PostgresArray.bytes(books, oid: 20) { $1.appendField($0.waiting) },
+            ])
+        let drops = books.flatMap { book in book.dropped.sorted { $0.key < $1.key }.map { (book, $0.key, $0.value) } }
+        guard !drops.isEmpty else { return }
+        _ = try connection.executePrepared(
+            Statement.drops,
+            [
+                PostgresArray.bytes(drops, oid: 23) { $1.appendField($0.0.projectID) },
+                PostgresArray.bytes(drops, oid: 2950) { $1.appendField($0.0.installID) },
+                PostgresArray.bytes(drops, oid: 25) { $1.appendField(text: Array($0.1.utf8)) },
+                PostgresArray.bytes(drops, oid: 20) { $1.appendField($0.2) },
+            ])
+    }
+
+    // MARK: - Connection
+
+    private func withConnection<Value>(
+        _ body: (PostgresConnection) throws(StoreError) -> Value
+    ) throws(StoreError) -> Value {
+        let connection: PostgresConnection
+        if let known = self.connection { connection = known } else { connection = try connect() }
+        self.connection = connection
+        do throws(StoreError) {
+            return try body(connection)
+        } catch {
+            if connection.isBroken {
+                self.connection = nil
+            } else {
+                do throws(PostgresError) { try connection.execute("ROLLBACK") } catch { self.connection = nil }
+            }
+            throw error
+        }
+    }
+
+    private func connect() throws(StoreError) -> PostgresConnection {
+        do throws(PostgresError) {
+            let connection = try PostgresConnection(uri: uri)
+            // The id probe must walk the index, whatever the statistics say; nothing may wait for ever.
+            try connection.execute(
+                """
+                SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan;
+                SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
+                """)
+            for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
+            return connection
+        } catch {
+            throw StoreError(error)
+        }
+    }
+
+    private enum Statement {
+        static let probe = "hapax_probe"
+        static let insert = "hapax_insert"
+        static let installs = "hapax_installs"
+        static let drops = "hapax_drops"
+
+        static let all = [
+            (
+                name: probe,
+                sql: """
+                SELECT e.event_id, e.project_id, e.fingerprint
+                FROM unnest($1::uuid[], $2::int4[], $3::int4[]) AS k(id, project, bucket)
+                JOIN events e ON e.event_id = k.id AND e.project_id = k.project AND e.bucket = k.bucket
+                """
+            ),
+            (
+                name: insert,
+                sql: """
+                INSERT INTO events (\(PostgresEventColumn.list))
+                SELECT * FROM unnest(\(PostgresEventColumn.allCases.enumerated().map { "$\($0 + 1)::\($1.type.name)[]" }.joined(separator: ", ")))
+                ON CONFLICT DO NOTHING RETURNING event_id, project_id
+                """
+            ),
+            (
+                name: installs,
+                sql: """
+                INSERT INTO installs AS i (project_id, install_id, created, waiting)
+                SELECT * FROM unnest($1::int4[], $2::uuid[], $3::int8[], $4::int8[])
+                ON CONFLICT (project_id, install_id) DO UPDATE
+                SET created = greatest(i.created, excluded.created), waiting = greatest(i.waiting, excluded.waiting), updated_at = now()
+                WHERE excluded.created > i.created OR excluded.waiting > i.waiting
+                """
+            ),
+            (
+                name: drops,
+                sql: """
+                INSERT INTO install_drops AS d (project_id, install_id, reason, dropped)
+                SELECT * FROM unnest($1::int4[], $2::uuid[], $3::text[], $4::int8[])
+                ON CONFLICT (project_id, install_id, reason) DO UPDATE
+                SET dropped = greatest(d.dropped, excluded.dropped)
+                WHERE excluded.dropped > d.dropped
+                """
+            ),
+        ]
+    }
+}
+
+extension PostgresRows {
+    /// The key in the first two columns of a binary row.
+    fileprivate func key(_ row: Int) -> EventKey? {
+        guard let id = bytes(row, 0).flatMap({ EventID(bytes: $0) }), let project = bytes(row, 1), project.count == 4 else { return nil }
+        return EventKey(id: id, projectID: Int32(bigEndian: project.loadUnaligned(as: Int32.self)))
+    }
+}

@@ -1,5 +1,0 @@
-import Configuration
-import Crypto
-import GRDB
-import Hummingbird
-import ServiceLifecycle
