@@ -151,7 +151,7 @@ let package = Package(
         // Benchmarks.
         .executableTarget(
             name: "hapax-bench",
-            dependencies: ["HapaxClient", "HapaxServer", "HapaxModel", "HapaxSQLite"],
+            dependencies: ["HapaxClient", "HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport"],
             path: "Benchmarks/hapax-bench",
             swiftSettings: strict
         ),

@@ -35,8 +35,8 @@ enum PostgresSchema {
                   is_open      boolean NOT NULL
                 );
                 CREATE TABLE retention (
-                  only     boolean PRIMARY KEY DEFAULT true CHECK (only),
-                  horizon  integer NOT NULL DEFAULT 0
+                  singleton  boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+                  horizon    integer NOT NULL DEFAULT 0
                 );
                 INSERT INTO retention DEFAULT VALUES;
                 CREATE TABLE installs (

@@ -1,0 +1,46 @@
+import Foundation
+import HapaxModel
+import HapaxServer
+
+/// What PostgreSQL itself can take: the same rows by binary COPY on two connections into the same table, with no server, no HTTP, no JSON
+/// scan and no look-up of ids. Nothing that keeps the table's unique key can be faster on this machine.
+enum CopyLimit {
+    static let connections = 2
+    static let rowsPerCopy = 5_000
+
+    /// - Returns: Rows per second until the last COPY has committed.
+    static func run(uri: String, corpus: Corpus) throws -> Double {
+        let envelope = EventBatch.Envelope(sentAt: 1_767_225_600_000)
+        let records = corpus.events.enumerated().map { index, bytes in
+            EventRecord(
+                EventScanner.scan(bytes[...]), id: corpus.ids[index], projectID: 1, envelope: envelope, receivedAt: 1_767_225_600_000)
+        }
+        let copies = stride(from: 0, to: records.count, by: rowsPerCopy).map { start in
+            PostgresCopy.bytes(records[start..<min(start + rowsPerCopy, records.count)])
+        }
+        let shared = Locked<(next: Int, failure: String?)>((0, nil))
+        let start = ContinuousClock.now
+        let group = DispatchGroup()
+        for _ in 0..<connections {
+            Thread.detachNewThread(in: group) {
+                do {
+                    let connection = try PostgresConnection(uri: uri)
+                    while true {
+                        let index = shared.withLock { state in
+                            defer { state.next += 1 }
+                            return state.next
+                        }
+                        guard index < copies.count else { return }
+                        try connection.copyIn(PostgresCopy.statement, copies[index])
+                    }
+                } catch {
+                    shared.withLock { $0.failure = "\(error)" }
+                }
+            }
+        }
+        group.wait()
+        let seconds = (ContinuousClock.now - start) / .seconds(1)
+        if let failure = shared.withLock({ $0.failure }) { throw BenchmarkError(failure) }
+        return Double(records.count) / seconds
+    }
+}

@@ -1,0 +1,83 @@
+import Foundation
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// One kept-alive loopback connection that sends prepared requests and waits for each answer: as little work as a load can be.
+final class HTTPConnection {
+    private let descriptor: Int32
+    private var buffer = [UInt8](repeating: 0, count: 256 * 1024)
+
+    init(port: Int) throws {
+        #if canImport(Darwin)
+        descriptor = socket(AF_INET, SOCK_STREAM, 0)
+        #else
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        #endif
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = in_port_t(port).bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        let status = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        var noDelay: Int32 = 1
+        setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &noDelay, socklen_t(MemoryLayout<Int32>.size))
+        // A stuck server ends the run instead of hanging it.
+        var timeout = timeval(tv_sec: 60, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
+        guard status == 0 else { throw BenchmarkError("cannot connect to port \(port)") }
+    }
+
+    deinit { close(descriptor) }
+
+    static func request(body: [UInt8], port: Int, isCompressed: Bool) -> [UInt8] {
+        let encoding = isCompressed ? "Content-Encoding: gzip\r\n" : ""
+        let head =
+            "POST /v1/events HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(ServerProcess.key)\r\n"
+            + "Content-Type: application/json\r\n\(encoding)Content-Length: \(body.count)\r\n\r\n"
+        return Array(head.utf8) + body
+    }
+
+    /// - Returns: The answer's body.
+    /// - Throws: If the status is not 200 or the connection ends.
+    func send(_ request: [UInt8]) throws -> ArraySlice<UInt8> {
+        var sent = 0
+        while sent < request.count {
+            let count = request.withUnsafeBytes { write(descriptor, $0.baseAddress.map { $0 + sent }, request.count - sent) }
+            guard count > 0 else { throw BenchmarkError("the connection ended while sending") }
+            sent += count
+        }
+        var filled = 0
+        while true {
+            let count = buffer.withUnsafeMutableBytes { read(descriptor, $0.baseAddress.map { $0 + filled }, $0.count - filled) }
+            guard count > 0 else { throw BenchmarkError("the connection ended before the answer") }
+            filled += count
+            if let body = answer(filled) { return body }
+            if filled == buffer.count { buffer.append(contentsOf: repeatElement(0, count: filled)) }
+        }
+    }
+
+    private func answer(_ filled: Int) -> ArraySlice<UInt8>? {
+        let received = buffer[..<filled]
+        guard let end = received.firstRange(of: Array("\r\n\r\n".utf8)) else { return nil }
+        let head = String(decoding: received[..<end.lowerBound], as: UTF8.self).lowercased()
+        guard let field = head.split(separator: "\r\n").first(where: { $0.hasPrefix("content-length:") }),
+            let length = Int(field.dropFirst("content-length:".count).trimmingCharacters(in: .whitespaces)),
+            received.count >= end.upperBound + length
+        else { return nil }
+        return received[end.upperBound..<end.upperBound + length]
+    }
+}
+
+struct BenchmarkError: Error, CustomStringConvertible {
+    let description: String
+    init(_ description: String) { self.description = description }
+}

@@ -1,0 +1,31 @@
+# The server in an image of its own: built with Swift, run without it.
+FROM swift:6.3-bookworm AS build
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends libpq-dev libsqlite3-dev zlib1g-dev libcurl4-openssl-dev pkg-config \
+ && rm -rf /var/lib/apt/lists/*
+WORKDIR /source
+COPY Package.swift ./
+COPY Shared Shared
+COPY Client Client
+COPY Server Server
+COPY Tests Tests
+COPY Benchmarks Benchmarks
+RUN --mount=type=cache,target=/source/.build \
+    swift build -c release --static-swift-stdlib --product hapax-server \
+ && mkdir /staging \
+ && cp "$(swift build -c release --static-swift-stdlib --show-bin-path)/hapax-server" /staging/
+
+FROM debian:bookworm-slim
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends libpq5 libsqlite3-0 zlib1g libstdc++6 ca-certificates curl tzdata \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --system --create-home --home-dir /var/lib/hapax --uid 10001 hapax
+COPY --from=build /staging/hapax-server /usr/local/bin/hapax-server
+USER hapax
+WORKDIR /var/lib/hapax
+ENV HAPAX_HOST=0.0.0.0 HAPAX_PORT=8080
+EXPOSE 8080
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
+  CMD ["curl", "-fsS", "-o", "/dev/null", "http://127.0.0.1:8080/health/ready"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/local/bin/hapax-server"]

@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh Debian or Ubuntu with Swift: `make run` and `make test`.
+
+SWIFT ?= swift
+
+.PHONY: help run test bench build format lint packages test-packages
+
+help:
+	@echo "make run     start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080, write key: demo)"
+	@echo "make test    run every test, against a PostgreSQL that the tests start and stop themselves"
+	@echo "make bench   measure server and client (release build), beside what the database itself can take"
+	@echo "make format  format all sources;  make lint checks them"
+
+run: packages
+	$(SWIFT) build --product hapax-server
+	HAPAX_WRITE_KEYS="$${HAPAX_WRITE_KEYS:-demo=demo}" exec "$$($(SWIFT) build --show-bin-path)/hapax-server"
+
+test: test-packages
+	$(SWIFT) build --build-tests
+	$(SWIFT) test --skip-build
+
+bench: test-packages
+	$(SWIFT) build -c release --product hapax-server
+	$(SWIFT) build -c release --product hapax-bench
+	"$$($(SWIFT) build -c release --show-bin-path)/hapax-bench" $(BENCH)
+
+build: packages
+	$(SWIFT) build
+
+format:
+	$(SWIFT) format --in-place --recursive Package.swift Shared Client Server Tests Benchmarks
+
+lint:
+	$(SWIFT) format lint --strict --recursive Package.swift Shared Client Server Tests Benchmarks
+
+packages:
+	@.ci/install-packages
+
+test-packages:
+	@.ci/install-packages --with-postgresql

@@ -1,0 +1,105 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxServer
+
+@Suite("Outcomes are decided as a value")
+struct CommitGroupTests {
+    private func outcomes(
+        _ requests: [IngestRequest], horizon: Int32 = 0, found: [EventKey: Int64] = [:],
+        unstored: [EventKey: CommitGroup.Unstored] = [:]
+    ) -> [[Receipt.Outcome]] {
+        CommitGroup(requests, horizon: horizon).outcomes(found: found, unstored: unstored).map { $0.map(\.outcome) }
+    }
+
+    private let refused = Array(#"{"event_id":"019b76da-a800-7000-8000-000000000001","event":"x","time":-1,"distinct_id":"d"}"#.utf8)
+
+    @Test("A second copy in the group is a duplicate; the store sees each key once, in order (I2)")
+    func duplicateInsideGroup() throws {
+        let first = try Sample.request([Sample.event(Sample.id(2)), Sample.event(Sample.id(1)), Sample.event(Sample.id(2))])
+        let second = try Sample.request([Sample.event(Sample.id(1))])
+        let group = CommitGroup([first, second], horizon: 0)
+        #expect(group.storeGroup.records.map(\.key.id) == [Sample.id(1), Sample.id(2)])
+        #expect(outcomes([first, second]) == [[.stored, .stored, .duplicate], [.duplicate]])
+    }
+
+    @Test("The same id with other content is a conflict, in the group and against the store (I3)")
+    func otherContentIsConflict() throws {
+        let request = try Sample.request([
+            Sample.event(Sample.id(1)), Sample.event(Sample.id(1), properties: ["amount": 13]),
+            Sample.event(Sample.id(2), distinctID: "someone else"),
+        ])
+        let stored = Sample.record(Sample.id(2))
+        #expect(outcomes([request], found: [stored.key: stored.fingerprint]) == [[.stored, .conflict, .conflict]])
+    }
+
+    @Test("Time, sequence and install take no part in the comparison")
+    func timeAndSequenceAreNotCompared() throws {
+        let request = try Sample.request([
+            Sample.event(Sample.id(1)), Sample.event(Sample.id(1), time: Sample.now + 5, sequence: 9),
+        ])
+        #expect(outcomes([request]) == [[.stored, .duplicate]])
+    }
+
+    @Test("A derived id is never a conflict")
+    func derivedIDIsNotCompared() throws {
+        let id = EventID.derived(name: "order_paid", key: "4711")
+        let request = try Sample.request([Sample.event(id), Sample.event(id, properties: ["amount": 99])])
+        #expect(outcomes([request]) == [[.stored, .duplicate]])
+    }
+
+    @Test("duplicate beats rejected: a refused event whose id is stored, before or in this group, is a duplicate (I1)")
+    func duplicateBeatsRejected() throws {
+        let bad = try Sample.request([refused])
+        let key = EventKey(id: Sample.id(1), projectID: 1)
+        #expect(CommitGroup([bad], horizon: 0).storeGroup.lookups == [key])
+        #expect(outcomes([bad]) == [[.rejected]])
+        #expect(outcomes([bad], found: [key: 7]) == [[.duplicate]])
+        let good = try Sample.request([Sample.event(Sample.id(1))])
+        #expect(outcomes([bad, good]) == [[.duplicate], [.stored]])
+        let refusal = CommitGroup.Unstored.refused(EventProblem(.refusedByStore, detail: "SQLSTATE 22P02"))
+        #expect(outcomes([bad, good], unstored: [key: refusal]) == [[.rejected], [.rejected]])
+    }
+
+    @Test("duplicate beats expired, and only dated ids expire (I2)")
+    func horizonExpiresDatedIDsOnly() throws {
+        let horizon = Sample.id(1).bucket + 1
+        let derived = EventID.derived(name: "order_paid", key: "1")
+        let request = try Sample.request([Sample.event(Sample.id(1)), Sample.event(Sample.id(2)), Sample.event(derived)])
+        let stored = Sample.record(Sample.id(2))
+        let group = CommitGroup([request], horizon: horizon)
+        #expect(group.storeGroup.records.map(\.key.id) == [derived])
+        #expect(group.storeGroup.lookups.count == 2)
+        #expect(outcomes([request], horizon: horizon, found: [stored.key: stored.fingerprint]) == [[.expired, .duplicate, .stored]])
+        #expect(outcomes([request], horizon: horizon - 1) == [[.stored, .stored, .stored]])
+    }
+
+    @Test("The same id in two projects is two events (I9)")
+    func projectsAreApart() throws {
+        let one = try Sample.request([Sample.event(Sample.id(1))], project: 1)
+        let two = try Sample.request([Sample.event(Sample.id(1), properties: ["amount": 1])], project: 2)
+        #expect(outcomes([one, two]) == [[.stored], [.stored]])
+        #expect(CommitGroup([one, two], horizon: 0).storeGroup.records.count == 2)
+    }
+
+    @Test("An event's outcome does not depend on its neighbours (I8)")
+    func badNeighbourCostsNothing() throws {
+        let request = try Sample.request([Sample.event(Sample.id(5)), Array("[1,2]".utf8), Sample.event(Sample.id(6))])
+        #expect(outcomes([request]) == [[.stored, .rejected, .stored]])
+    }
+
+    @Test("Books of one install are merged to the greatest of each number")
+    func booksAreMerged() throws {
+        let install = Sample.id(77)
+        let requests = try [(9, 1, 4), (7, 5, 6)].map { created, waiting, dropped in
+            try Sample.request(
+                [],
+                envelope: .init(
+                    installID: install, created: Int64(created), waiting: Int64(waiting), dropped: ["queue_full": Int64(dropped)]))
+        }
+        #expect(
+            CommitGroup(requests, horizon: 0).storeGroup.books == [
+                InstallBooks(projectID: 1, installID: install, created: 9, waiting: 5, dropped: ["queue_full": 6])
+            ])
+    }
+}

@@ -1,0 +1,216 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+@Suite("The wire, over a real socket")
+struct EventRoutesTests {
+    private static func batch(_ numbers: [UInt64], id: EventID? = nil) -> [UInt8] {
+        EventBatch(envelope: .init(batchID: id), events: numbers.map { Sample.event(Sample.id($0)) }).encoded()
+    }
+
+    @Test("An envelope is stored, then found again; the receipt passes the client's own acceptance rule (I5)")
+    func storedThenDuplicate() async throws {
+        try await RunningServer.run { server in
+            let batchID = Sample.id(500)
+            let first = try await server.post(Self.batch([1, 2], id: batchID))
+            #expect(first.status == 200)
+            #expect(first["X-Request-Id"]?.count == 16)
+            let ids = [Sample.id(1), Sample.id(2)]
+            #expect(try first.receipt().verdicts(for: batchID, sent: ids)?.map(\.outcome) == [.stored, .stored])
+            let second = try await server.post(Self.batch([1, 2], id: batchID))
+            #expect(try second.receipt().verdicts(for: batchID, sent: ids)?.map(\.outcome) == [.duplicate, .duplicate])
+        }
+    }
+
+    @Test("Bare arrays and newline-delimited JSON are accepted; a bad line costs only itself (I8)")
+    func foreignFormsAreAccepted() async throws {
+        try await RunningServer.run { server in
+            let array = Array("[".utf8) + Sample.event(Sample.id(1)) + Array("]".utf8)
+            #expect(try await server.post(array).receipt().stored == 1)
+            let lines = Sample.event(Sample.id(2)) + Array("\r\nnonsense\n\n".utf8) + Sample.event(Sample.id(3))
+            let receipt = try await server.post(lines, headers: ["Content-Type": "application/x-ndjson; charset=utf-8"]).receipt()
+            #expect(receipt.received == 3)
+            #expect(receipt.stored == 2)
+            #expect(receipt.results.map(\.outcome) == [.rejected])
+            #expect(receipt.batchID == nil)
+        }
+    }
+
+    @Test("gzip is understood; what is damaged, cut, or would be too large inside is refused without storing")
+    func gzipIsUnderstood() async throws {
+        let store = ScriptedStore()
+        try await RunningServer.run(on: store) { server in
+            let body = try Gzip.compress(Self.batch([1]))
+            #expect(try await server.post(body, headers: ["Content-Encoding": "gzip"]).receipt().stored == 1)
+            for bad in [Array(body.dropLast(5)), Array(body.dropFirst(3)), Self.batch([2])] {
+                #expect(try await server.post(bad, headers: ["Content-Encoding": "gzip"]).problemCode == .invalidEncoding)
+            }
+            let bomb = try Gzip.compress([UInt8](repeating: 0x20, count: EventLimits.maximumDecompressedBodyBytes + 1), level: 9)
+            #expect(try await server.post(bomb, headers: ["Content-Encoding": "gzip"]).problemCode == .bodyTooLarge)
+            let full = try Gzip.compress(
+                Self.batch([3]) + [UInt8](repeating: 0x20, count: EventLimits.maximumDecompressedBodyBytes - Self.batch([3]).count))
+            #expect(try await server.post(full, headers: ["Content-Encoding": "gzip"]).receipt().stored == 1)
+            #expect(try await server.post(body, headers: ["Content-Encoding": "br"]).problemCode == .unsupportedEncoding)
+        }
+        #expect(store.committedIDs == [Sample.id(1), Sample.id(3)])
+    }
+
+    @Test("Whole-request refusals are problem documents with their status and code, and store nothing")
+    func refusalsAreProblemDocuments() async throws {
+        let store = ScriptedStore()
+        try await RunningServer.run(on: store) { server in
+            let good = Self.batch([1])
+            func code(_ body: [UInt8], _ headers: [String: String]) async throws -> RequestProblem.Code? {
+                try await server.post(body, headers: headers).problemCode
+            }
+            #expect(try await code(good, ["Authorization": "Bearer wrong"]) == .unknownKey)
+            #expect(try await code(good, ["Authorization": "Basic \(RunningServer.key)"]) == .unknownKey)
+            #expect(try await code(good, ["Content-Type": "text/plain"]) == .unsupportedType)
+            #expect(try await code(Array("{".utf8), [:]) == .malformed)
+            #expect(try await code(Array(#"{"events":[{"a":1}}"#.utf8), [:]) == .malformed)
+            #expect(try await code(Array(#"{"events":[],"events":[]}"#.utf8), [:]) == .malformed)
+            #expect(try await code(Array(#"{"batch_id":"x"}"#.utf8), [:]) == .malformed)
+            let tooMany = Array("[".utf8) + Array(repeatElement("1,", count: 1_000).joined().utf8) + Array("1]".utf8)
+            #expect(try await code(tooMany, [:]) == .tooManyEvents)
+            let large = [UInt8](repeating: 0x20, count: EventLimits.maximumBodyBytes + 1)
+            #expect(try await code(large, [:]) == .bodyTooLarge)
+            #expect(try await RawHTTP.post(port: server.port, path: "/v2/events", body: []).problemCode == .notFound)
+            let get = try await RawHTTP.get(port: server.port, path: "/v1/events")
+            #expect(get.problemCode == .methodNotAllowed)
+            #expect(get["Allow"] == "POST")
+        }
+        #expect(store.committedIDs.isEmpty)
+    }
+
+    @Test("A body of exactly the limit is taken; chunked bodies are limited as well")
+    func bodyLimitIsExact() async throws {
+        try await RunningServer.run { server in
+            let batch = Self.batch([1])
+            let full = batch + [UInt8](repeating: 0x20, count: EventLimits.maximumBodyBytes - batch.count)
+            #expect(try await server.post(full).receipt().stored == 1)
+            let connection = try await RawHTTP(port: server.port)
+            let head = RunningServer.headers.merging(["Transfer-Encoding": "chunked"]) { $1 }
+            try await connection.send(RawHTTP.request("POST", "/v1/events", headers: head))
+            let chunk = [UInt8](repeating: 0x20, count: 65_536)
+            for _ in 0..<17 { try await connection.send(Array("10000\r\n".utf8) + chunk + Array("\r\n".utf8)) }
+            try await connection.send("0\r\n\r\n")
+            #expect(try await connection.answer().problemCode == .bodyTooLarge)
+        }
+    }
+
+    @Test("The project comes from the key, never from the body (I9)")
+    func projectComesFromTheKey() async throws {
+        try await RunningServer.run { server in
+            let body = Array(#"{"project_id":2,"events":["#.utf8) + Sample.event(Sample.id(1)) + Array("]}".utf8)
+            #expect(try await server.post(body).receipt().stored == 1)
+            let other = ["Authorization": "bearer \(RunningServer.otherKey)"]
+            #expect(try await server.post(body, headers: other).receipt().stored == 1)
+            #expect(try await server.post(body).receipt().duplicates == 1)
+        }
+    }
+
+    @Test("An unusable optional envelope field is ignored, never refused")
+    func unusableEnvelopeFieldsAreIgnored() async throws {
+        try await RunningServer.run { server in
+            let fields = #""batch_id":7,"sent_at":"now","install_id":"{}","created":-1,"waiting":1.5,"dropped":[1],"else":{"a":[null]}"#
+            let body = Array("{\(fields),\"events\":[".utf8) + Sample.event(Sample.id(1)) + Array("]}".utf8)
+            let receipt = try await server.post(body).receipt()
+            #expect(receipt.stored == 1)
+            #expect(receipt.batchID == nil)
+        }
+    }
+
+    @Test("An empty batch is answered, and stores nothing")
+    func emptyBatchIsAnswered() async throws {
+        try await RunningServer.run { server in
+            #expect(try await server.post(#"{"events":[]}"#).receipt() == Receipt(batchID: nil, received: 0, stored: 0, results: []))
+        }
+    }
+
+    @Test("Store trouble is 503 with Retry-After, and readiness says so while liveness does not")
+    func storeTroubleIs503() async throws {
+        let store = ScriptedStore()
+        store.fail { _ in .unavailable("test") }
+        try await RunningServer.run(on: store) { server in
+            let answer = try await server.post(Self.batch([1]))
+            #expect(answer.problemCode == .storeUnavailable)
+            #expect(answer["Retry-After"] == "1")
+            #expect(try await RawHTTP.get(port: server.port, path: "/health/live").status == 200)
+            #expect(try await RawHTTP.get(port: server.port, path: "/health/ready").status == 200)
+        }
+    }
+
+    @Test("The metrics keep honest books: received is the sum of the outcomes (I12)")
+    func metricsAddUp() async throws {
+        try await RunningServer.run { server in
+            _ = try await server.post(Self.batch([1, 2, 2]))
+            _ = try await server.post("[{}]")
+            _ = try await server.post("nonsense")
+            let text = String(decoding: try await RawHTTP.get(port: server.port, path: "/metrics").body, as: UTF8.self)
+            for line in [
+                "hapax_events_received_total 4", #"hapax_events_total{outcome="stored"} 2"#,
+                #"hapax_events_total{outcome="duplicate"} 1"#, #"hapax_events_total{outcome="rejected"} 1"#,
+                #"hapax_requests_refused_total{code="malformed"} 1"#,
+            ] {
+                #expect(text.contains("\n\(line)\n"), "\(line)")
+            }
+        }
+    }
+
+    @Test("A connection is kept and several requests on it are answered in order")
+    func connectionIsKept() async throws {
+        try await RunningServer.run { server in
+            let connection = try await RawHTTP(port: server.port)
+            for number: UInt64 in 1...3 {
+                try await connection.send(
+                    RawHTTP.request("POST", "/v1/events", headers: RunningServer.headers, body: Self.batch([number])))
+                #expect(try await connection.answer().receipt().stored == 1)
+            }
+        }
+    }
+
+    @Test("A header block that does not come, and a body that drips, are ended by their deadlines with 408 (I13)")
+    func slowSendersAreEnded() async throws {
+        var options = IngestApplication.Options()
+        options.deadlines.header = .milliseconds(150)
+        options.deadlines.body = .milliseconds(150)
+        try await RunningServer.run(options: options) { server in
+            let slowHeader = try await RawHTTP(port: server.port)
+            try await slowHeader.send("POST /v1/events HTTP/1.1\r\nHost: x\r\n")
+            #expect(try await slowHeader.answer().problemCode == .tooSlow)
+            let slowBody = try await RawHTTP(port: server.port)
+            try await slowBody.send(
+                RawHTTP.request("POST", "/v1/events", headers: RunningServer.headers.merging(["Content-Length": "100"]) { $1 }))
+            try await slowBody.send("{")
+            let answer = try await slowBody.answer()
+            #expect(answer.problemCode == .tooSlow)
+            #expect(answer.closesConnection)
+        }
+    }
+
+    @Test("A header block beyond 16 KiB is refused and its connection closed (I13)")
+    func largeHeaderIsRefused() async throws {
+        try await RunningServer.run { server in
+            let headers = RunningServer.headers.merging(["X-Filler": String(repeating: "x", count: 17_000)]) { $1 }
+            let answer = try await server.post(Self.batch([1]), headers: headers)
+            #expect(answer.status == 400 || answer.status == 431)
+            #expect(answer.closesConnection)
+        }
+    }
+
+    @Test("Graceful stop answers what is in flight, after its commit (I17)")
+    func gracefulStopFinishesRequestsInFlight() async throws {
+        let store = ScriptedStore()
+        store.hold()
+        let answer = try await RunningServer.run(on: store) { server in
+            let answer = Task { try await server.post(Self.batch([1])) }
+            await store.untilHeld()
+            // The server begins to stop when this closure returns, with the commit still held.
+            Task.detached { store.release() }
+            return answer
+        }
+        #expect(try await answer.value.receipt().stored == 1)
+    }
+}

@@ -1,0 +1,180 @@
+import HapaxModel
+import Logging
+import Testing
+
+@testable import HapaxServer
+
+@Suite("The owner of group commit")
+struct GroupCommitWriterTests {
+    /// Starts the writer around a scripted store, runs `body`, stops.
+    private func withWriter<Value: Sendable>(
+        _ store: ScriptedStore, waitingBytes: Int? = nil, _ body: @Sendable @escaping (GroupCommitWriter) async throws -> Value
+    ) async throws -> Value {
+        let writer = GroupCommitWriter(
+            store: store, metrics: ServerMetrics(), maximumWaitingBytes: waitingBytes, logger: Logger(label: "test"))
+        async let running: Void = writer.run()
+        do {
+            let value = try await body(writer)
+            writer.stop()
+            await running
+            return value
+        } catch {
+            writer.stop()
+            await running
+            throw error
+        }
+    }
+
+    @Test("A duplicate found inside a group is answered only after the COMMIT that stored its first copy (I4)")
+    func duplicateIsAnsweredAfterItsFirstCopyIsCommitted() async throws {
+        let store = ScriptedStore()
+        store.hold()
+        try await withWriter(store) { writer in
+            let request = try Sample.request([Sample.event(Sample.id(1)), Sample.event(Sample.id(1))])
+            async let answer = writer.submit(request)
+            await store.untilHeld()
+            #expect(store.committedIDs.isEmpty)
+            store.release()
+            #expect(try await answer.map(\.outcome) == [.stored, .duplicate])
+            #expect(store.committedIDs == [Sample.id(1)])
+        }
+    }
+
+    @Test("Data that the database refuses is halved until only its event is refused (D13)", arguments: [1, 2, 7, 64, 1_000])
+    func refusedDataCostsOnlyItsEvent(count: Int) async throws {
+        let culprit = Sample.id(UInt64(count / 2 + 1))
+        let store = ScriptedStore()
+        store.fail { group in group.records.contains { $0.key.id == culprit } ? .dataRefused("22P05") : nil }
+        let outcomes = try await withWriter(store) { writer in
+            try await writer.submit(try Sample.request((1...count).map { Sample.event(Sample.id(UInt64($0))) }))
+        }
+        #expect(outcomes.filter { $0.outcome == .stored }.count == count - 1)
+        #expect(outcomes.filter { $0.outcome == .rejected }.map(\.eventID) == [culprit])
+        #expect(outcomes.first { $0.outcome == .rejected }?.reason == "refused_by_store")
+        #expect(store.committedIDs.count == count - 1)
+    }
+
+    @Test("Refused data without any event ends in 503, not in a loop")
+    func refusalWithoutEventsIsUnavailable() async throws {
+        let store = ScriptedStore()
+        store.fail { $0.books.isEmpty ? nil : .dataRefused("22003") }
+        let envelope = EventBatch.Envelope(installID: Sample.id(9), created: 1)
+        await #expect(throws: RequestProblem.self) {
+            try await withWriter(store) { writer in
+                try await writer.submit(try Sample.request([Sample.event(Sample.id(1))], envelope: envelope))
+            }
+        }
+    }
+
+    @Test("A collision is tried again; the answer is as if nothing had happened")
+    func collisionIsRetried() async throws {
+        let store = ScriptedStore()
+        let attempts = Locked(0)
+        store.fail { _ in
+            attempts.withLock { attempts in
+                attempts += 1
+                return attempts < 4 ? .collided : nil
+            }
+        }
+        let outcomes = try await withWriter(store) { try await $0.submit(try Sample.request([Sample.event(Sample.id(1))])) }
+        #expect(outcomes.map(\.outcome) == [.stored])
+        #expect(attempts.withLock { $0 } == 4)
+    }
+
+    @Test("Endless collisions end in 503, bounded (I13)")
+    func endlessCollisionsEndIn503() async throws {
+        let store = ScriptedStore()
+        store.fail { _ in .collided }
+        let problem = await #expect(throws: RequestProblem.self) {
+            try await withWriter(store) { try await $0.submit(try Sample.request([Sample.event(Sample.id(1))])) }
+        }
+        #expect(problem?.code == .storeUnavailable)
+    }
+
+    @Test("A day without a partition triggers upkeep; what still finds no place is retry, its neighbours are stored")
+    func missingPartitionTriggersUpkeep() async throws {
+        let store = ScriptedStore()
+        store.fail { group in group.records.contains { $0.key.id == Sample.id(2) } ? .noPartition : nil }
+        let outcomes = try await withWriter(store) { writer in
+            try await writer.submit(try Sample.request((1...3).map { Sample.event(Sample.id($0)) }))
+        }
+        #expect(outcomes.map(\.outcome) == [.stored, .retry, .stored])
+        #expect(store.upkeeps == 1)
+    }
+
+    @Test("Server trouble is 503 for the whole group and refuses no event for good", arguments: ["08006", "53100", "57014", "40003"])
+    func storeTroubleIs503(state: String) async throws {
+        let error = StoreError(PostgresError(kind: .statement, sqlState: state, summary: "a statement failed"))
+        let store = ScriptedStore()
+        store.fail { _ in error }
+        let problem = await #expect(throws: RequestProblem.self) {
+            try await withWriter(store) { try await $0.submit(try Sample.request([Sample.event(Sample.id(1))])) }
+        }
+        #expect(problem?.code.status == 503)
+        #expect(store.committedIDs.isEmpty)
+    }
+
+    @Test("Only class 22, 54000 and 54001 may refuse an event; 23514 asks for a partition; 40P01 and 40001 are tried again")
+    func onlyNamedStatesRefuseEvents() {
+        func error(_ state: String, _ kind: PostgresError.Kind = .statement) -> StoreError {
+            StoreError(PostgresError(kind: kind, sqlState: state, summary: ""))
+        }
+        for state in ["22P05", "22P02", "22003", "22021", "54000", "54001"] { #expect(error(state) == .dataRefused(state)) }
+        for state in ["40P01", "40001"] { #expect(error(state) == .collided) }
+        #expect(error("23514") == .noPartition)
+        for state in ["54023", "23505", "42P01", "53200", "53300", "57P01", "25006", "XX000", "40003", ""] {
+            guard case .unavailable = error(state) else { Issue.record("\(state) is not the store's trouble"); continue }
+        }
+        // A connection lost while an error was on its way says nothing about the data.
+        guard case .unavailable = error("22P05", .connection) else { Issue.record("a lost connection refused an event"); return }
+    }
+
+    @Test("Too much waiting is 503 at once, while the group before is still being committed (I13)")
+    func tooMuchWaitingIsRefused() async throws {
+        let store = ScriptedStore()
+        store.hold()
+        try await withWriter(store, waitingBytes: 10) { writer in
+            async let first = writer.submit(try Sample.request([Sample.event(Sample.id(1))]))
+            await store.untilHeld()
+            // One of these two finds the waiting room empty and stays; the other is refused while nothing has been committed.
+            let codes = try await withThrowingTaskGroup(of: RequestProblem.Code?.self) { group in
+                for number: UInt64 in 2...3 {
+                    group.addTask {
+                        do throws(RequestProblem) {
+                            guard let request = try? Sample.request([Sample.event(Sample.id(number))]) else { return nil }
+                            _ = try await writer.submit(request)
+                            return nil
+                        } catch {
+                            return error.code
+                        }
+                    }
+                }
+                let refused = try await group.next() ?? nil
+                #expect(store.committedIDs.isEmpty)
+                store.release()
+                return [refused, try await group.next() ?? nil]
+            }
+            #expect(codes == [.overloaded, nil])
+            _ = try await first
+        }
+        #expect(store.committedIDs.count == 2)
+    }
+
+    @Test("After stop nothing is taken; what waited was committed (I17)")
+    func stopCommitsWhatWaits() async throws {
+        let store = ScriptedStore()
+        let writer = GroupCommitWriter(store: store, metrics: ServerMetrics(), logger: Logger(label: "test"))
+        store.hold()
+        async let running: Void = writer.run()
+        async let answer = writer.submit(try Sample.request([Sample.event(Sample.id(1))]))
+        await store.untilHeld()
+        writer.stop()
+        let problem = await #expect(throws: RequestProblem.self) {
+            try await writer.submit(try Sample.request([Sample.event(Sample.id(2))]))
+        }
+        #expect(problem?.code == .stopping)
+        store.release()
+        #expect(try await answer.map(\.outcome) == [.stored])
+        await running
+    }
+}

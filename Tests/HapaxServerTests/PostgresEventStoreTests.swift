@@ -1,0 +1,202 @@
+import HapaxModel
+import Logging
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// What only PostgreSQL has: settings, schema, partitions.
+@Suite("The store in PostgreSQL", .serialized)
+struct PostgresEventStoreTests {
+    private func open(
+        _ uri: String, unsafe: Bool = false, now: @escaping @Sendable () -> Int64 = { Sample.now }
+    ) async throws -> PostgresEventStore {
+        var options = PostgresEventStore.Options()
+        options.unsafeAllowNonDurableStore = unsafe
+        return try await PostgresEventStore(
+            uri: uri, options: options, currentTime: now, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+    }
+
+    private func query(_ sql: String, _ uri: String) async throws -> [[String]] {
+        try await PostgresCluster.shared.query(sql, database: uri)
+    }
+
+    @Test("A row is what was sent, equal as JSON values, times to the millisecond (I3)")
+    func rowIsWhatWasSent() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        let install = Sample.id(900)
+        let event = Array(
+            #"{"event_id":"019B76DA-A800-7000-8000-000000000001","event":"naïve \"x\"","time":253402300799999,"distinct_id":"\u00e9","sequence":9223372036854775807,"properties":{"a":1,"a":2.50,"n":1e-320,"big":123456789012345678901234567890,"s":"\ud83e\uddfe"}}"#
+                .utf8)
+        let request = try Sample.request([event], project: 7, envelope: .init(sentAt: 0, installID: install))
+        let writer = GroupCommitWriter(store: store, metrics: ServerMetrics(), logger: Logger(label: "test"))
+        async let running: Void = writer.run()
+        #expect(try await writer.submit(request).map(\.outcome) == [.stored])
+        writer.stop()
+        await running
+        let row = try await query(
+            """
+            SELECT project_id, event_id, bucket, event, distinct_id, extract(epoch FROM time)::text, extract(epoch FROM sent_at)::text,
+            extract(epoch FROM received_at)::text, install_id, sequence, properties FROM events
+            """, uri)
+        #expect(
+            row == [
+                [
+                    "7", "019b76da-a800-7000-8000-000000000001", "\(Sample.id(1).bucket)", #"naïve "x""#, "é", "253402300799.999000", "0.000000",
+                    "1767225600.000000", install.description, "9223372036854775807",
+                    #"{"a": 2.50, "n": 0.\#(String(repeating: "0", count: 319))1, "s": "🧾", "big": 123456789012345678901234567890}"#,
+                ]
+            ])
+        await store.close()
+    }
+
+    @Test("Numbers at the edge of the limits are stored, not refused by the database", arguments: ["1e308", "-1e-1000", "0e1000", "1e+0"])
+    func extremeNumbersAreStored(number: String) async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        let text = #"{"event_id":"\#(Sample.id(1))","event":"e","time":1,"distinct_id":"d","properties":{"n":\#(number)}}"#
+        let scanned = EventScanner.scan(Array(text.utf8)[...])
+        #expect(scanned.problem == nil)
+        let record = EventRecord(scanned, id: Sample.id(1), projectID: 1, envelope: .init(), receivedAt: 0)
+        #expect(try await store.commit(Sample.group([record]), writer: 0).isEmpty)
+        await store.close()
+    }
+
+    @Test("Data that slips past the scanner is refused as data, and the session goes on (D13)")
+    func refusedDataLeavesTheSessionUsable() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        var bad = Sample.record(Sample.id(1))
+        bad.properties = Array(#"{"a":"\u0000"}"#.utf8)[...]
+        await #expect(throws: StoreError.dataRefused("22P05")) { try await store.commit(Sample.group([bad]), writer: 0) }
+        #expect(try await store.commit(Sample.group([Sample.record(Sample.id(2))]), writer: 0).isEmpty)
+        await store.close()
+    }
+
+    @Test("A race between look-up and COPY falls back to the INSERT, and finds the other's row")
+    func raceFallsBackToInsert() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        // Another session holds an uncommitted row of the same key: the look-up misses it, the COPY waits for it and collides.
+        let other = try PostgresConnection(uri: uri)
+        let record = Sample.record(Sample.id(1), properties: ["amount": 1])
+        try other.execute("BEGIN")
+        try other.copyIn(PostgresCopy.statement, PostgresCopy.bytes([record]))
+        async let found = store.commit(
+            Sample.group([Sample.record(Sample.id(1)), Sample.record(Sample.id(2))]), writer: 0)
+        // The store's session is waiting for ours when PostgreSQL says so.
+        while try other.query("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid'") == [["0"]] {
+            await Task.yield()
+        }
+        try other.execute("COMMIT")
+        #expect(try await found == [record.key: record.fingerprint])
+        #expect(try await query("SELECT count(*) FROM events", uri) == [["2"]])
+        await store.close()
+    }
+
+    @Test("Two servers that start at once both find the schema (and migrate it once)")
+    func concurrentStartsMigrateOnce() async throws {
+        for _ in 0..<3 {
+            let uri = try await PostgresCluster.shared.makeDatabase()
+            let stores = try await withThrowingTaskGroup(of: PostgresEventStore.self) { group in
+                for _ in 0..<4 { group.addTask { try await open(uri) } }
+                var stores: [PostgresEventStore] = []
+                for try await store in group { stores.append(store) }
+                return stores
+            }
+            #expect(try await query("SELECT name FROM hapax_migrations", uri) == PostgresSchema.migrations.map { [$0.name] })
+            #expect(try await query("SELECT count(*) FROM event_partitions WHERE is_open", uri) == [["1"]])
+            for store in stores { await store.close() }
+        }
+    }
+
+    @Test("A schema that a newer server migrated is left alone and refused")
+    func newerSchemaIsRefused() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        await (try open(uri)).close()
+        _ = try await query("INSERT INTO hapax_migrations (name) VALUES ('999_from_the_future')", uri)
+        let error = await #expect(throws: StoreError.self) { try await open(uri) }
+        guard case .unusable = error else { Issue.record("\(String(describing: error))"); return }
+    }
+
+    @Test("A database that acknowledges before it is durable is refused, unless unsafe is asked for (I4)")
+    func unsafeSettingsAreRefused() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let name = String(uri.split(separator: "/").last ?? "")
+        _ = try await query("ALTER DATABASE \(name) SET synchronous_commit = off", uri)
+        let error = await #expect(throws: StoreError.self) { try await open(uri) }
+        #expect(error?.description.contains("synchronous_commit") == true)
+        await (try open(uri, unsafe: true)).close()
+    }
+
+    @Test("Upkeep splits the open partition; rows that clocks running ahead put there move into their month, each still once (I2)")
+    func upkeepSplitsTheOpenPartition() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let clock = Locked(Sample.now)
+        let store = try await open(uri, now: { clock.withLock { $0 } })
+        // An id dated 2027-06, seventeen months ahead.
+        let ahead = try #require(EventID("01a8d5a2-5800-7000-8000-000000000001"))
+        let record = Sample.record(ahead)
+        #expect(try await store.commit(Sample.group([record]), writer: 0).isEmpty)
+        let home = "SELECT tableoid::regclass::text FROM events"
+        #expect(try await query(home, uri) == [["events_future"]])
+        clock.withLock { $0 += 540 * 86_400_000 }
+        try await store.performUpkeep()
+        #expect(try await query(home, uri) != [["events_future"]])
+        #expect(try await store.commit(Sample.group([record]), writer: 0) == [record.key: record.fingerprint])
+        // Together the partitions still hold every integer: no gap where months were skipped.
+        let gaps = try await query(
+            """
+            SELECT count(*) FROM (SELECT pg_get_expr(relpartbound, oid) AS bound FROM pg_class WHERE relispartition AND relkind = 'r') p,
+            LATERAL regexp_match(bound, 'TO \\((.*)\\)') AS upper
+            WHERE upper[1] <> 'MAXVALUE' AND NOT EXISTS (
+              SELECT 1 FROM pg_class n WHERE n.relispartition AND n.relkind = 'r'
+              AND pg_get_expr(n.relpartbound, n.oid) LIKE '%FROM (' || trim(both '''' from upper[1]) || ')%'
+              OR n.relispartition AND n.relkind = 'r' AND pg_get_expr(n.relpartbound, n.oid) LIKE '%FROM (' || upper[1] || ')%')
+            """, uri)
+        #expect(gaps == [["0"]])
+        try await store.performUpkeep()
+        await store.close()
+    }
+
+    @Test("The id probe walks the index of one partition, whatever the statistics say")
+    func probeUsesTheIndex() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        _ = try await store.commit(Sample.group((1...2_000).map { Sample.record(Sample.id($0)) }), writer: 0)
+        let connection = try PostgresConnection(uri: uri)
+        try connection.execute("ANALYZE events; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off")
+        let plan = try connection.query(
+            """
+            EXPLAIN SELECT e.fingerprint FROM unnest(ARRAY['\(Sample.id(1))']::uuid[], '{1}'::int4[], '{1}'::int4[]) AS k(id, project, bucket)
+            JOIN events e ON e.event_id = k.id AND e.project_id = k.project AND e.bucket = k.bucket
+            """
+        ).map { $0[0] ?? "" }.joined(separator: "\n")
+        #expect(plan.contains("Nested Loop"))
+        #expect(!plan.contains("Seq Scan"))
+        await store.close()
+    }
+
+    @Test("Connection errors name host and reason, never the password or the URI (I14)")
+    func errorsKeepSecrets() async throws {
+        for uri in ["postgres://u:hunter2@127.0.0.1:1/db", "postgres://u:hunter2@:x/db?nonsense=hunter2"] {
+            let error = await #expect(throws: StoreError.self) { try await open(uri) }
+            #expect(error?.description.contains("hunter2") == false)
+        }
+    }
+
+    @Test("A session that was cut is replaced: the group is 503, the next one succeeds (I15)")
+    func lostSessionIsReplaced() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        _ = try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        _ = try await query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()", uri)
+        let group = Sample.group([Sample.record(Sample.id(2))])
+        let error = await #expect(throws: StoreError.self) { try await store.commit(group, writer: 0) }
+        guard case .unavailable = error else { Issue.record("\(String(describing: error))"); return }
+        #expect(try await store.commit(group, writer: 0).isEmpty)
+        await store.close()
+    }
+}

@@ -1,0 +1,71 @@
+import HapaxModel
+import Logging
+import ServiceLifecycle
+import TestSupport
+
+@testable import HapaxServer
+
+/// The server in this process, on a real socket.
+struct RunningServer: Sendable {
+    let port: Int
+
+    static let key = "write-key-of-shop"
+    static let otherKey = "write-key-of-app"
+
+    /// Starts a server on the store, runs `body`, stops it gracefully and waits for its end.
+    static func run<Value: Sendable>(
+        on store: any EventStore = ScriptedStore(), options: IngestApplication.Options = .init(),
+        _ body: @Sendable @escaping (RunningServer) async throws -> Value
+    ) async throws -> Value {
+        var options = options
+        options.port = 0
+        let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
+        let application = IngestApplication(
+            store: store, keys: WriteKeys([key: 1, otherKey: 2]), options: options, currentTime: { Sample.now },
+            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            onListening: { continuation.yield($0) })
+        let group = ServiceGroup(
+            configuration: .init(services: [application], logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })))
+        return try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask {
+                defer { continuation.finish() }
+                try await group.run()
+            }
+            var iterator = ports.makeAsyncIterator()
+            guard let port = await iterator.next() else {
+                try await tasks.waitForAll()
+                throw NotListening()
+            }
+            do {
+                let value = try await body(RunningServer(port: port))
+                await group.triggerGracefulShutdown()
+                try await tasks.waitForAll()
+                return value
+            } catch {
+                await group.triggerGracefulShutdown()
+                throw error
+            }
+        }
+    }
+
+    struct NotListening: Error {}
+
+    static let headers = ["Authorization": "Bearer \(key)", "Content-Type": "application/json"]
+
+    func post(_ body: [UInt8], headers: [String: String] = [:]) async throws -> HTTPMessage {
+        try await RawHTTP.post(port: port, headers: Self.headers.merging(headers) { $1 }, body: body)
+    }
+
+    func post(_ text: String, headers: [String: String] = [:]) async throws -> HTTPMessage {
+        try await post(Array(text.utf8), headers: headers)
+    }
+}
+
+extension HTTPMessage {
+    /// The refusal's code, if this is one of our own problem documents in every respect.
+    var problemCode: RequestProblem.Code? {
+        RequestProblem.code(status: status, contentType: self["Content-Type"], body: body)
+    }
+
+    func receipt() throws -> Receipt { try Receipt(json: body) }
+}

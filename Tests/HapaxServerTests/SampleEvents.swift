@@ -1,0 +1,37 @@
+import HapaxModel
+import HapaxServer
+
+/// Events for the server's tests, made the way a request makes them.
+enum Sample {
+    static let now: Int64 = 1_767_225_600_000
+
+    /// The n-th id of a fixed sequence: version 7, dated 2026-01-01.
+    static func id(_ number: UInt64) -> EventID {
+        EventID(high: UInt64(now) << 16 | 0x7000, low: 0b10 << 62 | number) ?? EventID.derived(name: "unreachable", key: "\(number)")
+    }
+
+    static func event(
+        _ id: EventID, name: String = "order_paid", distinctID: String = "customer-1", time: Int64 = now, sequence: Int64? = nil,
+        properties: Properties = ["amount": 12.5]
+    ) -> [UInt8] {
+        Event(id: id, name: name, time: time, distinctID: distinctID, sequence: sequence, properties: properties).encoded().bytes
+    }
+
+    static func record(
+        _ id: EventID, project: Int32 = 1, name: String = "order_paid", properties: Properties = ["amount": 12.5],
+        envelope: EventBatch.Envelope = .init()
+    ) -> EventRecord {
+        EventRecord(
+            EventScanner.scan(event(id, name: name, properties: properties)[...]), id: id, projectID: project, envelope: envelope,
+            receivedAt: now)
+    }
+
+    static func request(_ events: [[UInt8]], project: Int32 = 1, envelope: EventBatch.Envelope = .init()) throws -> IngestRequest {
+        let body = EventBatch(envelope: envelope, events: events).encoded()
+        return IngestRequest(try ScannedBody(json: body[...]), projectID: project, receivedAt: now, bytes: body.count)
+    }
+
+    static func group(_ records: [EventRecord], lookups: [EventKey] = [], books: [InstallBooks] = []) -> StoreGroup {
+        StoreGroup(records: records.sorted { $0.key < $1.key }, lookups: lookups.sorted(), books: books)
+    }
+}

@@ -1,0 +1,84 @@
+import HapaxModel
+
+@testable import HapaxServer
+
+/// A store in memory that can be held in mid-commit and told to fail.
+final class ScriptedStore: EventStore {
+    private struct State {
+        var rows: [EventKey: Int64] = [:]
+        var failure: @Sendable (StoreGroup) -> StoreError? = { _ in nil }
+        var isHolding = false
+        var held: [CheckedContinuation<Void, Never>] = []
+        var watchers: [CheckedContinuation<Void, Never>] = []
+        var upkeeps = 0
+    }
+
+    private let state = Locked(State())
+
+    var committedIDs: Set<EventID> { state.withLock { Set($0.rows.keys.map(\.id)) } }
+    var upkeeps: Int { state.withLock { $0.upkeeps } }
+
+    func fail(_ failure: @escaping @Sendable (StoreGroup) -> StoreError?) {
+        state.withLock { $0.failure = failure }
+    }
+
+    /// From now on a commit stays before its end.
+    func hold() {
+        state.withLock { $0.isHolding = true }
+    }
+
+    /// Returns when a commit is held.
+    func untilHeld() async {
+        await withCheckedContinuation { continuation in
+            let isHeld = state.withLock { state in
+                if state.held.isEmpty { state.watchers.append(continuation) }
+                return !state.held.isEmpty
+            }
+            if isHeld { continuation.resume() }
+        }
+    }
+
+    /// Lets held commits, and all later ones, go on.
+    func release() {
+        let held = state.withLock { state in
+            state.isHolding = false
+            defer { state.held = [] }
+            return state.held
+        }
+        for continuation in held { continuation.resume() }
+    }
+
+    let writerCount = 1
+    let horizon: Int32 = 0
+
+    func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }
+    func check() async throws(StoreError) {}
+    func performUpkeep() async throws(StoreError) { state.withLock { $0.upkeeps += 1 } }
+    func close() async {}
+
+    func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
+        await withCheckedContinuation { continuation in
+            let watchers: [CheckedContinuation<Void, Never>]? = state.withLock { state in
+                guard state.isHolding else { return nil }
+                state.held.append(continuation)
+                defer { state.watchers = [] }
+                return state.watchers
+            }
+            guard let watchers else { return continuation.resume() }
+            for watcher in watchers { watcher.resume() }
+        }
+        if let error = state.withLock({ $0.failure })(group) { throw error }
+        return state.withLock { state in
+            var found: [EventKey: Int64] = [:]
+            for record in group.records {
+                if let fingerprint = state.rows[record.key] {
+                    found[record.key] = fingerprint
+                } else {
+                    state.rows[record.key] = record.fingerprint
+                }
+            }
+            for key in group.lookups { found[key] = state.rows[key] }
+            return found
+        }
+    }
+}
