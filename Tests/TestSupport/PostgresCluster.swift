@@ -1,0 +1,116 @@
+import Foundation
+import HapaxModel
+
+/// A PostgreSQL cluster that lives as long as a test: its own data, its own port on 127.0.0.1, durable settings.
+///
+/// Works as an ordinary user and as root, then through the user `postgres`, since the server refuses to run as root. What is left when the
+/// test process ends, by whatever cause, is stopped and removed by ``LastWill``.
+package final class PostgresCluster: Sendable {
+    package enum StopMode: String, Sendable {
+        /// Ends connections, writes a checkpoint.
+        case fast
+        /// Ends at once, without a checkpoint: the next start recovers from the write-ahead log.
+        case immediate
+    }
+
+    package let port: Int
+    /// The major version, such as 15.
+    package var version: Int { binaries.version }
+    private let binaries: PostgresBinaries
+    private let account: PostgresAccount
+    private let directory: String
+    private let password: String
+    private let databases = Locked(0)
+    private let will: LastWill.Entry
+
+    private static let sharedCluster = Task { try await PostgresCluster() }
+
+    /// The cluster that the tests of this process share, started by the first to ask. A test that stops a server starts its own instead.
+    package static var shared: PostgresCluster {
+        get async throws { try await sharedCluster.value }
+    }
+
+    /// Makes a cluster and starts it; it accepts connections on return.
+    package init() async throws {
+        binaries = try await PostgresBinaries.find()
+        account = try PostgresAccount.current()
+        directory = try await account.makeDirectory()
+        port = try LoopbackPort.unused()
+        password = UUID().uuidString
+        will = try LastWill.shared.add(
+            "\(account.shellPrefix)\(LastWill.quoted("\(binaries.directory)/pg_ctl")) -D \(LastWill.quoted("\(directory)/data")) "
+                + "-m immediate -w stop; rm -rf \(LastWill.quoted(directory))")
+
+        let passwordFile = "\(directory)/password"
+        try account.write("\(password)\n", to: passwordFile)
+        try await account.run(
+            "\(binaries.directory)/initdb",
+            [
+                "-D", "\(directory)/data", "-U", "hapax", "--auth=scram-sha-256", "--pwfile=\(passwordFile)", "--encoding=UTF8",
+                "--no-locale", "--no-sync",
+            ])
+        try await start()
+    }
+
+    deinit { LastWill.shared.execute(will) }
+
+    /// Starts the stopped server on the same port; it accepts connections on return.
+    package func start() async throws {
+        let options = [
+            "listen_addresses=127.0.0.1", "port=\(port)", "unix_socket_directories=", "max_connections=100", "fsync=on",
+            "synchronous_commit=on", "full_page_writes=on", "shared_buffers=64MB", "timezone=UTC",
+        ]
+        // The port answers only when recovery is done: -w waits for that.
+        do {
+            try await account.run(
+                "\(binaries.directory)/pg_ctl",
+                [
+                    "-D", "\(directory)/data", "-l", "\(directory)/log", "-w", "-t", "60", "-o",
+                    options.map { "-c \(LastWill.quoted($0))" }.joined(separator: " "), "start",
+                ])
+        } catch {
+            let log = (try? String(contentsOfFile: "\(directory)/log", encoding: .utf8)) ?? "no log"
+            throw Command.Failed(description: "PostgreSQL did not start: \(error)\n\(log.suffix(4_000))")
+        }
+    }
+
+    /// Stops the server; it is gone on return.
+    package func stop(mode: StopMode) async throws {
+        try await account.run(
+            "\(binaries.directory)/pg_ctl", ["-D", "\(directory)/data", "-m", mode.rawValue, "-w", "-t", "60", "stop"])
+    }
+
+    /// Makes an empty database.
+    ///
+    /// - Returns: Its URI, for libpq.
+    package func makeDatabase() async throws -> String {
+        let number = databases.withLock { number in
+            number += 1
+            return number
+        }
+        _ = try await query("CREATE DATABASE test\(number) TEMPLATE template0", database: uri("postgres"))
+        return uri("test\(number)")
+    }
+
+    private func uri(_ database: String) -> String {
+        "postgres://hapax:\(password)@127.0.0.1:\(port)/\(database)"
+    }
+
+    /// Runs SQL through psql, apart from the code under test.
+    ///
+    /// - Parameter database: The URI that ``makeDatabase()`` returned.
+    /// - Returns: Rows of text; NULL reads as empty.
+    package func query(_ sql: String, database: String) async throws -> [[String]] {
+        let output = try await Command.run(
+            "\(binaries.directory)/psql",
+            [
+                "--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--field-separator", "\u{1F}", "--record-separator", "\u{1E}",
+                "--set", "ON_ERROR_STOP=1", "--dbname", database, "--command", sql,
+            ])
+        guard !output.isEmpty else { return [] }
+        // psql ends its output with a line's end, which is none of the last field.
+        let records = output.hasSuffix("\n") ? output.dropLast() : output[...]
+        return records.split(separator: "\u{1E}", omittingEmptySubsequences: false)
+            .map { $0.split(separator: "\u{1F}", omittingEmptySubsequences: false).map(String.init) }
+    }
+}
