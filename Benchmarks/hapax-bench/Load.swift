@@ -23,13 +23,14 @@ enum Load {
     ) throws -> Figures {
         let requests = try makeRequests(corpus, batchSize: batchSize, duplicates: duplicates, port: server.port, isCompressed)
         let shared = Locked(Shared(next: 0))
+        let port = server.port
         let before = server.cpuSeconds
         let start = ContinuousClock.now
         let group = DispatchGroup()
         for _ in 0..<connections {
             Thread.detachNewThread(in: group) {
                 do {
-                    let connection = try HTTPConnection(port: server.port)
+                    let connection = try HTTPConnection(port: port)
                     var latencies: [Double] = []
                     while let index = shared.withLock({ $0.take(requests.count) }) {
                         let sent = ContinuousClock.now

@@ -16,7 +16,7 @@ struct ServerBenchmark {
     }
 
     func run() async throws {
-        let cluster = try await PostgresCluster.start()
+        let cluster = try await PostgresCluster()
         var cases = [
             Case(name: "batches of 50", batchSize: 50, isCompressed: false),
             Case(name: "batches of 500", batchSize: 500, isCompressed: false),
@@ -32,7 +32,7 @@ struct ServerBenchmark {
             }
         }
         report(cases, limits)
-        await cluster.stop()
+        try await cluster.stop(mode: .fast)
     }
 
     private func limit(_ cluster: PostgresCluster) async throws -> Double {

@@ -166,14 +166,16 @@ struct EventStoreContractTests {
     }
 
     private static func commitRetrying(
-        _ store: any EventStore, _ group: StoreGroup, writer: Int
+        _ store: PostgresEventStore, _ group: StoreGroup, writer: Int
     ) async throws -> [EventKey: Int64] {
         while true {
+            let result: Result<[EventKey: Int64], StoreError>
             do throws(StoreError) {
-                return try await store.commit(group, writer: writer)
-            } catch .collided {
-                continue
+                result = .success(try await store.commit(group, writer: writer))
+            } catch {
+                result = .failure(error)
             }
+            if result != .failure(.collided) { return try result.get() }
         }
     }
 

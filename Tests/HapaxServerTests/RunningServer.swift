@@ -59,6 +59,15 @@ struct RunningServer: Sendable {
     func post(_ text: String, headers: [String: String] = [:]) async throws -> HTTPMessage {
         try await post(Array(text.utf8), headers: headers)
     }
+
+    /// Posts a batch and reads the receipt.
+    func receipt(_ body: [UInt8], headers: [String: String] = [:]) async throws -> Receipt {
+        try await post(body, headers: headers).receipt()
+    }
+
+    func receipt(_ text: String) async throws -> Receipt {
+        try await receipt(Array(text.utf8))
+    }
 }
 
 extension HTTPMessage {

@@ -15,9 +15,9 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundOut = HTTPResponsePart
 
     struct Limits: Sendable {
-        var header = TimeAmount.seconds(10)
-        var body = TimeAmount.seconds(30)
-        var idle = TimeAmount.seconds(75)
+        var header = Duration.seconds(10)
+        var body = Duration.seconds(30)
+        var idle = Duration.seconds(75)
     }
 
     private let limits: Limits
@@ -67,10 +67,10 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
         context.write(data, promise: promise)
     }
 
-    private func schedule(_ amount: TimeAmount, _ context: ChannelHandlerContext) {
+    private func schedule(_ duration: Duration, _ context: ChannelHandlerContext) {
         deadline?.cancel()
         let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
-        deadline = context.eventLoop.scheduleTask(in: amount) {
+        deadline = context.eventLoop.scheduleTask(in: TimeAmount(duration)) {
             bound.value.handler.expire(bound.value.context)
         }
     }
