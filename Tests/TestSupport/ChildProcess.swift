@@ -31,11 +31,12 @@ package final class ChildProcess: Sendable {
     package init(_ executable: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
         let path = executable.hasPrefix("/") ? executable : try PackageLayout.executable(executable)
         name = URL(filePath: path).lastPathComponent
-        let outputPipe = try Descriptor.pipe()
-        let errorPipe = try Descriptor.pipe()
+        // Only the reading ends may live on in the threads below, or the end of the output would never be read.
+        let (outputReading, outputWriting) = try Descriptor.pipe()
+        let (errorReading, errorWriting) = try Descriptor.pipe()
         let processID = try Spawn.start(
             path, arguments, environment: ProcessInfo.processInfo.environment.merging(environment) { $1 },
-            output: outputPipe.writing, error: errorPipe.writing)
+            output: outputWriting, error: errorWriting)
         self.processID = processID
         will = try LastWill.shared.add("kill -9 \(processID)")
         let life = Life(processID)
@@ -44,11 +45,11 @@ package final class ChildProcess: Sendable {
         self.errors = errors
         // The threads hold no reference to this object: dropping it must end the program.
         Thread.detachNewThread { [output] in
-            while let bytes = try? outputPipe.reading.read(), !bytes.isEmpty { output.append(bytes) }
+            while let bytes = try? outputReading.read(), !bytes.isEmpty { output.append(bytes) }
             output.end()
         }
         Thread.detachNewThread {
-            while let bytes = try? errorPipe.reading.read(), !bytes.isEmpty { errors.withLock { $0.append(bytes) } }
+            while let bytes = try? errorReading.read(), !bytes.isEmpty { errors.withLock { $0.append(bytes) } }
         }
         let will = self.will
         Thread.detachNewThread {

@@ -39,17 +39,17 @@ package final class LastWill: Sendable {
         wait
         """
 
-    private init() {}
+    package init() {}
 
     /// - Parameter command: One line for `sh`.
     package func add(_ command: String) throws -> Entry {
         precondition(!command.contains("\n"), "a will is one line")
         return try state.withLock { state in
             if state.pipe == nil {
-                let pipe = try Descriptor.pipe()
+                let (reading, writing) = try Descriptor.pipe()
                 state.shell = try Spawn.start(
-                    "/bin/sh", ["-c", Self.script], input: pipe.reading, output: nil, error: nil, inOwnSession: true)
-                state.pipe = pipe.writing
+                    "/bin/sh", ["-c", Self.script], input: reading, output: nil, error: nil, inOwnSession: true)
+                state.pipe = writing
             }
             let number = state.next
             state.next += 1
