@@ -1,7 +1,7 @@
 import Foundation
 import HapaxModel
 
-/// A program running beside the test, its output read line by line; killed when the last reference goes.
+/// A program running beside the test, its output read line by line; killed with all that it started when the last reference goes.
 package final class ChildProcess: Sendable {
     package enum Exit: Hashable, Sendable {
         case exited(Int32)
@@ -36,9 +36,9 @@ package final class ChildProcess: Sendable {
         let (errorReading, errorWriting) = try Descriptor.pipe()
         let processID = try Spawn.start(
             path, arguments, environment: ProcessInfo.processInfo.environment.merging(environment) { $1 },
-            output: outputWriting, error: errorWriting)
+            output: outputWriting, error: errorWriting, inOwnGroup: true)
         self.processID = processID
-        will = try LastWill.shared.add("kill -9 \(processID)")
+        will = try LastWill.shared.add("kill -9 -\(processID)")
         let life = Life(processID)
         self.life = life
         let errors = Locked(Tail())
@@ -61,7 +61,7 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    deinit { life.signal(SIGKILL) }
+    deinit { life.killGroup() }
 
     /// The next line of standard output; nil at its end, and when the task is cancelled.
     package func nextLine() async -> String? {
@@ -125,6 +125,11 @@ private final class Life: Sendable {
 
     func signal(_ signal: Int32) {
         state.withLock { if $0.exit == nil { _ = kill(processID, signal) } }
+    }
+
+    /// What the program started itself must not outlive it.
+    func killGroup() {
+        state.withLock { if $0.exit == nil { _ = kill(-processID, SIGKILL) } }
     }
 
     func reap() {
