@@ -1,7 +1,7 @@
 import Foundation
 import HapaxModel
 
-/// A program running beside the test, its output read line by line; killed when the last reference goes.
+/// A program running beside the test, its output read line by line; killed with all that it started when the last reference goes.
 package final class ChildProcess: Sendable {
     package enum Exit: Hashable, Sendable {
         case exited(Int32)
@@ -31,24 +31,25 @@ package final class ChildProcess: Sendable {
     package init(_ executable: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
         let path = executable.hasPrefix("/") ? executable : try PackageLayout.executable(executable)
         name = URL(filePath: path).lastPathComponent
-        let outputPipe = try Descriptor.pipe()
-        let errorPipe = try Descriptor.pipe()
+        // Only the reading ends may live on in the threads below, or the end of the output would never be read.
+        let (outputReading, outputWriting) = try Descriptor.pipe()
+        let (errorReading, errorWriting) = try Descriptor.pipe()
         let processID = try Spawn.start(
             path, arguments, environment: ProcessInfo.processInfo.environment.merging(environment) { $1 },
-            output: outputPipe.writing, error: errorPipe.writing)
+            output: outputWriting, error: errorWriting, inOwnGroup: true)
         self.processID = processID
-        will = try LastWill.shared.add("kill -9 \(processID)")
+        will = try LastWill.shared.add("kill -9 -\(processID)")
         let life = Life(processID)
         self.life = life
         let errors = Locked(Tail())
         self.errors = errors
         // The threads hold no reference to this object: dropping it must end the program.
         Thread.detachNewThread { [output] in
-            while let bytes = try? outputPipe.reading.read(), !bytes.isEmpty { output.append(bytes) }
+            while let bytes = try? outputReading.read(), !bytes.isEmpty { output.append(bytes) }
             output.end()
         }
         Thread.detachNewThread {
-            while let bytes = try? errorPipe.reading.read(), !bytes.isEmpty { errors.withLock { $0.append(bytes) } }
+            while let bytes = try? errorReading.read(), !bytes.isEmpty { errors.withLock { $0.append(bytes) } }
         }
         let will = self.will
         Thread.detachNewThread {
@@ -60,7 +61,7 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    deinit { life.signal(SIGKILL) }
+    deinit { life.killGroup() }
 
     /// The next line of standard output; nil at its end, and when the task is cancelled.
     package func nextLine() async -> String? {
@@ -124,6 +125,11 @@ private final class Life: Sendable {
 
     func signal(_ signal: Int32) {
         state.withLock { if $0.exit == nil { _ = kill(processID, signal) } }
+    }
+
+    /// What the program started itself must not outlive it.
+    func killGroup() {
+        state.withLock { if $0.exit == nil { _ = kill(-processID, SIGKILL) } }
     }
 
     func reap() {

@@ -4,7 +4,7 @@ import HapaxModel
 /// What must be cleaned up when this process ends, however it ends: children, clusters, directories.
 ///
 /// A shell waits at the other end of a pipe whose write end only this process holds. When the process is gone, killed or not, the shell
-/// reads the end of the pipe and runs what is left in its list.
+/// reads the end of the pipe and runs what is left in its list, the latest first, as deferred work is.
 package final class LastWill: Sendable {
     /// One thing to do; its number in the shell's list.
     package struct Entry: Sendable {
@@ -27,7 +27,7 @@ package final class LastWill: Sendable {
         all=
         while read -r verb number command; do
             case $verb in
-            +) eval "will_$number=\\$command"; all="$all $number" ;;
+            +) eval "will_$number=\\$command"; all="$number $all" ;;
             -) unset "will_$number" ;;
             !) eval "now=\\${will_$number-:}"; unset "will_$number"; (eval "$now") & ;;
             esac
@@ -39,17 +39,17 @@ package final class LastWill: Sendable {
         wait
         """
 
-    private init() {}
+    package init() {}
 
     /// - Parameter command: One line for `sh`.
     package func add(_ command: String) throws -> Entry {
         precondition(!command.contains("\n"), "a will is one line")
         return try state.withLock { state in
             if state.pipe == nil {
-                let pipe = try Descriptor.pipe()
+                let (reading, writing) = try Descriptor.pipe()
                 state.shell = try Spawn.start(
-                    "/bin/sh", ["-c", Self.script], input: pipe.reading, output: nil, error: nil, inOwnSession: true)
-                state.pipe = pipe.writing
+                    "/bin/sh", ["-c", Self.script], input: reading, output: nil, error: nil, inOwnGroup: true)
+                state.pipe = writing
             }
             let number = state.next
             state.next += 1

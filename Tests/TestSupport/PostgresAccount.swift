@@ -33,8 +33,9 @@ struct PostgresAccount: Sendable {
         for place in places {
             let directory = place.appending(path: name).path
             do {
+                try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
                 try FileManager.default.createDirectory(
-                    atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+                    atPath: directory, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
                 try hand(over: directory)
                 try await run("/bin/sh", ["-c", #"cd "$0" && test -w ."#, directory])
                 return directory

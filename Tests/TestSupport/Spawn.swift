@@ -9,7 +9,7 @@ enum Spawn {
     ///   - environment: nil is this process's own.
     static func start(
         _ executable: String, _ arguments: [String], environment: [String: String]? = nil, input: Descriptor? = nil,
-        output: Descriptor?, error: Descriptor?, inOwnSession: Bool = false
+        output: Descriptor?, error: Descriptor?, inOwnGroup: Bool = false
     ) throws -> pid_t {
         #if canImport(Darwin)
         var actions: posix_spawn_file_actions_t?
@@ -36,7 +36,7 @@ enum Spawn {
         for signal in [SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGCHLD] { sigaddset(&signals, signal) }
         posix_spawnattr_setsigdefault(&attributes, &signals)
         var flags = Int32(POSIX_SPAWN_SETSIGMASK) | Int32(POSIX_SPAWN_SETSIGDEF)
-        if inOwnSession {
+        if inOwnGroup {
             posix_spawnattr_setpgroup(&attributes, 0)
             flags |= Int32(POSIX_SPAWN_SETPGROUP)
         }

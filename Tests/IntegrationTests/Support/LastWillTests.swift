@@ -1,0 +1,40 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(1)))
+struct LastWillTests {
+    @Test func whatIsLeftIsDoneWhenTheProcessLetsGo() async throws {
+        let directory = try TemporaryDirectory("will")
+        let fifo = directory.path("it's done")
+        try #require(mkfifo(fifo, 0o600) == 0)
+        var will: LastWill? = LastWill()
+        let removed = try will?.add("echo removed > \(LastWill.quoted(directory.path("removed")))")
+        _ = try will?.add("echo left > \(LastWill.quoted(fifo))")
+        if let removed { will?.remove(removed) }
+        will = nil
+        let reading = try await blocking { try Descriptor.opened(fifo, O_RDONLY) }
+        let read = try await blocking { try reading.read() }
+        #expect(read == Array("left\n".utf8))
+        #expect(!FileManager.default.fileExists(atPath: directory.path("removed")))
+    }
+
+    @Test func whatIsExecutedIsDoneAtOnceAndOnlyOnce() async throws {
+        let directory = try TemporaryDirectory("will")
+        let fifo = directory.path("fifo")
+        try #require(mkfifo(fifo, 0o600) == 0)
+        var will: LastWill? = LastWill()
+        if let entry = try will?.add("echo now >> \(LastWill.quoted(directory.path("log"))); echo done > \(LastWill.quoted(fifo))") {
+            will?.execute(entry)
+        }
+        let reading = try await blocking { try Descriptor.opened(fifo, O_RDONLY) }
+        let read2 = try await blocking { try reading.read() }
+        #expect(read2 == Array("done\n".utf8))
+        _ = try will?.add("echo end > \(LastWill.quoted(fifo))")
+        will = nil
+        let last = try await blocking { try Descriptor.opened(fifo, O_RDONLY) }
+        let read3 = try await blocking { try last.read() }
+        #expect(read3 == Array("end\n".utf8))
+        #expect(try String(contentsOfFile: directory.path("log"), encoding: .utf8) == "now\n")
+    }
+}
