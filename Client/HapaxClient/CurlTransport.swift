@@ -191,6 +191,8 @@ private struct UploadThread {
         if answer.isTooLarge { return .failure(.answerTooLarge) }
         switch code {
         case CURLE_OK:
+            // libcurl takes a header that the server's end cuts short for a whole one.
+            guard answer.isHeaderComplete else { return .failure(.cut) }
             var status = 0
             hapax_curl_response_code(easy, &status)
             return .success(TransportAnswer(status: status, headers: answer.headers, body: answer.bytes))
@@ -212,6 +214,7 @@ private final class AnswerCollector {
     private(set) var headers: [String: String] = [:]
     private(set) var bytes: [UInt8] = []
     private(set) var isTooLarge = false
+    private(set) var isHeaderComplete = false
     private var headerBytes = 0
 
     private static let maximumHeaderBytes = 64 * 1024
@@ -240,6 +243,9 @@ private final class AnswerCollector {
         if line.hasPrefix("HTTP/") {
             // An interim answer, or a proxy's, came before: what it said is not the answer's.
             headers = [:]
+            isHeaderComplete = false
+        } else if line == "\r\n" || line == "\n" {
+            isHeaderComplete = true
         } else if let colon = line.firstIndex(of: ":") {
             headers[line[..<colon].lowercased()] = line[line.index(after: colon)...].trimmingCharacters(in: .whitespacesAndNewlines)
         }

@@ -36,9 +36,4 @@ public struct StorageFailure: Error, Hashable, Sendable, CustomStringConvertible
     public let code: Int32
     /// SQLite's name for it, or the system's.
     public let description: String
-
-    init(code: Int32, description: String) {
-        self.code = code
-        self.description = description
-    }
 }

@@ -30,4 +30,3 @@ package struct QueueDirectory: Hashable, Sendable {
         rmdir(path)
     }
 }
-

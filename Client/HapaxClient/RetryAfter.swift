@@ -16,7 +16,8 @@ enum RetryAfter {
     private static func unixSeconds(_ text: String) -> Int64? {
         let parts = text.split(separator: " ")
         guard parts.count == 6, parts[0].hasSuffix(","), parts[5] == "GMT",
-            let day = number(parts[1], 1...31), let month = months.firstIndex(of: String(parts[2])), let year = number(parts[3], 1970...9999)
+            let day = number(parts[1], 1...31), let month = months.firstIndex(of: String(parts[2])),
+            let year = number(parts[3], 1970...9999)
         else { return nil }
         let clock = parts[4].split(separator: ":", omittingEmptySubsequences: false)
         guard clock.count == 3, let hour = number(clock[0], 0...23), let minute = number(clock[1], 0...59),

@@ -28,7 +28,9 @@ struct Worker: Sendable {
             let properties: Properties = ["thread": .integer(Int64(thread)), "index": .integer(Int64(index))]
             guard arguments.durably else {
                 // Refused: the mailbox is full. The store sets the pace then.
-                if client.track("worker", properties: properties) == nil, (try? await client.trackDurably("worker", properties: properties)) == nil {
+                if client.track("worker", properties: properties) == nil,
+                    (try? await client.trackDurably("worker", properties: properties)) == nil
+                {
                     await Task.yield()
                 }
                 continue
