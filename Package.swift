@@ -129,7 +129,9 @@ let package = Package(
         ),
         .testTarget(
             name: "HapaxClientTests",
-            dependencies: ["HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport"],
+            dependencies: [
+                "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+            ],
             path: "Tests/HapaxClientTests",
             swiftSettings: strict
         ),

@@ -1,1 +1,47 @@
 #include <curl/curl.h>
+
+/* curl_easy_setopt and curl_easy_getinfo are variadic, which Swift cannot call: one typed function for each kind of argument. */
+
+typedef size_t (*hapax_curl_data)(char *bytes, size_t size, size_t count, void *context);
+
+static inline CURLcode hapax_curl_set_long(CURL *handle, CURLoption option, long value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode hapax_curl_set_string(CURL *handle, CURLoption option, const char *value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode hapax_curl_set_pointer(CURL *handle, CURLoption option, void *value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode hapax_curl_set_list(CURL *handle, CURLoption option, struct curl_slist *value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode hapax_curl_set_size(CURL *handle, CURLoption option, curl_off_t value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode hapax_curl_set_data_function(CURL *handle, CURLoption option, hapax_curl_data value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode hapax_curl_response_code(CURL *handle, long *value) {
+    return curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, value);
+}
+
+/* The result of a finished transfer; CURL_LAST while none has finished. */
+static inline CURLcode hapax_curl_finished(CURLM *multi) {
+    int left = 0;
+    CURLMsg *message = curl_multi_info_read(multi, &left);
+    return message && message->msg == CURLMSG_DONE ? message->data.result : CURL_LAST;
+}
+
+/* A transfer that ends does not wait for a name to be resolved (libcurl 7.87 and later; older ones may). */
+static inline void hapax_curl_quick_exit(CURL *handle) {
+#if LIBCURL_VERSION_NUM >= 0x075700
+    curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
+#endif
+}

@@ -1,0 +1,48 @@
+import HapaxModel
+
+/// What an answer means for the batch it answers: the client's table of answers, in one place.
+enum AnswerClassifier {
+    enum Answer: Hashable {
+        /// Our complete receipt: one verdict for each event sent, in order.
+        case accepted([Receipt.Result])
+        /// The server refuses this batch as it is; a smaller one may pass.
+        case batchRefused(RequestProblem.Code)
+        /// Nothing about the batch; try again later.
+        case tryLater(DeliveryFailure, retryAfter: Duration?)
+        /// Nothing that time alone is likely to change: probe rarely.
+        case pause(DeliveryFailure)
+    }
+
+    /// - Parameters:
+    ///   - ids: What was sent, in order.
+    ///   - now: The wall clock in Unix milliseconds.
+    static func classify(
+        _ outcome: Result<TransportAnswer, TransportFailure>, batchID: EventID, sent ids: [EventID], now: Int64
+    ) -> Answer {
+        let answer: TransportAnswer
+        switch outcome {
+        case .failure(let failure): return .tryLater(.transport(failure), retryAfter: nil)
+        case .success(let complete): answer = complete
+        }
+        let code = RequestProblem.code(status: answer.status, contentType: answer.headers["content-type"], body: answer.body)
+        let failure = DeliveryFailure.status(answer.status, code: code?.rawValue)
+        switch answer.status {
+        case 200..<300:
+            guard let receipt = try? Receipt(json: answer.body), let verdicts = receipt.verdicts(for: batchID, sent: ids) else {
+                return .tryLater(.notAReceipt(status: answer.status), retryAfter: nil)
+            }
+            return .accepted(verdicts)
+        case 300..<400:
+            return .tryLater(failure, retryAfter: nil)
+        case 400, 413:
+            // Only our own word is about the batch: a proxy's 400 says nothing about any event.
+            if let code, code.concernsBatch { return .batchRefused(code) }
+            return .pause(failure)
+        case 408, 425, 429, 500..<600:
+            let wish = answer.headers["retry-after"].flatMap { RetryAfter.duration($0, now: now) }
+            return .tryLater(failure, retryAfter: wish)
+        default:
+            return .pause(failure)
+        }
+    }
+}

@@ -1,0 +1,62 @@
+import Dispatch
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Everything the client knows about time.
+package protocol ClientClock: Sendable {
+    /// The wall clock in Unix milliseconds. Stamped on events; nothing is ordered or awaited by it.
+    var unixMilliseconds: Int64 { get }
+
+    /// A reading that never runs backwards; only differences mean anything.
+    var monotonic: Duration { get }
+
+    /// Runs `action` once after `delay`, on a thread of the clock's own, unless it is cancelled first.
+    func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction
+}
+
+package protocol ScheduledAction: Sendable {
+    func cancel()
+}
+
+/// The machine's clock.
+package struct SystemClock: ClientClock {
+    private let queue = DispatchQueue(label: "hapax.clock")
+
+    package init() {}
+
+    package var unixMilliseconds: Int64 {
+        let time = Self.read(CLOCK_REALTIME)
+        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
+    }
+
+    package var monotonic: Duration {
+        let time = Self.read(CLOCK_MONOTONIC)
+        return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
+    }
+
+    package func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
+        let item = DispatchWorkItem(block: action)
+        let (seconds, attoseconds) = max(delay, .zero).components
+        let nanoseconds = Int(min(seconds, 1_000_000_000)) * 1_000_000_000 + Int(attoseconds / 1_000_000_000)
+        queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds), execute: item)
+        return Scheduled(item: item)
+    }
+
+    // Unchecked: a work item may be cancelled from any thread; it is not touched otherwise.
+    private struct Scheduled: ScheduledAction, @unchecked Sendable {
+        let item: DispatchWorkItem
+        func cancel() { item.cancel() }
+    }
+
+    private static func read(_ clock: clockid_t) -> timespec {
+        var time = timespec()
+        clock_gettime(clock, &time)
+        return time
+    }
+}

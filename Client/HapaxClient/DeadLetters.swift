@@ -1,0 +1,87 @@
+import HapaxModel
+
+/// The events of one queue that were not stored and are not sent again by themselves.
+public struct DeadLetters: Sendable {
+    let queue: EventQueue
+    let intake: Locked<Intake>
+
+    private static let page = 500
+
+    /// In the order they came.
+    ///
+    /// - Parameter number: Only those after this one; 0 for the first.
+    /// - Throws: ``StorageFailure``.
+    public func list(after number: Int64 = 0, limit: Int = 100) throws(StorageFailure) -> [DeadLetter] {
+        try work { try queue.deadLetters(after: number, limit: limit) }
+    }
+
+    /// - Throws: ``StorageFailure``.
+    public func count() throws(StorageFailure) -> Int {
+        try work { try queue.deadLetterCount() }
+    }
+
+    /// Puts them back at the end of the queue, where they are durable on return. Those that break a limit stay.
+    ///
+    /// - Parameter numbers: nil for all.
+    /// - Throws: ``StorageFailure``; nothing has been changed then.
+    public func retry(_ numbers: [Int64]? = nil) throws(StorageFailure) -> RetriedDeadLetters {
+        let result = try work { try queue.retryDeadLetters(numbers) }
+        intake.withLock { $0.queued(result.retried) }
+        return result
+    }
+
+    /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are not JSON, `text`.
+    ///
+    /// - Returns: How many.
+    /// - Throws: ``StorageFailure``, or what `write` throws.
+    public func export(_ write: ([UInt8]) throws -> Void) throws -> Int {
+        var count = 0
+        var last: Int64 = 0
+        while true {
+            let letters = try list(after: last, limit: Self.page)
+            guard let end = letters.last else { return count }
+            for letter in letters { try write(letter.line) }
+            count += letters.count
+            last = end.number
+        }
+    }
+
+    /// Removes them for ever; they stay counted in ``Status/deadLettered``.
+    ///
+    /// - Returns: How many there were.
+    /// - Throws: ``StorageFailure``; nothing has been changed then.
+    public func purge(_ numbers: [Int64]) throws(StorageFailure) -> Int {
+        try work { try queue.purgeDeadLetters(numbers) }
+    }
+
+    private func work<Value>(_ body: () throws -> Value) throws(StorageFailure) -> Value {
+        do { return try body() } catch { throw StorageFailure(error) }
+    }
+}
+
+extension DeadLetter {
+    /// One line of JSON, its end included.
+    package var line: [UInt8] {
+        var writer = JSONWriter()
+        writer.raw(#"{"number":"#)
+        writer.integer(number)
+        writer.raw(#","event_id":"#)
+        if let eventID { writer.id(eventID) } else { writer.raw("null") }
+        writer.raw(#","reason":"#)
+        writer.string(reason)
+        writer.raw(#","detail":"#)
+        writer.string(detail)
+        writer.raw(#","time":"#)
+        writer.integer(time)
+        // An event over a limit is JSON all the same, unless the problem says otherwise.
+        if EventScanner.check(event) == nil {
+            writer.raw(#","event":"#)
+            writer.bytes.append(contentsOf: event.filter { $0 != 0x0A && $0 != 0x0D })
+        } else {
+            writer.raw(#","text":"#)
+            writer.string(String(decoding: event, as: UTF8.self))
+        }
+        writer.raw("}\n")
+        return writer.bytes
+    }
+}

@@ -1,0 +1,241 @@
+import HapaxModel
+import Logging
+
+/// Performs what ``DeliveryStateMachine`` decides, over any source of events.
+///
+/// One task at a time carries a pass from its first read to its rest. A rest that ends by itself is scheduled with the clock.
+package actor Delivery<Source: BatchSource> {
+    private let source: Source
+    private let endpoint: Endpoint
+    private let transport: any EventTransport
+    private let clock: any ClientClock
+    private let retryPolicy: RetryPolicy
+    private let logger: Logger?
+    private var randomness: any RandomNumberGenerator & Sendable
+    private var batchIDs = UUIDv7Generator()
+
+    private var machine: DeliveryStateMachine
+    private var pass: Task<Void, Never>?
+    private var waiters: [CheckedContinuation<Void, Never>] = []
+    private var timer: (any ScheduledAction)?
+    private var restNumber = 0
+
+    private var batch = SourceBatch(events: [])
+    private var verdicts: [Receipt.Result] = []
+    private var suspects: [Settlement] = []
+    private var counts = DeliveryCounts()
+    private var lastFailure: DeliveryFailure?
+    private var nextAttempt: Int64?
+    private var isResting = true
+
+    package init(
+        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil
+    ) {
+        self.init(
+            source: source, endpoint: endpoint, transport: transport, clock: clock, logger: logger, retryPolicy: .delivery,
+            randomness: SystemRandomNumberGenerator())
+    }
+
+    init(
+        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
+        retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable
+    ) {
+        self.source = source
+        self.endpoint = endpoint
+        self.transport = transport
+        self.clock = clock
+        self.logger = logger
+        self.retryPolicy = retryPolicy
+        self.randomness = randomness
+        machine = DeliveryStateMachine(batchSize: endpoint.batchSize)
+    }
+
+    package var state: DeliveryState {
+        DeliveryState(counts: counts, failure: lastFailure, nextAttempt: nextAttempt)
+    }
+
+    /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
+    package func uploadWanted(manual: Bool) {
+        begin(machine.uploadWanted(manual: manual))
+    }
+
+    /// Delivers until the source is empty or an attempt fails, during a backoff at once (R13).
+    ///
+    /// - Returns: What this call saw delivered, and why it ended early if it did.
+    package func drain() async -> DeliveryState {
+        let before = counts
+        begin(machine.uploadWanted(manual: true))
+        await restBegins()
+        var state = self.state
+        state.counts = counts - before
+        return state
+    }
+
+    /// Returns when no attempt is under way: the source is empty, or a rest has begun.
+    package func restBegins() async {
+        if !isResting { await withCheckedContinuation { waiters.append($0) } }
+    }
+
+    /// Nothing is sent any more. What is in flight must be ended by closing the transport; returns when it has ended.
+    package func stop() async {
+        if lastFailure == nil, !isResting { lastFailure = .shutDown }
+        _ = machine.stop()
+        timer?.cancel()
+        timer = nil
+        nextAttempt = nil
+        await pass?.value
+        rest()
+    }
+
+    // MARK: - The pass
+
+    private func begin(_ action: DeliveryStateMachine.Action) {
+        guard action != .none else { return }
+        timer?.cancel()
+        timer = nil
+        nextAttempt = nil
+        isResting = false
+        pass = Task { await perform(action) }
+    }
+
+    private func perform(_ first: DeliveryStateMachine.Action) async {
+        var action = first
+        while true {
+            switch action {
+            case .none: return rest()
+            case .read(let limit, let skipping): action = await read(limit: limit, skipping: skipping)
+            case .send: action = await send()
+            case .settle: action = await settle()
+            case .condemn: action = await condemn()
+            case .rest(let rest): return begin(rest)
+            }
+        }
+    }
+
+    private func read(limit: Int, skipping: Int) async -> DeliveryStateMachine.Action {
+        do {
+            batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
+            return machine.batchRead(count: batch.events.count)
+        } catch {
+            failed(.queue(StorageFailure(error)))
+            return machine.readFailed()
+        }
+    }
+
+    private func send() async -> DeliveryStateMachine.Action {
+        let batchID = batchIDs.next(unixMilliseconds: clock.unixMilliseconds)
+        var envelope = batch.envelope
+        envelope.batchID = batchID
+        envelope.sentAt = min(max(clock.unixMilliseconds, 0), EventLimits.maximumTime)
+        let body = EventBatch(envelope: envelope, events: batch.events.map(\.bytes)).encoded()
+        let outcome = await transport.send(endpoint.request(body))
+        counts.attempts += 1
+        let answer = AnswerClassifier.classify(
+            outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
+        switch answer {
+        case .accepted(let results):
+            verdicts = results
+            return machine.answered(.accepted)
+        case .batchRefused(let code):
+            let failure = DeliveryFailure.status(code.status, code: code.rawValue)
+            failed(failure)
+            if let event = batch.events.first, batch.events.count == 1 {
+                suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
+            }
+            return machine.answered(.batchRefused)
+        case .tryLater(let failure, let retryAfter):
+            failed(failure)
+            return machine.answered(.tryLater(retryAfter: retryAfter))
+        case .pause(let failure):
+            failed(failure)
+            return machine.answered(.pause)
+        }
+    }
+
+    private func settle() async -> DeliveryStateMachine.Action {
+        let settlements = zip(batch.events, verdicts).compactMap { event, verdict in
+            Self.fate(verdict).map { Settlement(event: event, fate: $0) }
+        }
+        let kept = batch.events.count - settlements.count
+        guard await record(settlements) else { return machine.settlingFailed() }
+        if kept > 0 { failed(.askedToRetry(events: kept)) } else { lastFailure = nil }
+        return machine.settled(kept: kept)
+    }
+
+    private func condemn() async -> DeliveryStateMachine.Action {
+        guard await record(suspects) else { return machine.settlingFailed() }
+        suspects = []
+        lastFailure = nil
+        return machine.condemned()
+    }
+
+    /// nil: the event stays where it is.
+    private static func fate(_ verdict: Receipt.Result) -> Settlement.Fate? {
+        switch verdict.outcome {
+        case .stored: .stored
+        case .duplicate: .duplicate
+        case .conflict, .rejected, .expired:
+            .deadLetter(reason: verdict.reason ?? verdict.outcome.rawValue, detail: verdict.detail ?? "")
+        case .retry: nil
+        }
+    }
+
+    private func record(_ settlements: [Settlement]) async -> Bool {
+        do {
+            if !settlements.isEmpty { try await source.settle(settlements) }
+        } catch {
+            failed(.queue(StorageFailure(error)))
+            return false
+        }
+        for settlement in settlements { counts.count(settlement.fate) }
+        return true
+    }
+
+    private func failed(_ failure: DeliveryFailure) {
+        lastFailure = failure
+        logger?.info("Upload failed", metadata: ["hapax.failure": "\(failure)", "hapax.events": "\(batch.events.count)"])
+    }
+
+    // MARK: - Rest
+
+    private func begin(_ kind: DeliveryStateMachine.Rest) {
+        suspects = []
+        switch kind {
+        case .drained: lastFailure = nil
+        case .stopped: break
+        case .paused: schedule(DeliveryStateMachine.probeInterval)
+        case .backoff(let failures, let retryAfter):
+            schedule(delay(failures, retryAfter))
+        }
+        rest()
+    }
+
+    private func delay(_ failures: Int, _ retryAfter: Duration?) -> Duration {
+        func open(_ randomness: inout some RandomNumberGenerator & Sendable) -> Duration {
+            retryPolicy.delay(failures: failures, retryAfter: retryAfter, using: &randomness)
+        }
+        return open(&randomness)
+    }
+
+    private func schedule(_ delay: Duration) {
+        restNumber += 1
+        let number = restNumber
+        nextAttempt = clock.unixMilliseconds + Int64(delay / .milliseconds(1))
+        timer = clock.schedule(after: delay) { [weak self] in
+            Task { [weak self] in await self?.waitEnded(number) }
+        }
+    }
+
+    private func waitEnded(_ number: Int) {
+        // A timer that fired while it was being cancelled belongs to an older rest.
+        guard number == restNumber, timer != nil else { return }
+        begin(machine.waitEnded())
+    }
+
+    private func rest() {
+        isResting = true
+        let waiting = waiters
+        waiters = []
+        for waiter in waiting { waiter.resume() }
+    }
+}

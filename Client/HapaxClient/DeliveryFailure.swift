@@ -1,0 +1,39 @@
+/// Why an attempt to deliver did not settle its batch. Nothing was removed.
+///
+/// Holds neither payload nor key; its description may be logged.
+public enum DeliveryFailure: Error, Hashable, Sendable {
+    /// No complete answer: the server may have stored the batch all the same.
+    case transport(TransportFailure)
+    /// A status other than 2xx; `code` is the problem's name if the answer is one of our server's refusals.
+    case status(Int, code: String?)
+    /// A 2xx that is not the receipt of the batch that was sent: a captive portal, a cut body, counts that do not add up.
+    case notAReceipt(status: Int)
+    /// The receipt asks to send some events again.
+    case askedToRetry(events: Int)
+    /// The queue could not be read, or what was settled could not be recorded.
+    case queue(StorageFailure)
+    /// The client is shut down, or was while this was under way.
+    case shutDown
+}
+
+extension DeliveryFailure: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .transport(let failure): "no answer: \(failure)"
+        case .status(let status, let code?): "the server answered \(status) (\(code))"
+        case .status(let status, nil): "status \(status), not an answer of an ingest server"
+        case .notAReceipt(let status): "status \(status) without the batch's receipt"
+        case .askedToRetry(let events): "the server asks to send \(events) events again"
+        case .queue(let failure): "the queue: \(failure)"
+        case .shutDown: "the client is shut down"
+        }
+    }
+}
+
+/// Why a file could not be worked on, without its contents.
+public struct StorageFailure: Error, Hashable, Sendable, CustomStringConvertible {
+    /// SQLite's extended result code (https://www.sqlite.org/rescode.html), or 0 if the failure was not SQLite's.
+    public let code: Int32
+    /// SQLite's name for it, or the system's.
+    public let description: String
+}

@@ -1,0 +1,73 @@
+import HapaxModel
+
+/// The server as the delivery knows it, and how much to send it at once.
+package struct Endpoint: Sendable {
+    package var url: String
+    package var key: String
+    /// Events of one request, at most.
+    package var batchSize: Int
+    /// Bytes of one request's events, before compression.
+    package var maximumBatchBytes = EventLimits.maximumClientBatchBytes - maximumEnvelopeBytes
+    /// For each request as a whole.
+    package var timeout: Duration
+
+    /// Room for what stands around the events.
+    private static let maximumEnvelopeBytes = 4 * 1_024
+
+    /// Smaller bodies fit one packet as they are.
+    private static let minimumBytesToCompress = 1_024
+
+    package init(url: String, key: String, batchSize: Int, timeout: Duration) {
+        self.url = url
+        self.key = key
+        self.batchSize = batchSize
+        self.timeout = timeout
+    }
+
+    func request(_ body: [UInt8]) -> TransportRequest {
+        var request = TransportRequest(
+            url: url, headers: [("Authorization", "Bearer " + key), ("Content-Type", "application/json")], body: body, timeout: timeout)
+        if body.count >= Self.minimumBytesToCompress, let compressed = try? Gzip.compress(body) {
+            request.body = compressed
+            request.headers.append(("Content-Encoding", "gzip"))
+        }
+        return request
+    }
+}
+
+/// What a delivery has done since it began.
+package struct DeliveryCounts: Hashable, Sendable {
+    package var attempts = 0
+    package var stored = 0
+    package var duplicates = 0
+    package var deadLettered = 0
+
+    mutating func count(_ fate: Settlement.Fate) {
+        switch fate {
+        case .stored: stored += 1
+        case .duplicate: duplicates += 1
+        case .deadLetter: deadLettered += 1
+        }
+    }
+
+    static func - (left: DeliveryCounts, right: DeliveryCounts) -> DeliveryCounts {
+        DeliveryCounts(
+            attempts: left.attempts - right.attempts, stored: left.stored - right.stored, duplicates: left.duplicates - right.duplicates,
+            deadLettered: left.deadLettered - right.deadLettered)
+    }
+
+    static func + (left: DeliveryCounts, right: DeliveryCounts) -> DeliveryCounts {
+        DeliveryCounts(
+            attempts: left.attempts + right.attempts, stored: left.stored + right.stored, duplicates: left.duplicates + right.duplicates,
+            deadLettered: left.deadLettered + right.deadLettered)
+    }
+}
+
+/// How a delivery stands.
+package struct DeliveryState: Hashable, Sendable {
+    package var counts: DeliveryCounts
+    /// Why the latest attempt failed; nil after one that did not.
+    package var failure: DeliveryFailure?
+    /// When the next attempt is made without being asked, in Unix milliseconds.
+    package var nextAttempt: Int64?
+}

@@ -1,0 +1,88 @@
+import Foundation
+import HapaxModel
+import Logging
+
+extension EventClient {
+    /// What a client needs to know. Server, key and directory have no defaults; everything else does.
+    public struct Configuration: Sendable {
+        /// The server's base URL, `http` or `https`; events go to `v1/events` below it.
+        public var server: String
+        /// The project's write key.
+        public var writeKey: String
+        /// The queue's directory, created if missing, readable by its owner only. One client at a time works in it.
+        public var queueDirectory: String
+        /// What to do if another client works in the directory.
+        public var whenQueueIsTaken: TakenQueue = .refuse
+        /// What a durable event survives.
+        public var durability: Durability = .process
+        /// Whom events concern that do not say it themselves; nil stands for the install's own id.
+        public var distinctID: String?
+        /// Events that may wait in memory for their commit, from 1; more are refused and counted.
+        public var mailboxCapacity = 8_192
+
+        /// Whether events are uploaded by policy; if not, only ``EventClient/flush()`` sends.
+        public var uploadsAutomatically = true
+        /// Stored events from which an upload begins, checked after each commit.
+        public var flushBulkSize = 100
+        /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set.
+        public var flushInterval: Duration = .seconds(15)
+        /// Names of events that are uploaded as soon as they are stored.
+        public var immediateEvents: Set<String> = ["$AppStart"]
+
+        /// Events of one request, 1…1000. A request's events are also limited to ``EventLimits/maximumClientBatchBytes``.
+        public var batchSize = 50
+        /// The deadline of one request, from connecting to the answer's last byte.
+        public var requestTimeout: Duration = .seconds(30)
+        /// Where failures are told: statuses and causes, never events or keys.
+        public var logger: Logger?
+
+        public init(server: String, writeKey: String, queueDirectory: String) {
+            self.server = server
+            self.writeKey = writeKey
+            self.queueDirectory = queueDirectory
+        }
+    }
+
+    /// What to do if another client works in the queue's directory.
+    public enum TakenQueue: Sendable, Hashable {
+        /// Starting throws ``StartError/queueTaken``.
+        case refuse
+        /// Store into a queue of its own below the directory, as another install. The client that holds the main queue delivers it later.
+        case spool
+    }
+}
+
+/// Why a client could not start. Nothing has been changed.
+public enum StartError: Error, Hashable, Sendable {
+    /// Not `http://host…` or `https://host…`, or with a user, a query or a fragment.
+    case malformedURL
+    /// Empty, or holds something that cannot stand in a header field.
+    case invalidKey
+    case queueTaken
+    case queueUnusable(StorageFailure)
+}
+
+extension StartError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .malformedURL: "the server's URL must be http://host or https://host, without user, query and fragment"
+        case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
+        case .queueTaken: "another process works on the queue"
+        case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
+        }
+    }
+}
+
+extension EventClient.Configuration {
+    package func endpoint() throws(StartError) -> Endpoint {
+        guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
+            let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil
+        else { throw .malformedURL }
+        guard !writeKey.isEmpty, writeKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .invalidKey }
+        var url = server
+        while url.hasSuffix("/") { url.removeLast() }
+        return Endpoint(
+            url: url + "/v1/events", key: writeKey, batchSize: min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
+            timeout: requestTimeout)
+    }
+}

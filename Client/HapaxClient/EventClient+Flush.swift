@@ -1,0 +1,90 @@
+import HapaxModel
+
+extension EventClient {
+    /// Stores what has been tracked, then uploads until the queue is empty or an attempt fails. A backoff is cut short for one attempt.
+    ///
+    /// Queues of clients that found this one taken are delivered, too, once this one's is empty.
+    public func flush() async -> FlushReport {
+        try? await writer.barrier()
+        var state = await delivery.drain()
+        if state.failure == nil, let adopter {
+            let adopted = await adopter.adopt()
+            state.counts = state.counts + adopted.counts
+            state.failure = adopted.failure
+        }
+        return FlushReport(
+            stored: state.counts.stored, duplicates: state.counts.duplicates, deadLettered: state.counts.deadLettered,
+            remaining: remaining, failure: state.failure)
+    }
+
+    /// Events stored from which an upload begins; at least 1.
+    public var flushBulkSize: Int {
+        get { scheduler.policy.bulkSize }
+        set { scheduler.change { $0.bulkSize = newValue } }
+    }
+
+    /// How often stored events are uploaded. Setting a different value uploads now and restarts the timer; less than 5 s acts as 5 s.
+    public var flushInterval: Duration {
+        get { scheduler.policy.interval }
+        set { scheduler.setInterval(newValue) }
+    }
+
+    /// Names of events that are uploaded as soon as they are stored.
+    public var immediateEvents: Set<String> {
+        get { scheduler.policy.immediateEvents }
+        set { scheduler.change { $0.immediateEvents = newValue } }
+    }
+
+    /// Refuses new events, stores those it has, uploads while time is left, and closes the queue.
+    ///
+    /// Call it once, last. Storing has at least 500 ms, whatever the limit; what is on disk is sent by the next client on this directory.
+    ///
+    /// - Parameter limit: For all of it. Zero stores without uploading.
+    public func shutdown(within limit: Duration) async -> ShutdownReport {
+        writer.intake.withLock { $0.close() }
+        scheduler.stop()
+        // What hangs is ended at the limit by taking away what it waits for.
+        let storing = clock.schedule(after: max(limit, Self.minimumStoringTime)) { [writer] in writer.giveUp() }
+        try? await writer.barrier()
+        storing.cancel()
+        if limit > .zero {
+            let uploading = clock.schedule(after: limit) { [transport] in transport.close() }
+            _ = await delivery.drain()
+            uploading.cancel()
+        }
+        transport.close()
+        await delivery.stop()
+        await adopter?.stop()
+        writer.giveUp()
+        let inMemory = writer.intake.withLock { $0.uncommitted }
+        let report = ShutdownReport(stored: Int(queue.books.depth), lost: inMemory)
+        if adopter != nil || !queue.removeIfEmpty() { queue.close() }
+        return report
+    }
+
+    /// What storing is given at least (R38).
+    private static let minimumStoringTime: Duration = .milliseconds(500)
+
+    private var remaining: Int { Int(queue.books.depth) + writer.intake.withLock { $0.uncommitted } }
+}
+
+/// What one ``EventClient/flush()`` saw happen.
+public struct FlushReport: Hashable, Sendable {
+    /// Stored by the server for the first time.
+    public var stored: Int
+    /// Stored by the server before: an earlier answer had been lost.
+    public var duplicates: Int
+    public var deadLettered: Int
+    /// Events that still wait in this client's queue or memory.
+    public var remaining: Int
+    /// Why it ended before the queue was empty.
+    public var failure: DeliveryFailure?
+}
+
+/// What was left when a client was shut down.
+public struct ShutdownReport: Hashable, Sendable {
+    /// Events on disk; the next client on this directory sends them.
+    public var stored: Int
+    /// Events that could not be stored, because commits failed until the end.
+    public var lost: Int
+}

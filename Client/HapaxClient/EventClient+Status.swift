@@ -1,0 +1,54 @@
+import HapaxModel
+
+extension EventClient {
+    /// How the queue and the delivery stand.
+    public func status() async -> Status {
+        let delivery = await delivery.state
+        let (created, inMemory, uncounted) = writer.intake.withLock { ($0.created, $0.uncommitted, $0.uncounted) }
+        let books = queue.books
+        return Status(
+            installID: queue.installID, depth: Int(books.depth), bytes: Int(books.bytes), inMemory: inMemory,
+            oldest: try? queue.oldestTime(), failure: delivery.failure, storageFailure: writer.lastFailure,
+            nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
+            duplicates: books.duplicates, deadLettered: books.deadLettered,
+            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: adopter == nil)
+    }
+
+    /// What was not stored and is not sent again by itself.
+    public var deadLetters: DeadLetters { DeadLetters(queue: queue, intake: writer.intake) }
+}
+
+/// How a client's queue and delivery stand at one moment.
+///
+/// `tracked = depth + stored + duplicates + deadLettered`, whatever happened (I12).
+public struct Status: Hashable, Sendable {
+    /// Names the queue file.
+    public var installID: EventID
+    /// Events on disk that wait to be delivered.
+    public var depth: Int
+    /// Of these, as they will travel, before compression.
+    public var bytes: Int
+    /// Events that wait for their commit.
+    public var inMemory: Int
+    /// The time of the oldest waiting event, in Unix milliseconds.
+    public var oldest: Int64?
+    /// Why the latest attempt to deliver failed; nil if it did not.
+    public var failure: DeliveryFailure?
+    /// Why the latest commit failed; nil if it did not.
+    public var storageFailure: StorageFailure?
+    /// When the next attempt is made after a failure, in Unix milliseconds.
+    public var nextAttempt: Int64?
+    /// The highest sequence given, those in memory included.
+    public var created: Int64
+    /// Events committed since the queue began.
+    public var tracked: Int64
+    /// Acknowledged as stored for the first time.
+    public var stored: Int64
+    /// Acknowledged as stored before, or tracked again under an id that waited.
+    public var duplicates: Int64
+    public var deadLettered: Int64
+    /// Events refused at intake, by reason. They took no sequence.
+    public var dropped: [String: Int64]
+    /// Whether this queue stands in for a main one that was taken.
+    public var isSpool: Bool
+}

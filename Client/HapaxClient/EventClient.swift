@@ -1,0 +1,188 @@
+import HapaxModel
+
+/// Takes events, keeps them on disk until the server has acknowledged each, and never loses or reorders one.
+///
+/// Safe to use from any thread. One client at a time works on a queue directory.
+public final class EventClient: Sendable {
+    let configuration: Configuration
+    let queue: EventQueue
+    let writer: QueueWriter
+    let delivery: Delivery<QueueBatchSource>
+    let scheduler: UploadScheduler
+    let adopter: SpoolAdopter?
+    let transport: any EventTransport
+    let clock: any ClientClock
+    /// Stands for whom events concern that do not say it.
+    private let distinctID: String
+
+    /// Opens the queue and begins to upload what is in it.
+    ///
+    /// - Throws: ``StartError``; nothing has been changed then.
+    public static func start(_ configuration: Configuration) throws(StartError) -> EventClient {
+        #if canImport(Darwin)
+        try start(configuration, clock: SystemClock()) { URLSessionTransport() }
+        #else
+        try start(configuration, clock: SystemClock()) { CurlTransport() }
+        #endif
+    }
+
+    package static func start(
+        _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
+    ) throws(StartError) -> EventClient {
+        let endpoint = try configuration.endpoint()
+        let (queue, isSpool) = try openQueue(configuration, clock: clock)
+        let client: EventClient
+        do {
+            client = try EventClient(configuration, endpoint, queue, isSpool: isSpool, clock: clock, transport: transport())
+        } catch {
+            queue.close()
+            throw .queueUnusable(StorageFailure(error))
+        }
+        if configuration.uploadsAutomatically {
+            client.scheduler.startTimer()
+            client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
+            if let adopter = client.adopter { Task { _ = await adopter.adopt() } }
+        }
+        return client
+    }
+
+    private init(
+        _ configuration: Configuration, _ endpoint: Endpoint, _ queue: EventQueue, isSpool: Bool, clock: any ClientClock,
+        transport: any EventTransport
+    ) throws {
+        self.configuration = configuration
+        self.queue = queue
+        self.clock = clock
+        self.transport = transport
+        distinctID = configuration.distinctID ?? queue.installID.description
+        let ids = try queue.callerSuppliedIDs()
+
+        // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
+        let policy = FlushPolicy(
+            bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval, immediateEvents: configuration.immediateEvents,
+            now: clock.monotonic)
+        let uploads = configuration.uploadsAutomatically
+        let later = Locked<Delivery<QueueBatchSource>?>(nil)
+        let scheduler = UploadScheduler(policy: policy, clock: clock, depth: { Int(queue.books.depth) }) {
+            guard uploads, let delivery = later.withLock({ $0 }) else { return }
+            Task { await delivery.uploadWanted(manual: false) }
+        }
+        let writer = QueueWriter(
+            intake: Intake(lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity),
+            clock: clock,
+            isImmediate: { scheduler.policy.immediateEvents.contains($0) },
+            commit: { events, dropped in
+                try queue.append(events, dropped: dropped)
+                return Int(queue.books.depth)
+            },
+            stored: { scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate) })
+        let source = QueueBatchSource(queue: queue, clock: clock) { [intake = writer.intake] ids in
+            intake.withLock { $0.removed(ids) }
+        }
+        delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger)
+        later.withLock { [delivery] in $0 = delivery }
+        self.scheduler = scheduler
+        self.writer = writer
+        adopter =
+            isSpool
+            ? nil
+            : SpoolAdopter(
+                main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
+                logger: configuration.logger)
+    }
+
+    deinit {
+        scheduler.stop()
+        transport.close()
+    }
+
+    private static func openQueue(
+        _ configuration: Configuration, clock: any ClientClock
+    ) throws(StartError) -> (queue: EventQueue, isSpool: Bool) {
+        var ids = UUIDv7Generator()
+        let main = QueueDirectory(path: configuration.queueDirectory)
+        var directory = main
+        /// A new spool can be taken only by an adopter that saw it before its maker locked it.
+        var attemptsLeft = 5
+        while true {
+            let id = ids.next(unixMilliseconds: clock.unixMilliseconds)
+            do throws(QueueOpenError) {
+                return (try EventQueue(directory: directory, durability: configuration.durability, newInstallID: id), directory != main)
+            } catch {
+                attemptsLeft -= 1
+                switch error {
+                case .taken where configuration.whenQueueIsTaken == .spool && attemptsLeft > 0:
+                    directory = main.spool(named: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
+                case .taken: throw .queueTaken
+                case .unusable where directory != main && attemptsLeft > 0:
+                    directory = main.spool(named: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
+                case .unusable(let failure): throw .queueUnusable(failure)
+                }
+            }
+        }
+    }
+
+    // MARK: - Tracking
+
+    /// Takes an event. Never waits for disk or network; the event is on disk some milliseconds later.
+    ///
+    /// What is lost if the process ends before that: this event. Use ``trackDurably(_:properties:id:time:distinctID:)`` where that matters.
+    ///
+    /// - Parameters:
+    ///   - name: What happened, 1…200 bytes of UTF-8.
+    ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
+    ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
+    ///   - distinctID: Whom it concerns, 1…200 bytes; the configuration's if nil.
+    /// - Returns: The event's id; nil if it was refused, because too many wait for their commit or the client is shut down. A refusal is
+    ///   counted in ``Status/dropped``. An event over a limit is not refused: it goes to the dead letters with its reason.
+    @discardableResult
+    public func track(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+    ) -> EventID? {
+        let now = clock.unixMilliseconds
+        let admission = writer.intake.withLock {
+            $0.admit(
+                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID, now: now)
+        }
+        switch admission {
+        case .admitted(let id, _, let wake), .alreadyQueued(let id, let wake):
+            if wake { writer.wake() }
+            return id
+        case .refused: return nil
+        }
+    }
+
+    /// Takes an event and returns when it is on disk: it then survives what the configured ``Durability`` says.
+    ///
+    /// - Returns: The event's id.
+    /// - Throws: ``TrackError``. After `notStored` and `shutDown` the event may still be delivered: call again with the same id.
+    @discardableResult
+    public func trackDurably(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+    ) async throws(TrackError) -> EventID {
+        try await trackDurablySequenced(name, properties: properties, id: id, time: time, distinctID: distinctID).id
+    }
+
+    /// The same, with the sequence that the event got; nil if its id was waiting already.
+    package func trackDurablySequenced(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+    ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
+        let waiter = CommitWaiter()
+        let now = clock.unixMilliseconds
+        let admission = writer.intake.withLock {
+            $0.admit(
+                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID, now: now, waiter: waiter)
+        }
+        switch admission {
+        case .admitted(let id, let sequence, let wake):
+            if wake { writer.wake() }
+            try await waiter.wait()
+            return (id, sequence)
+        case .alreadyQueued(let id, let wake):
+            if wake { writer.wake() }
+            try await waiter.wait()
+            return (id, nil)
+        case .refused(let reason): throw .refused(reason)
+        }
+    }
+}

@@ -1,0 +1,130 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension EventQueue {
+    static func bury(
+        _ db: Database, id: EventID?, install: Data?, origin: Int64?, reason: String, detail: String, payload: Data, time: Int64
+    ) throws {
+        try db.cachedStatement(
+            sql: """
+                INSERT INTO dead_letters (event_id, reason, detail, payload, time, install_id, origin) VALUES (?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (install_id, origin) DO NOTHING
+                """
+        ).execute(arguments: [id.map { Data($0.bytes) }, reason, detail, payload, time, install, origin])
+    }
+
+    /// In the order they came, those after `number`.
+    package func deadLetters(after number: Int64, limit: Int) throws -> [DeadLetter] {
+        try database.read { db in
+            try Row.fetchAll(
+                db, sql: "SELECT * FROM dead_letters WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit]
+            ).map { row in
+                DeadLetter(
+                    number: row["row"], eventID: (row["event_id"] as Data?).flatMap { EventID(bytes: $0) }, reason: row["reason"],
+                    detail: row["detail"], time: row["time"], event: [UInt8](row["payload"] as Data))
+            }
+        }
+    }
+
+    package func deadLetterCount() throws -> Int {
+        try database.read { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0 }
+    }
+
+    /// Puts letters back at the queue's end if they obey the limits now; the others stay.
+    ///
+    /// - Parameter numbers: nil for all.
+    package func retryDeadLetters(_ numbers: [Int64]?) throws -> RetriedDeadLetters {
+        try transaction { db, books in
+            var result = RetriedDeadLetters()
+            for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
+                guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
+                let payload: Data = row["payload"]
+                let scanned = EventScanner.scan([UInt8](payload)[...])
+                guard scanned.problem == nil, let id = scanned.id else {
+                    result.unfit += 1
+                    continue
+                }
+                try db.execute(
+                    sql: """
+                        INSERT INTO queue (event_id, payload, time, caller_supplied, install_id) VALUES (?, ?, ?, 1, ?)
+                        ON CONFLICT (event_id) DO NOTHING
+                        """,
+                    arguments: [Data(id.bytes), payload, scanned.time, row["install_id"] as Data?])
+                guard db.changesCount == 1 else {
+                    // The id waits already, perhaps with other content: one at a time.
+                    result.unfit += 1
+                    continue
+                }
+                try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [number])
+                books.deadLettered -= 1
+                books.depth += 1
+                books.bytes += Int64(payload.count)
+                result.retried.append(id)
+            }
+            return result
+        }
+    }
+
+    /// Removes letters for ever. They stay counted.
+    package func purgeDeadLetters(_ numbers: [Int64]) throws -> Int {
+        try transaction { db, _ in
+            var purged = 0
+            for number in numbers {
+                try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [number])
+                purged += db.changesCount
+            }
+            return purged
+        }
+    }
+
+    /// Takes over letters that belong to another install, or to none; again is the same as once.
+    ///
+    /// - Parameter install: nil for events of no install.
+    package func adoptDeadLetters(_ letters: [DeadLetter], from install: EventID?) throws {
+        try transaction { db, books in
+            for letter in letters {
+                try Self.bury(
+                    db, id: letter.eventID, install: install.map { Data($0.bytes) } ?? Data(),
+                    origin: install == nil ? nil : letter.number, reason: letter.reason, detail: letter.detail,
+                    payload: Data(letter.event), time: letter.time)
+                guard db.changesCount == 1 else { continue }
+                books.adopted += 1
+                books.deadLettered += 1
+            }
+        }
+    }
+}
+
+/// An event that was not stored and is not sent again by itself, with the reason.
+public struct DeadLetter: Hashable, Sendable {
+    /// Its name among the dead letters of its queue.
+    public let number: Int64
+    /// nil if it could not be read.
+    public let eventID: EventID?
+    /// A stable name: one of `EventProblem.Reason`, an outcome of the server, or a code with which the server refused it.
+    public let reason: String
+    /// For people.
+    public let detail: String
+    /// When it became one, by the client's clock, in Unix milliseconds.
+    public let time: Int64
+    /// The event as it was to travel; not always valid JSON.
+    public let event: [UInt8]
+
+    package init(number: Int64, eventID: EventID?, reason: String, detail: String, time: Int64, event: [UInt8]) {
+        self.number = number
+        self.eventID = eventID
+        self.reason = reason
+        self.detail = detail
+        self.time = time
+        self.event = event
+    }
+}
+
+/// What became of dead letters that were to be sent again.
+public struct RetriedDeadLetters: Hashable, Sendable {
+    /// Back in the queue.
+    public internal(set) var retried: [EventID] = []
+    /// Still dead letters: they break a limit whatever the server says, or their id waits in the queue already.
+    public internal(set) var unfit = 0
+}

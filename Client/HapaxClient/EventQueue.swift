@@ -1,0 +1,238 @@
+import Foundation
+import GRDB
+import HapaxModel
+import HapaxSQLite
+
+/// The client's events on disk, in one SQLite file: what waits, what was refused, and the books about both.
+///
+/// Every method is one transaction. The books are kept in the same transactions as the rows, so that at any commit
+/// `lastSequence + adopted = depth + stored + duplicates + deadLettered` (I12).
+package final class EventQueue: Sendable {
+    package let directory: QueueDirectory
+    /// Names this queue file; a new file has a new one.
+    package let installID: EventID
+    let database: DatabaseQueue
+    private let lock: Locked<FileLock?>
+    private let currentBooks: Locked<QueueBooks>
+
+    /// Takes the directory's lock, then opens its queue, which is created if missing.
+    ///
+    /// - Parameters:
+    ///   - newInstallID: Used if the queue is new.
+    ///   - createsDirectory: Whether a missing directory is made; if not, it is unusable.
+    package init(
+        directory: QueueDirectory, durability: Durability, newInstallID: EventID, createsDirectory: Bool = true
+    ) throws(QueueOpenError) {
+        let held: FileLock
+        do {
+            if createsDirectory {
+                try FileManager.default.createDirectory(
+                    atPath: directory.path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+            }
+        } catch {
+            throw .unusable(StorageFailure(error))
+        }
+        do throws(FileLock.Failure) {
+            held = try FileLock(path: directory.lockPath)
+        } catch {
+            switch error {
+            case .taken: throw .taken
+            case .system(let number): throw .unusable(StorageFailure(errno: number))
+            }
+        }
+        do {
+            let database = try DatabaseFile.open(
+                path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue")
+            try Self.migrator.migrate(database)
+            (installID, currentBooks) = try database.write { db in
+                try db.execute(
+                    sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
+                return (try Self.installID(db), Locked(try Self.books(db)))
+            }
+            self.database = database
+        } catch {
+            throw .unusable(StorageFailure(error))
+        }
+        self.directory = directory
+        lock = Locked(held)
+    }
+
+    /// What the latest commit left.
+    package var books: QueueBooks { currentBooks.withLock { $0 } }
+
+    /// The ids of waiting events that callers chose themselves.
+    func callerSuppliedIDs() throws -> Set<EventID> {
+        try database.read { db in
+            Set(try Data.fetchAll(db, sql: "SELECT event_id FROM queue WHERE caller_supplied = 1").compactMap { EventID(bytes: $0) })
+        }
+    }
+
+    // MARK: - Storing
+
+    /// Appends events in their order; what obeys no limit goes to the dead letters instead. After return all of it is durable.
+    ///
+    /// - Parameter dropped: Added to the counts of events refused at intake.
+    func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:]) throws {
+        try transaction { db, books in
+            let insert = try db.cachedStatement(
+                sql: """
+                    INSERT INTO queue (event_id, payload, time, caller_supplied) VALUES (?, ?, ?, ?)
+                    ON CONFLICT (event_id) DO NOTHING
+                    """)
+            for event in events {
+                books.lastSequence = max(books.lastSequence, event.sequence)
+                if let problem = event.problem {
+                    try Self.bury(
+                        db, id: event.id, install: nil, origin: nil, reason: problem.reason.rawValue, detail: problem.detail,
+                        payload: Data(event.bytes), time: event.time)
+                    books.deadLettered += 1
+                    continue
+                }
+                try insert.execute(arguments: [Data(event.id.bytes), Data(event.bytes), event.time, event.callerSupplied])
+                if db.changesCount == 1 {
+                    books.depth += 1
+                    books.bytes += Int64(event.bytes.count)
+                } else {
+                    // An id that this library made and the caller gave back while it was queued: the first stays.
+                    books.duplicates += 1
+                }
+            }
+            for (reason, count) in dropped {
+                try db.cachedStatement(
+                    sql: """
+                        INSERT INTO dropped (reason, count) VALUES (?, ?)
+                        ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count
+                        """
+                ).execute(arguments: [reason, count])
+                books.dropped[reason, default: 0] += count
+            }
+        }
+    }
+
+    // MARK: - Books
+
+    /// One transaction, whose changes to the books are seen by others only after its commit.
+    func transaction<Value>(_ body: (Database, inout QueueBooks) throws -> Value) throws -> Value {
+        try database.writeWithoutTransaction { db in
+            var books = currentBooks.withLock { $0 }
+            var value: Value?
+            try db.inTransaction(.immediate) {
+                let before = books
+                value = try body(db, &books)
+                if books != before { try Self.write(books, db) }
+                return .commit
+            }
+            currentBooks.withLock { $0 = books }
+            guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
+            return value
+        }
+    }
+
+    private static func write(_ books: QueueBooks, _ db: Database) throws {
+        try db.cachedStatement(
+            sql: """
+                UPDATE books SET last_sequence = ?, adopted = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?
+                """
+        ).execute(
+            arguments: [
+                books.lastSequence, books.adopted, books.depth, books.bytes, books.stored, books.duplicates, books.deadLettered,
+            ])
+    }
+
+    private static func books(_ db: Database) throws -> QueueBooks {
+        var books = QueueBooks()
+        if let row = try Row.fetchOne(db, sql: "SELECT * FROM books") {
+            books.lastSequence = row["last_sequence"]
+            books.adopted = row["adopted"]
+            books.depth = row["depth"]
+            books.bytes = row["bytes"]
+            books.stored = row["stored"]
+            books.duplicates = row["duplicates"]
+            books.deadLettered = row["dead_lettered"]
+        }
+        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") { books.dropped[row["reason"]] = row["count"] }
+        return books
+    }
+
+    private static func installID(_ db: Database) throws -> EventID {
+        guard let id = try Data.fetchOne(db, sql: "SELECT install_id FROM books").flatMap({ EventID(bytes: $0) }) else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "no install id")
+        }
+        return id
+    }
+
+    // MARK: - End
+
+    /// Closes the file and gives up the lock. What comes after fails.
+    package func close() {
+        try? database.close()
+        lock.withLock { $0 = nil }
+    }
+
+    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone.
+    ///
+    /// - Returns: Whether it was removed.
+    package func removeIfEmpty() -> Bool {
+        let holdsNothing = try? database.read { db in
+            try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters)") == 0
+        }
+        guard holdsNothing == true else { return false }
+        // Nobody else can have added anything since: this process holds the lock.
+        try? database.close()
+        directory.removeFiles()
+        lock.withLock { $0 = nil }
+        return true
+    }
+}
+
+/// What is counted about one queue.
+package struct QueueBooks: Hashable, Sendable {
+    /// The highest sequence given; sequences begin at 1 and leave no gap.
+    package var lastSequence: Int64 = 0
+    /// Events that came with sequences of another install, or with none.
+    package var adopted: Int64 = 0
+    package var depth: Int64 = 0
+    /// Of the waiting events, as they will travel.
+    package var bytes: Int64 = 0
+    package var stored: Int64 = 0
+    package var duplicates: Int64 = 0
+    package var deadLettered: Int64 = 0
+    /// Refused at intake, by reason; these have no sequence.
+    package var dropped: [String: Int64] = [:]
+}
+
+/// An event as the queue takes it.
+struct PreparedEvent: Sendable {
+    var id: EventID
+    var sequence: Int64
+    var time: Int64
+    var bytes: [UInt8]
+    var callerSupplied: Bool
+    /// Why it can only be a dead letter.
+    var problem: EventProblem?
+}
+
+/// Why a queue cannot be used.
+package enum QueueOpenError: Error, Hashable, Sendable {
+    /// Another process, or another client in this one, works on it.
+    case taken
+    case unusable(StorageFailure)
+}
+
+extension StorageFailure {
+    init(errno number: Int32) {
+        self.init(code: 0, description: String(cString: strerror(number)))
+    }
+
+    /// Only codes and their fixed texts: messages of SQLite can quote values.
+    init(_ error: any Error) {
+        if let error = error as? DatabaseError {
+            let text = "\(error.extendedResultCode)"
+            self.init(code: error.extendedResultCode.rawValue, description: text)
+        } else if let error = error as? CocoaError {
+            self.init(code: 0, description: "file error \(error.code.rawValue)")
+        } else {
+            self.init(code: 0, description: "\(type(of: error))")
+        }
+    }
+}

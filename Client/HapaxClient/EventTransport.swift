@@ -1,0 +1,62 @@
+/// Sends one request and brings back the whole answer.
+///
+/// Contract: an answer is returned only when it has been received completely; everything else is a ``TransportFailure``, after which the
+/// server may or may not have acted. Redirects are not followed. The answer's body is at most `EventLimits.maximumAnswerBytes`.
+package protocol EventTransport: Sendable {
+    func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure>
+
+    /// Ends what is under way and refuses what comes later, both with ``TransportFailure/aborted``, within 100 ms.
+    func close()
+}
+
+/// A POST.
+package struct TransportRequest: Sendable {
+    package var url: String
+    package var headers: [(name: String, value: String)]
+    package var body: [UInt8]
+    /// For everything from connecting to the answer's last byte.
+    package var timeout: Duration
+}
+
+/// A complete answer.
+package struct TransportAnswer: Sendable {
+    package var status: Int
+    /// By lower-case name; the last of repeated fields.
+    package var headers: [String: String]
+    package var body: [UInt8]
+
+    package init(status: Int, headers: [String: String] = [:], body: [UInt8] = []) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+}
+
+/// Why there is no complete answer.
+public enum TransportFailure: Error, Hashable, Sendable {
+    case unknownHost
+    case cannotConnect
+    case timedOut
+    case tls
+    /// The connection broke, or what came back was not HTTP.
+    case cut
+    case answerTooLarge
+    case aborted
+    /// Anything else; the number is the transport's own.
+    case other(Int)
+}
+
+extension TransportFailure: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .unknownHost: "the host's name cannot be resolved"
+        case .cannotConnect: "the connection was refused"
+        case .timedOut: "the deadline passed"
+        case .tls: "TLS failed"
+        case .cut: "the connection broke"
+        case .answerTooLarge: "the answer is too large"
+        case .aborted: "it was aborted"
+        case .other(let number): "transport error \(number)"
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import HapaxModel
+import Logging
+
+/// Delivers and removes the queues of clients that found the main queue taken.
+///
+/// A spool whose lock can be had belongs to nobody any more. It is delivered as the install it is, its dead letters go to the main queue,
+/// and only an empty one is removed, while its lock is held. A crash anywhere leaves a spool that the next adopter takes up again.
+actor SpoolAdopter {
+    private let main: EventQueue
+    private let durability: Durability
+    private let endpoint: Endpoint
+    private let transport: any EventTransport
+    private let clock: any ClientClock
+    private let logger: Logger?
+    private var running: Task<DeliveryState, Never>?
+    private var current: Delivery<QueueBatchSource>?
+    private var isStopped = false
+
+    /// Dead letters moved in one transaction.
+    private static let lettersPerMove = 500
+
+    init(
+        main: EventQueue, durability: Durability, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?
+    ) {
+        self.main = main
+        self.durability = durability
+        self.endpoint = endpoint
+        self.transport = transport
+        self.clock = clock
+        self.logger = logger
+    }
+
+    /// Goes through the spools until one cannot be delivered: the others would fare no better (I16).
+    ///
+    /// - Returns: What was delivered, and why it ended early if it did. Called while under way, the same as that call.
+    func adopt() async -> DeliveryState {
+        if let running { return await running.value }
+        let task = Task { await adoptAll() }
+        running = task
+        defer { running = nil }
+        return await task.value
+    }
+
+    func stop() async {
+        isStopped = true
+        await current?.stop()
+        _ = await running?.value
+    }
+
+    private func adoptAll() async -> DeliveryState {
+        var total = DeliveryState(counts: DeliveryCounts())
+        for directory in main.directory.spools() where !isStopped && total.failure == nil {
+            var ids = UUIDv7Generator()
+            let spool: EventQueue
+            do throws(QueueOpenError) {
+                spool = try EventQueue(
+                    directory: directory, durability: durability, newInstallID: ids.next(unixMilliseconds: clock.unixMilliseconds),
+                    createsDirectory: false)
+            } catch {
+                // Its owner lives, or another adopter was faster; one that cannot be read is left for people to look at.
+                if case .unusable(let failure) = error {
+                    logger?.warning("A spooled queue cannot be used", metadata: ["hapax.failure": "\(failure)"])
+                }
+                continue
+            }
+            let delivered = await deliver(spool)
+            total.counts = total.counts + delivered.counts
+            total.failure = delivered.failure
+        }
+        return total
+    }
+
+    private func deliver(_ spool: EventQueue) async -> DeliveryState {
+        let delivery = Delivery(
+            source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }), endpoint: endpoint, transport: transport, clock: clock,
+            logger: logger)
+        current = delivery
+        var state = await delivery.drain()
+        await delivery.stop()
+        current = nil
+        do {
+            try moveDeadLetters(of: spool)
+        } catch {
+            state.failure = .queue(StorageFailure(error))
+        }
+        if !spool.removeIfEmpty() { spool.close() }
+        return state
+    }
+
+    /// First they are durable in the main queue, then they leave the spool; in between they are in both, and adopting them again is nothing.
+    private func moveDeadLetters(of spool: EventQueue) throws {
+        while true {
+            let letters = try spool.deadLetters(after: 0, limit: Self.lettersPerMove)
+            if letters.isEmpty { return }
+            try main.adoptDeadLetters(letters, from: spool.installID)
+            _ = try spool.purgeDeadLetters(letters.map(\.number))
+        }
+    }
+}

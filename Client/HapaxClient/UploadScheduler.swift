@@ -1,0 +1,85 @@
+import HapaxModel
+
+/// Performs what ``FlushPolicy`` decides: asks for uploads and keeps the one periodic timer (R21).
+final class UploadScheduler: Sendable {
+    private let state: Locked<State>
+    private let clock: any ClientClock
+    private let depth: @Sendable () -> Int
+    private let upload: @Sendable () -> Void
+
+    private struct State {
+        var policy: FlushPolicy
+        var timer: (any ScheduledAction)?
+        /// Which timer is the current one: an older one that could not be cancelled in time does nothing.
+        var generation = 0
+        var isStopped = false
+    }
+
+    init(
+        policy: FlushPolicy, clock: any ClientClock, depth: @escaping @Sendable () -> Int, upload: @escaping @Sendable () -> Void
+    ) {
+        state = Locked(State(policy: policy))
+        self.clock = clock
+        self.depth = depth
+        self.upload = upload
+    }
+
+    var policy: FlushPolicy { state.withLock { $0.policy } }
+
+    func change(_ body: (inout FlushPolicy) -> Void) {
+        state.withLock { body(&$0.policy) }
+    }
+
+    func setInterval(_ interval: Duration) {
+        let now = clock.monotonic
+        perform(state.withLock { $0.policy.setInterval(interval, now: now) })
+    }
+
+    func eventsStored(depth: Int, immediate: Bool) {
+        let now = clock.monotonic
+        perform(state.withLock { $0.policy.eventsStored(depth: depth, immediate: immediate, now: now) })
+    }
+
+    /// Starting again replaces the timer.
+    func startTimer() {
+        let (interval, generation) = state.withLock { state in
+            state.timer?.cancel()
+            state.generation += 1
+            return (state.policy.effectiveInterval, state.generation)
+        }
+        let timer = clock.schedule(after: interval) { [weak self] in self?.timerFired(generation) }
+        state.withLock { state in
+            if state.generation == generation && !state.isStopped { state.timer = timer } else { timer.cancel() }
+        }
+    }
+
+    func stop() {
+        state.withLock { state in
+            state.isStopped = true
+            state.generation += 1
+            state.timer?.cancel()
+            state.timer = nil
+        }
+    }
+
+    private func timerFired(_ generation: Int) {
+        let now = clock.monotonic
+        let depth = depth()
+        let actions: [FlushPolicy.Action]? = state.withLock { state in
+            guard state.generation == generation, !state.isStopped else { return nil }
+            return state.policy.timerFired(depth: depth, now: now)
+        }
+        guard let actions else { return }
+        startTimer()
+        perform(actions)
+    }
+
+    private func perform(_ actions: [FlushPolicy.Action]) {
+        for action in actions {
+            switch action {
+            case .upload: upload()
+            case .restartTimer: if state.withLock({ $0.timer != nil }) { startTimer() }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("DeadLetters (I1, I12)")
+struct DeadLettersTests {
+    private func rejectingClient() async throws -> TestClient {
+        let test = try TestClient(transport: ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) })
+        try await test.track(0..<3)
+        #expect(await test.client.flush().deadLettered == 3)
+        return test
+    }
+
+    @Test("a retried letter is in the queue and no longer a letter, then stored once (I1)")
+    func retriedLetterIsDelivered() async throws {
+        let test = try await rejectingClient()
+        let letters = try test.client.deadLetters.list()
+        let retried = try test.client.deadLetters.retry([letters[1].number])
+        #expect(retried.retried == [letters[1].eventID])
+        #expect(try test.client.deadLetters.count() == 2)
+        #expect(await test.client.status().isBalanced)
+        test.transport.script { .success($0.receipt()) }
+        #expect(await test.client.flush().stored == 1)
+        #expect(await test.client.status().isBalanced)
+        #expect(test.transport.batches[1].sequences == [2], "it is the event it was")
+    }
+
+    @Test("a letter that breaks a limit stays; retrying cannot help it")
+    func unfitLetterStays() async throws {
+        let test = try TestClient()
+        test.client.track("")
+        try await test.client.writer.barrier()
+        let result = try test.client.deadLetters.retry()
+        #expect(result.retried.isEmpty && result.unfit == 1)
+        #expect(try test.client.deadLetters.count() == 1)
+    }
+
+    @Test("while a retried letter waits its id is known (R12)")
+    func retriedIDWaits() async throws {
+        let test = try await rejectingClient()
+        let id = try #require(try test.client.deadLetters.retry().retried.first)
+        let created = await test.client.status().created
+        test.client.track("again", id: id)
+        #expect(await test.client.status().created == created)
+    }
+
+    @Test("exported as one line of JSON each, with the event or its bytes as text")
+    func exportIsLinesOfJSON() async throws {
+        let test = try await rejectingClient()
+        test.client.track("nan", properties: ["x": .double(.nan)])
+        test.client.track("")
+        try await test.client.writer.barrier()
+        var lines: [[UInt8]] = []
+        #expect(try test.client.deadLetters.export { lines.append($0) } == 5)
+        for line in lines {
+            #expect(line.last == 0x0A && line.count { $0 == 0x0A } == 1)
+            // A line is an object; as an event it lacks only its own required fields.
+            #expect(EventScanner.check(line)?.reason == .missingName || EventScanner.check(line)?.reason == .invalidName)
+        }
+        let text = lines.map { String(decoding: $0, as: UTF8.self) }
+        #expect(text[0].contains(#""event":{"event_id""#))
+        #expect(text[4].contains(#""reason":"invalid_event""#) && text[4].contains(#""text":"{"#))
+    }
+
+    @Test("a purged letter is gone and stays counted")
+    func purgedLetterStaysCounted() async throws {
+        let test = try await rejectingClient()
+        #expect(try test.client.deadLetters.purge([1, 99]) == 1)
+        #expect(try test.client.deadLetters.list().map(\.number) == [2, 3])
+        #expect(await test.client.status().deadLettered == 3)
+    }
+
+    @Test("listed page by page in their order")
+    func listIsPaged() async throws {
+        let test = try await rejectingClient()
+        #expect(try test.client.deadLetters.list(limit: 2).map(\.number) == [1, 2])
+        #expect(try test.client.deadLetters.list(after: 2, limit: 2).map(\.number) == [3])
+    }
+}

@@ -1,0 +1,159 @@
+import Testing
+
+@testable import HapaxClient
+
+@Suite("DeliveryStateMachine (R9–R11, D2, D11–D13)")
+struct DeliveryStateMachineTests {
+    private var machine = DeliveryStateMachine(batchSize: 50)
+
+    /// Brings the machine to the point where `count` events are sent.
+    private mutating func send(_ count: Int, limit: Int = 50) {
+        #expect(machine.uploadWanted(manual: true) == .read(limit: limit, skipping: 0))
+        #expect(machine.batchRead(count: count) == .send)
+    }
+
+    @Test("goes on after a successful delete until the queue is empty (R11, D2)")
+    mutating func successReadsAgainUntilDrained() {
+        send(50)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 50, skipping: 0))
+        #expect(machine.batchRead(count: 3) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 50, skipping: 0))
+        #expect(machine.batchRead(count: 0) == .rest(.drained))
+    }
+
+    @Test("one batch in flight, whoever wants an upload (R9)")
+    mutating func wishesDuringAPassStartNothing() {
+        send(50)
+        #expect(machine.uploadWanted(manual: true) == .none)
+        #expect(machine.uploadWanted(manual: false) == .none)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.uploadWanted(manual: true) == .none)
+    }
+
+    @Test("a wish while an empty queue is read is not lost")
+    mutating func wishWhileReadingReadsAgain() {
+        #expect(machine.uploadWanted(manual: false) == .read(limit: 50, skipping: 0))
+        #expect(machine.uploadWanted(manual: false) == .none)
+        #expect(machine.batchRead(count: 0) == .read(limit: 50, skipping: 0))
+        #expect(machine.batchRead(count: 0) == .rest(.drained))
+    }
+
+    @Test("a failure rests; policies respect it, a caller cuts it short once (D11, I16)")
+    mutating func failureRests() {
+        send(50)
+        #expect(machine.answered(.tryLater(retryAfter: .seconds(9))) == .rest(.backoff(failures: 1, retryAfter: .seconds(9))))
+        for _ in 0..<1_000 { #expect(machine.uploadWanted(manual: false) == .none) }
+        send(50)
+        #expect(machine.answered(.tryLater(retryAfter: nil)) == .rest(.backoff(failures: 2, retryAfter: nil)))
+        #expect(machine.waitEnded() == .read(limit: 50, skipping: 0))
+        #expect(machine.waitEnded() == .none)
+        #expect(machine.batchRead(count: 50) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 50, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.tryLater(retryAfter: nil)) == .rest(.backoff(failures: 1, retryAfter: nil)), "success resets")
+    }
+
+    @Test("a pause rests until the probe")
+    mutating func pauseWaitsForTheProbe() {
+        send(50)
+        #expect(machine.answered(.pause) == .rest(.paused))
+        #expect(machine.uploadWanted(manual: false) == .none)
+        #expect(machine.waitEnded() == .read(limit: 50, skipping: 0))
+    }
+
+    @Test("what cannot be read or recorded stops the pass (R11)")
+    mutating func storageTroubleBacksOff() {
+        #expect(machine.uploadWanted(manual: false) == .read(limit: 50, skipping: 0))
+        #expect(machine.readFailed() == .rest(.backoff(failures: 1, retryAfter: nil)))
+        send(50)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settlingFailed() == .rest(.backoff(failures: 2, retryAfter: nil)))
+    }
+
+    @Test("events that the server wants again are sent after a backoff, not at once")
+    mutating func keptEventsBackOff() {
+        send(50)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 1) == .rest(.backoff(failures: 1, retryAfter: nil)))
+    }
+
+    @Test("a refused batch is halved; the size recovers with what is accepted")
+    mutating func refusedBatchIsHalvedAndRecovers() {
+        send(50)
+        #expect(machine.answered(.batchRefused) == .read(limit: 25, skipping: 0))
+        #expect(machine.batchRead(count: 25) == .send)
+        #expect(machine.answered(.batchRefused) == .read(limit: 12, skipping: 0))
+        #expect(machine.batchRead(count: 12) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 24, skipping: 0))
+        #expect(machine.batchRead(count: 24) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 48, skipping: 0))
+        #expect(machine.batchRead(count: 48) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 50, skipping: 0))
+    }
+
+    @Test("a culprit is condemned at once if another batch was accepted since the first refusal (D13)")
+    mutating func culpritIsCondemnedAfterAcceptance() {
+        send(2)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 2, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.batchRefused) == .condemn)
+        #expect(machine.condemned() == .read(limit: 1, skipping: 0))
+    }
+
+    @Test("a culprit at the head is condemned only after an event behind it was accepted")
+    mutating func culpritAtTheHeadNeedsAProof() {
+        send(1)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .condemn)
+        #expect(machine.condemned() == .read(limit: 1, skipping: 0))
+    }
+
+    @Test("a culprit that stands alone is kept")
+    mutating func lonelyCulpritIsKept() {
+        send(1)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        #expect(machine.batchRead(count: 0) == .rest(.paused))
+    }
+
+    @Test("a server that refuses everything costs no event and is asked a bounded number of times")
+    mutating func serverThatRefusesEverythingIsPaused() {
+        send(50)
+        var requests = 1
+        var action = machine.answered(.batchRefused)
+        while case .read(let limit, _) = action {
+            #expect(machine.batchRead(count: limit) == .send)
+            requests += 1
+            action = machine.answered(.batchRefused)
+        }
+        #expect(action == .rest(.paused))
+        #expect(requests < 30)
+    }
+
+    @Test("a failure while a culprit is sought forgets the suspects")
+    mutating func failureForgetsSuspects() {
+        send(1)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.tryLater(retryAfter: nil)) == .rest(.backoff(failures: 1, retryAfter: nil)))
+        #expect(machine.waitEnded() == .read(limit: 1, skipping: 0))
+    }
+
+    @Test mutating func stoppedMachineDoesNothing() {
+        send(50)
+        #expect(machine.stop() == .rest(.stopped))
+        #expect(machine.answered(.accepted) == .none)
+        #expect(machine.waitEnded() == .none)
+        #expect(machine.uploadWanted(manual: true) == .none)
+    }
+}

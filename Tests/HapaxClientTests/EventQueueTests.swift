@@ -1,0 +1,182 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("EventQueue (R7, R10, R12, I5, I12)")
+struct EventQueueTests {
+    private let directory = TemporaryDirectory()
+
+    private func open(_ name: String = "queue", install: String = "a") throws -> EventQueue {
+        try EventQueue(
+            directory: QueueDirectory(path: directory.path + "/" + name), durability: .process,
+            newInstallID: .derived(name: "i", key: install))
+    }
+
+    private func event(_ sequence: Int64, size: Int = 0, callerSupplied: Bool = false) -> PreparedEvent {
+        let id = EventID.derived(name: "event", key: "\(sequence)")
+        let event = Event(
+            id: id, name: "e", time: 1_000 + sequence, distinctID: "u", sequence: sequence,
+            properties: ["fill": .string(String(repeating: "x", count: size))])
+        return PreparedEvent(
+            id: id, sequence: sequence, time: event.time, bytes: event.encoded().bytes, callerSupplied: callerSupplied)
+    }
+
+    private func stored(_ batch: SourceBatch) -> [Settlement] { batch.events.map { Settlement(event: $0, fate: .stored) } }
+
+    private func rows(_ batch: SourceBatch) -> [Int64] { batch.events.map(\.row) }
+
+    private func isBalanced(_ books: QueueBooks) -> Bool {
+        books.lastSequence + books.adopted == books.depth + books.stored + books.duplicates + books.deadLettered
+    }
+
+    @Test("rows, books and install survive reopening (R14)")
+    func reopeningFindsEverything() throws {
+        let first = try open()
+        try first.append((1...3).map { event($0, callerSupplied: $0 == 2) }[...], dropped: ["mailbox_full": 7])
+        let books = first.books
+        first.close()
+        let second = try open(install: "another")
+        #expect(second.installID == first.installID)
+        #expect(second.books == books)
+        #expect(books.dropped == ["mailbox_full": 7])
+        #expect(books.depth == 3 && books.lastSequence == 3)
+        #expect(try second.callerSuppliedIDs() == [event(2).id])
+        #expect(try second.nextBatch(limit: 10, maximumBytes: .max, skipping: 0).events.map(\.bytes) == (1...3).map { event($0).bytes })
+    }
+
+    @Test("oldest first by number, not as text (D14), limited by count and bytes (R10)")
+    func batchIsTheOldestWithinItsLimits() throws {
+        let queue = try open()
+        try queue.append((1...12).map { event($0) }[...])
+        #expect(try rows(queue.nextBatch(limit: 11, maximumBytes: .max, skipping: 0)) == Array(1...11))
+        #expect(try rows(queue.nextBatch(limit: 2, maximumBytes: .max, skipping: 9)) == [10, 11])
+        let two = event(1).bytes.count + event(2).bytes.count + 1
+        #expect(try rows(queue.nextBatch(limit: 10, maximumBytes: two, skipping: 0)) == [1, 2])
+        #expect(try rows(queue.nextBatch(limit: 10, maximumBytes: two - 1, skipping: 0)) == [1])
+        #expect(try rows(queue.nextBatch(limit: 10, maximumBytes: 1, skipping: 0)) == [1], "one goes, however large")
+    }
+
+    @Test("settles the rows that were sent, not the first ones (D3), in one transaction with the books (I12)")
+    func settlingRemovesWhatWasSent() throws {
+        let queue = try open()
+        try queue.append((1...5).map { event($0) }[...])
+        let batch = try queue.nextBatch(limit: 5, maximumBytes: .max, skipping: 0)
+        try queue.settle(
+            [
+                Settlement(event: batch.events[1], fate: .stored), Settlement(event: batch.events[2], fate: .duplicate),
+                Settlement(event: batch.events[3], fate: .deadLetter(reason: "rejected", detail: "why")),
+            ], time: 5)
+        #expect(try rows(queue.nextBatch(limit: 5, maximumBytes: .max, skipping: 0)) == [1, 5])
+        let letters = try queue.deadLetters(after: 0, limit: 10)
+        #expect(letters.map(\.reason) == ["rejected"])
+        #expect(letters.first?.event == event(4).bytes)
+        #expect(queue.books.depth == 2 && queue.books.stored == 1 && queue.books.duplicates == 1 && queue.books.deadLettered == 1)
+        #expect(queue.books.bytes == Int64(event(1).bytes.count + event(5).bytes.count))
+        #expect(isBalanced(queue.books))
+    }
+
+    @Test("a settling that fails changes nothing (I5)")
+    func failedSettlingChangesNothing() throws {
+        let queue = try open()
+        try queue.append((1...2).map { event($0) }[...])
+        let before = queue.books
+        let batch = try queue.nextBatch(limit: 2, maximumBytes: .max, skipping: 0)
+        var gone = batch.events[1]
+        gone.row = 99
+        #expect(throws: (any Error).self) {
+            try queue.settle([Settlement(event: batch.events[0], fate: .stored), Settlement(event: gone, fate: .stored)], time: 0)
+        }
+        #expect(queue.books == before)
+        #expect(try queue.nextBatch(limit: 2, maximumBytes: .max, skipping: 0).events == batch.events)
+    }
+
+    @Test("control: books that were not kept with the rows are seen")
+    func bookCheckSeesFaults() {
+        var books = QueueBooks()
+        books.lastSequence = 3
+        books.stored = 2
+        #expect(!isBalanced(books))
+        books.deadLettered = 1
+        #expect(isBalanced(books))
+    }
+
+    @Test("a row number never comes back, also after the queue was empty (D3)")
+    func rowNumbersAreNotReused() throws {
+        let queue = try open()
+        try queue.append([event(1)][...])
+        try queue.settle(stored(try queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0)), time: 0)
+        try queue.append([event(2)][...])
+        #expect(try rows(queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0)) == [2])
+    }
+
+    @Test("an id that is queued keeps the first (R12)")
+    func queuedIDKeepsTheFirst() throws {
+        let queue = try open()
+        var again = event(2)
+        again.id = event(1).id
+        try queue.append([event(1), again][...])
+        #expect(try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0).events.map(\.bytes) == [event(1).bytes])
+        #expect(isBalanced(queue.books))
+    }
+
+    @Test("an event over a limit becomes a dead letter with its reason and uses its sequence (I12)")
+    func overLimitEventIsADeadLetter() throws {
+        let queue = try open()
+        var bad = event(1)
+        bad.problem = EventProblem(.nameTooLong, detail: "too long")
+        try queue.append([bad, event(2)][...])
+        #expect(try queue.deadLetters(after: 0, limit: 9).map(\.reason) == ["name_too_long"])
+        #expect(queue.books.lastSequence == 2 && queue.books.depth == 1)
+        #expect(isBalanced(queue.books))
+    }
+
+    @Test("the same queue is opened once at a time; its lock is given back")
+    func queueIsTakenOnce() throws {
+        let first = try open()
+        #expect(throws: QueueOpenError.taken) { try open() }
+        first.close()
+        _ = try open()
+    }
+
+    @Test("only an empty queue is removed")
+    func onlyEmptyQueueIsRemoved() throws {
+        let queue = try open()
+        try queue.append([event(1)][...])
+        #expect(!queue.removeIfEmpty())
+        try queue.settle(stored(try queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0)), time: 0)
+        try queue.adoptDeadLetters([DeadLetter(number: 1, eventID: nil, reason: "r", detail: "", time: 0, event: [])], from: nil)
+        #expect(!queue.removeIfEmpty())
+        _ = try queue.purgeDeadLetters([1])
+        #expect(queue.removeIfEmpty())
+        #expect(!FileManager.default.fileExists(atPath: directory.path + "/queue"))
+    }
+
+    @Test("adopting the same dead letters again is nothing")
+    func adoptionIsIdempotent() throws {
+        let queue = try open()
+        let letter = DeadLetter(number: 4, eventID: event(1).id, reason: "r", detail: "d", time: 1, event: event(1).bytes)
+        try queue.adoptDeadLetters([letter], from: .derived(name: "i", key: "other"))
+        try queue.adoptDeadLetters([letter], from: .derived(name: "i", key: "other"))
+        #expect(try queue.deadLetterCount() == 1)
+        #expect(isBalanced(queue.books))
+    }
+
+    @Test("a retried dead letter of another install travels as that install's")
+    func foreignLetterKeepsItsInstall() throws {
+        let queue = try open()
+        let other = EventID.derived(name: "i", key: "other")
+        try queue.append([event(1)][...])
+        try queue.adoptDeadLetters(
+            [DeadLetter(number: 4, eventID: event(7).id, reason: "r", detail: "d", time: 1, event: event(7).bytes)], from: other)
+        #expect(try queue.retryDeadLetters(nil).retried == [event(7).id])
+        let own = try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
+        #expect(own.events.map(\.id) == [event(1).id])
+        #expect(own.envelope.installID == queue.installID)
+        let foreign = try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 1)
+        #expect(foreign.events.map(\.id) == [event(7).id])
+        #expect(foreign.envelope == EventBatch.Envelope(installID: other))
+        #expect(isBalanced(queue.books))
+    }
+}

@@ -1,0 +1,106 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Intake (R8, R12, I7, I12, I13)")
+struct IntakeTests {
+    private func intake(capacity: Int = 4, last: Int64 = 0, ids: Set<EventID> = []) -> Intake {
+        Intake(lastSequence: last, callerSuppliedIDs: ids, capacity: capacity)
+    }
+
+    private func admit(_ intake: inout Intake, id: EventID? = nil, now: Int64 = 1_763_680_000_000) -> Intake.Admission {
+        intake.admit(name: "event", properties: [:], id: id, time: nil, distinctID: "u", now: now)
+    }
+
+    private func sequence(_ admission: Intake.Admission) -> Int64? {
+        if case .admitted(_, let sequence, _) = admission { sequence } else { nil }
+    }
+
+    @Test("sequences go on from the last one given (I7), and the first event wakes the drainer, once")
+    func sequencesGoOn() {
+        var intake = intake(last: 41)
+        guard case .admitted(_, 42, true) = admit(&intake), case .admitted(_, 43, false) = admit(&intake) else {
+            Issue.record("42 wakes, 43 does not")
+            return
+        }
+        #expect(intake.mailbox.compactMap(\.event?.sequence) == [42, 43])
+    }
+
+    @Test("a full mailbox refuses, counts, and gives no sequence (I12, I13); tested at n and n + 1")
+    func fullMailboxTakesNoSequence() {
+        var intake = intake(capacity: 2)
+        #expect(sequence(admit(&intake)) == 1)
+        #expect(sequence(admit(&intake)) == 2)
+        #expect(sequence(admit(&intake)) == nil)
+        #expect(intake.uncounted == ["mailbox_full": 1])
+        intake.committed(1)
+        #expect(sequence(admit(&intake)) == 3)
+    }
+
+    @Test("what the drainer has taken still fills the mailbox until it is committed (I13)")
+    func takenEventsCount() {
+        var intake = intake(capacity: 1)
+        #expect(sequence(admit(&intake)) == 1)
+        var entries: [Intake.Entry] = []
+        intake.take(into: &entries)
+        #expect(entries.count == 1)
+        #expect(sequence(admit(&intake)) == nil)
+    }
+
+    @Test("a caller's id that waits keeps the first and takes no sequence (R12)")
+    func waitingIDKeepsTheFirst() {
+        let id = EventID.derived(name: "order", key: "1")
+        var intake = intake()
+        #expect(sequence(admit(&intake, id: id)) == 1)
+        guard case .alreadyQueued(id, _) = admit(&intake, id: id) else {
+            Issue.record("the id waits")
+            return
+        }
+        #expect(intake.created == 1)
+        intake.removed([id])
+        #expect(sequence(admit(&intake, id: id)) == 2, "delivered: it may come again")
+    }
+
+    @Test("ids loaded from the queue count as waiting (R12)")
+    func loadedIDWaits() {
+        let id = EventID.derived(name: "order", key: "1")
+        var intake = intake(ids: [id])
+        #expect(sequence(admit(&intake, id: id)) == nil)
+    }
+
+    @Test("once closed everything is refused (I12)")
+    func closedRefuses() {
+        var intake = intake()
+        intake.close()
+        guard case .refused(.shutDown) = admit(&intake) else {
+            Issue.record("refused")
+            return
+        }
+    }
+
+    @Test("the drainer may rest only when nothing came meanwhile; then the next event wakes it")
+    func restIsLinearWithAdmission() {
+        var intake = intake()
+        _ = admit(&intake)
+        let rests = intake.rest()
+        #expect(!rests)
+        var entries: [Intake.Entry] = []
+        intake.take(into: &entries)
+        let restsNow = intake.rest()
+        #expect(restsNow)
+        guard case .admitted(_, _, true) = admit(&intake) else {
+            Issue.record("wakes")
+            return
+        }
+    }
+
+    @Test("ids increase even when the clock runs backwards (I7)")
+    func idsIncreaseAgainstTheClock() {
+        var intake = intake()
+        _ = admit(&intake, now: 2_000)
+        _ = admit(&intake, now: 1_000)
+        let ids = intake.mailbox.compactMap(\.event?.id)
+        #expect(ids[0] < ids[1])
+    }
+}

@@ -1,0 +1,68 @@
+import HapaxClient
+import HapaxModel
+
+/// A clock that stands still until a test moves it.
+final class ManualClock: ClientClock {
+    private struct Scheduled {
+        var number: Int
+        var due: Duration
+        var action: @Sendable () -> Void
+    }
+
+    private struct State {
+        var elapsed: Duration = .zero
+        var next = 0
+        var scheduled: [Scheduled] = []
+        var waiters: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    }
+
+    static let start: Int64 = 1_763_680_000_000
+    private let state = Locked(State())
+
+    var unixMilliseconds: Int64 { Self.start + Int64(monotonic / .milliseconds(1)) }
+    var monotonic: Duration { state.withLock { $0.elapsed } }
+
+    /// Delays still to come, in order.
+    var pending: [Duration] { state.withLock { state in state.scheduled.map { $0.due - state.elapsed }.sorted() } }
+
+    func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
+        let (number, ready) = state.withLock { state in
+            state.next += 1
+            state.scheduled.append(Scheduled(number: state.next, due: state.elapsed + delay, action: action))
+            let count = state.scheduled.count
+            let ready = state.waiters.filter { $0.count <= count }
+            state.waiters.removeAll { $0.count <= count }
+            return (state.next, ready)
+        }
+        for waiter in ready { waiter.continuation.resume() }
+        return Cancellation(clock: self, number: number)
+    }
+
+    /// Returns once so many actions are scheduled.
+    func scheduled(_ count: Int) async {
+        await withCheckedContinuation { continuation in
+            let ready = state.withLock { state in
+                if state.scheduled.count >= count { return true }
+                state.waiters.append((count, continuation))
+                return false
+            }
+            if ready { continuation.resume() }
+        }
+    }
+
+    func advance(by duration: Duration) {
+        let due = state.withLock { state in
+            state.elapsed += duration
+            let due = state.scheduled.filter { $0.due <= state.elapsed }.sorted { $0.due < $1.due }
+            state.scheduled.removeAll { $0.due <= state.elapsed }
+            return due
+        }
+        for scheduled in due { scheduled.action() }
+    }
+
+    private struct Cancellation: ScheduledAction {
+        let clock: ManualClock
+        let number: Int
+        func cancel() { clock.state.withLock { $0.scheduled.removeAll { $0.number == number } } }
+    }
+}

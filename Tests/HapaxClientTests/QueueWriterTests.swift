@@ -1,0 +1,104 @@
+import GRDB
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("QueueWriter (R4, R8, I6, I12)")
+struct QueueWriterTests {
+    /// A store that fails as long as a test wants.
+    private final class Store: Sendable {
+        let state = Locked((failing: false, sequences: [Int64](), attempts: 0))
+
+        func commit(_ events: ArraySlice<PreparedEvent>) throws -> Int {
+            try state.withLock { state in
+                state.attempts += 1
+                if state.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
+                state.sequences.append(contentsOf: events.map(\.sequence))
+                return state.sequences.count
+            }
+        }
+    }
+
+    private let store = Store()
+    private let clock = ManualClock()
+
+    private func writer(capacity: Int = 10_000) -> QueueWriter {
+        QueueWriter(
+            intake: Intake(lastSequence: 0, callerSuppliedIDs: [], capacity: capacity), clock: clock, isImmediate: { _ in false },
+            commit: { [store] events, _ in try store.commit(events) }, stored: { _ in })
+    }
+
+    private func admit(_ writer: QueueWriter, waiter: CommitWaiter? = nil) {
+        let admission = writer.intake.withLock {
+            $0.admit(name: "e", properties: [:], id: nil, time: nil, distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
+        }
+        if case .admitted(_, _, true) = admission { writer.wake() }
+    }
+
+    @Test("a failed commit throws to those who wait, keeps its events at the head, and later ones behind them (R8)")
+    func failedCommitKeepsOrder() async throws {
+        let writer = writer()
+        store.state.withLock { $0.failing = true }
+        let waiter = CommitWaiter()
+        admit(writer, waiter: waiter)
+        await #expect(throws: TrackError.self) { try await waiter.wait() }
+        await clock.scheduled(1)
+        for _ in 0..<5 { admit(writer) }
+        #expect(writer.lastFailure?.code == 13)
+        #expect(store.state.withLock { $0.attempts } == 1, "no attempt before the backoff ends, whatever comes in")
+        store.state.withLock { $0.failing = false }
+        clock.advance(by: .seconds(5))
+        try await writer.barrier()
+        #expect(store.state.withLock { $0.sequences } == [1, 2, 3, 4, 5, 6])
+        #expect(writer.lastFailure == nil)
+        #expect(writer.intake.withLock { $0.uncommitted } == 0)
+    }
+
+    @Test("events that could not be stored fill the mailbox, which then refuses (I12, I13)")
+    func failingStoreFillsTheMailbox() async {
+        let writer = writer(capacity: 3)
+        store.state.withLock { $0.failing = true }
+        admit(writer)
+        await clock.scheduled(1)
+        for _ in 0..<5 { admit(writer) }
+        #expect(writer.intake.withLock { $0.created } == 3)
+        #expect(writer.intake.withLock { $0.uncounted } == ["mailbox_full": 3])
+    }
+
+    @Test("giving up tells everyone who waits (D7)")
+    func givingUpTellsEveryone() async {
+        let writer = writer()
+        store.state.withLock { $0.failing = true }
+        admit(writer)
+        await clock.scheduled(1)
+        let late = CommitWaiter()
+        admit(writer, waiter: late)
+        writer.giveUp()
+        await #expect(throws: TrackError.shutDown) { try await late.wait() }
+    }
+
+    @Test("16 threads: stored in the order of their sequences, without a gap (R8, I7)")
+    func sixteenThreadsKeepOrder() async throws {
+        let writer = writer(capacity: 100_000)
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<16 { group.addTask { for _ in 0..<500 { admit(writer) } } }
+        }
+        try await writer.barrier()
+        let sequences = store.state.withLock { $0.sequences }
+        #expect(Self.isGaplessOrder(sequences))
+        #expect(sequences.count == 8_000)
+    }
+
+    @Test("control: the check above sees an inversion, a gap and a repetition")
+    func orderCheckSeesFaults() {
+        #expect(Self.isGaplessOrder([1, 2, 3]))
+        #expect(!Self.isGaplessOrder([1, 3, 2]))
+        #expect(!Self.isGaplessOrder([1, 3]))
+        #expect(!Self.isGaplessOrder([1, 1, 2]))
+    }
+
+    private static func isGaplessOrder(_ sequences: [Int64]) -> Bool {
+        sequences.elementsEqual((1...Int64(max(sequences.count, 1))).prefix(sequences.count))
+    }
+}

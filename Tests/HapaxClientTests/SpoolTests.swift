@@ -1,0 +1,117 @@
+import Foundation
+import HapaxModel
+import HapaxSQLite
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Spools: clients that find the queue taken")
+struct SpoolTests {
+    private let directory = TemporaryDirectory()
+
+    private func open(_ transport: ScriptedTransport = ScriptedTransport()) throws -> TestClient {
+        try TestClient(directory: directory, transport: transport) { $0.whenQueueIsTaken = .spool }
+    }
+
+    private var spools: [QueueDirectory] { QueueDirectory(path: directory.path + "/queue").spools() }
+
+    @Test("the second client stores beside the first, as another install")
+    func takenQueueIsSpooled() async throws {
+        let main = try open()
+        let spool = try open()
+        #expect(await main.client.status().isSpool == false)
+        #expect(await spool.client.status().isSpool)
+        #expect(main.client.queue.installID != spool.client.queue.installID)
+        try await spool.client.trackDurably("spooled")
+        #expect(spools.count == 1)
+    }
+
+    @Test("the main client's flush delivers a spool that nobody works on, as its own install, then removes it")
+    func abandonedSpoolIsAdopted() async throws {
+        let main = try open()
+        let spool = try open()
+        let install = spool.client.queue.installID
+        let id = try await spool.client.trackDurably("spooled")
+        _ = await spool.client.shutdown(within: .zero)
+        #expect(spools.count == 1)
+        let report = await main.client.flush()
+        #expect(report.stored == 1)
+        #expect(spools.isEmpty)
+        let batch = try #require(main.transport.batches.first)
+        #expect(batch.ids == [id])
+        #expect(batch.scanned.envelope.installID == install)
+    }
+
+    @Test("a spool whose client lives is left alone")
+    func livingSpoolIsLeft() async throws {
+        let main = try open()
+        let spool = try open()
+        try await spool.client.trackDurably("spooled")
+        #expect(await main.client.flush().stored == 0)
+        #expect(spools.count == 1)
+        #expect(await spool.client.flush().stored == 1)
+    }
+
+    @Test("a spool that could not be delivered stays whole, and the others are not tried (I5, I16)")
+    func undeliveredSpoolStays() async throws {
+        let main = try open(ScriptedTransport { _ in .failure(.cannotConnect) })
+        for _ in 0..<3 {
+            let spool = try open()
+            try await spool.client.trackDurably("spooled")
+            _ = await spool.client.shutdown(within: .zero)
+        }
+        #expect(await main.client.flush().failure == .transport(.cannotConnect))
+        #expect(spools.count == 3)
+        #expect(main.transport.batches.count == 1)
+        main.transport.script { .success($0.receipt()) }
+        #expect(await main.client.flush().stored == 3)
+        #expect(spools.isEmpty)
+    }
+
+    @Test("a spool's dead letters go to the main queue before it is removed (I1)")
+    func deadLettersAreMoved() async throws {
+        let main = try open(ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) })
+        let spool = try open()
+        let id = try await spool.client.trackDurably("refused")
+        _ = await spool.client.shutdown(within: .zero)
+        #expect(await main.client.flush().deadLettered == 1)
+        #expect(try main.client.deadLetters.list().map(\.eventID) == [id])
+        #expect(spools.isEmpty)
+        #expect(await main.client.status().isBalanced)
+    }
+
+    @Test("an emptied spool is removed by its own client, one that holds something is not")
+    func ownSpoolIsRemovedWhenEmpty() async throws {
+        let main = try open()
+        let spool = try open()
+        try await spool.client.trackDurably("delivered")
+        #expect(await spool.client.flush().stored == 1)
+        _ = await spool.client.shutdown(within: .zero)
+        #expect(spools.isEmpty)
+        let other = try open()
+        try await other.client.trackDurably("kept")
+        _ = await other.client.shutdown(within: .zero)
+        #expect(spools.count == 1)
+        _ = await main.client.shutdown(within: .zero)
+    }
+
+    @Test("many at once all store, and one flush delivers everything once")
+    func manyClientsAtOnce() async throws {
+        let main = try open()
+        let ids = await withTaskGroup(of: EventID?.self) { group in
+            for index in 0..<12 {
+                group.addTask {
+                    guard let test = try? open() else { return nil }
+                    let id = try? await test.client.trackDurably("cron \(index)")
+                    _ = await test.client.shutdown(within: .zero)
+                    return id
+                }
+            }
+            return await group.reduce(into: [EventID]()) { if let id = $1 { $0.append(id) } }
+        }
+        #expect(ids.count == 12)
+        #expect(await main.client.flush().stored == 12)
+        #expect(main.transport.batches.flatMap(\.ids).sorted() == ids.sorted())
+        #expect(spools.isEmpty)
+    }
+}

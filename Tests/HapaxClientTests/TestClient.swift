@@ -1,0 +1,58 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+@testable import HapaxClient
+
+/// A directory that goes when the last reference does.
+final class TemporaryDirectory: Sendable {
+    let path: String
+
+    init() {
+        path = FileManager.default.temporaryDirectory.path + "/hapax-client-\(UUID().uuidString)"
+        try? FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+}
+
+/// A client on a real queue file with a manual clock and a scripted server; it sends only when asked unless `configure` says otherwise.
+struct TestClient {
+    let directory: TemporaryDirectory
+    let clock: ManualClock
+    let transport: ScriptedTransport
+    let client: EventClient
+
+    init(
+        directory: TemporaryDirectory = TemporaryDirectory(), clock: ManualClock = ManualClock(),
+        transport: ScriptedTransport = ScriptedTransport(), configure: (inout EventClient.Configuration) -> Void = { _ in }
+    ) throws {
+        self.directory = directory
+        self.clock = clock
+        self.transport = transport
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path + "/queue")
+        configuration.uploadsAutomatically = false
+        configuration.distinctID = "somebody"
+        configure(&configuration)
+        client = try EventClient.start(configuration, clock: clock) { transport }
+    }
+
+    /// As a disk that can be read and not written: every commit fails with SQLITE_READONLY.
+    func refuseCommits(_ refuse: Bool) throws {
+        try client.queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA query_only = \(refuse ? 1 : 0)") }
+    }
+
+    /// Tracks events named by number and returns their ids once they are stored.
+    @discardableResult
+    func track(_ names: some Sequence<Int>) async throws -> [EventID] {
+        let ids = names.compactMap { client.track("event \($0)") }
+        try await client.writer.barrier()
+        return ids
+    }
+}
+
+extension Status {
+    /// I12.
+    var isBalanced: Bool { tracked == Int64(depth) + stored + duplicates + deadLettered }
+}
