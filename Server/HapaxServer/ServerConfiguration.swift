@@ -56,8 +56,10 @@ package struct ServerConfiguration: Sendable {
     private init(_ reader: ConfigReader) throws {
         func text(_ setting: ServerSetting) -> String? { reader.string(forKey: ConfigKey(setting.name)) ?? setting.defaultText }
         func number(_ setting: ServerSetting, _ range: ClosedRange<Int>) throws -> Int {
-            // A file holds numbers as numbers.
-            let value = text(setting).flatMap { Int($0) } ?? reader.int(forKey: ConfigKey(setting.name))
+            let key = ConfigKey(setting.name)
+            // A file holds numbers as numbers, which are no strings to the reader.
+            let text = reader.string(forKey: key) ?? reader.int(forKey: key).map(String.init) ?? setting.defaultText
+            let value = text.flatMap { Int($0) }
             guard let value, range.contains(value) else {
                 throw Problem(setting, "must be a number from \(range.lowerBound) to \(range.upperBound)")
             }
@@ -83,7 +85,9 @@ package struct ServerConfiguration: Sendable {
     private static let publicKey = "demo"
 
     private static func isLoopback(_ host: String) -> Bool {
-        host == "localhost" || host == "::1" || host.hasPrefix("127.")
+        if host == "localhost" || host == "::1" { return true }
+        let numbers = host.split(separator: ".", omittingEmptySubsequences: false).map { UInt8($0) }
+        return numbers.count == 4 && numbers[0] == 127 && !numbers.contains(nil)
     }
 
     private static func store(_ text: String) throws -> Store {

@@ -79,7 +79,7 @@ struct AnswerClassifierTests {
     }
 
     @Test(arguments: [
-        RequestProblem.Code.unknownKey, .notFound, .methodNotAllowed, .unsupportedType, .unsupportedEncoding, .headerTooLarge,
+        RequestProblem.Code.unknownKey, .notFound, .methodNotAllowed, .unsupportedType, .unsupportedEncoding,
     ])
     func ownRefusalOfTheRequestPausesWithItsCode(code: RequestProblem.Code) {
         #expect(classify(.problem(code)) == .pause(.status(code.status, code: code.rawValue)))

@@ -94,7 +94,8 @@ struct GroupCommitStateMachineTests {
         var idle: Set<Int> = []
         for item in 0..<300 {
             if Bool.random(using: &random) {
-                switch machine.requestArrived(item, events: .random(in: 0...9, using: &random), bytes: .random(in: 1...30, using: &random)) {
+                switch machine.requestArrived(item, events: .random(in: 0...9, using: &random), bytes: .random(in: 1...30, using: &random))
+                {
                 case .waiting: accepted.append(item)
                 case .commit(let writer):
                     accepted.append(item)

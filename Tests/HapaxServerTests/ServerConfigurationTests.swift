@@ -56,7 +56,8 @@ struct ServerConfigurationTests {
     @Test(
         "What cannot be used is refused with the setting's name",
         arguments: [
-            (["--port", "65536"], "port"), (["--port", "x"], "port"), (["--store", "mysql://x"], "store"), (["--store", "sqlite:"], "store"),
+            (["--port", "65536"], "port"), (["--port", "x"], "port"), (["--store", "mysql://x"], "store"),
+            (["--store", "sqlite:"], "store"),
             (["--write-keys", "shop"], "write-keys"), (["--write-keys", "=k"], "write-keys"), (["--write-keys", "a=k,b=k"], "write-keys"),
             (["--postgres-writers", "17"], "postgres-writers"), (["--log-level", "loud"], "log-level"), (["--prot", "1"], "--prot"),
             (["--port"], "port"), (["stray"], "stray"), (["--config", "/does/not/exist.json"], "config"),

@@ -6,7 +6,8 @@ import HapaxSQLite
 /// Events in one SQLite file, for a single server process: the embedded default, with nothing to install.
 package final class SQLiteEventStore: EventStore {
     private let database: DatabaseQueue
-    private let lock: FileLock
+    /// Held until the store is closed.
+    private let lock: Locked<FileLock?>
 
     /// Opens or creates the file, alone.
     ///
@@ -17,7 +18,7 @@ package final class SQLiteEventStore: EventStore {
             let directory = URL(fileURLWithPath: path).deletingLastPathComponent()
             // A directory that cannot be made shows at once as a lock file that cannot be opened.
             try? FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-            lock = try FileLock(path: path + ".lock")
+            lock = Locked(try FileLock(path: path + ".lock"))
         } catch {
             switch error {
             case .taken: throw .unusable("another process has \(path) open")
@@ -73,6 +74,7 @@ package final class SQLiteEventStore: EventStore {
 
     package func close() async {
         try? database.close()
+        lock.withLock { $0 = nil }
     }
 
     private static func store(_ group: StoreGroup, in db: Database) throws -> [EventKey: Int64] {
