@@ -6,7 +6,20 @@ public struct EventProblem: Hashable, Sendable, Error {
 
     public init(_ reason: Reason, detail: String) {
         self.reason = reason
-        self.detail = detail
+        self.detail = Self.cut(detail)
+    }
+
+    /// At a character's end, so that what is left is a whole text.
+    private static func cut(_ detail: String) -> String {
+        guard detail.utf8.count > EventLimits.maximumDetailBytes else { return detail }
+        var result = ""
+        var room = EventLimits.maximumDetailBytes
+        for character in detail {
+            room -= character.utf8.count
+            if room < 0 { break }
+            result.append(character)
+        }
+        return result
     }
 
     /// The reasons as they stand on the wire and in the dead letters. A name is never given a second meaning.

@@ -16,8 +16,13 @@ public enum EventScanner {
                 scan.cursor.skipWhitespace()
                 guard scan.cursor.isAtEnd else { throw JSONCursor.invalid("something follows the event") }
             } catch {
+                // An event that was read to its end has its own id, whatever follows it.
+                if scan.found.wire.isEmpty {
+                    var start = JSONCursor(buffer)
+                    start.skipWhitespace()
+                    scan.found.id = LenientScan(buffer).eventID(from: start.position)
+                }
                 scan.fail(error)
-                scan.found.id = scan.found.id ?? LenientScan(buffer).eventID(from: 0)
                 scan.found.wire = bytes
             }
             return scan.found
@@ -67,8 +72,9 @@ private struct EventScan {
     /// What an event without `properties` is stored with.
     private static let noProperties: ArraySlice<UInt8> = [UInt8(ascii: "{"), UInt8(ascii: "}")]
 
-    /// A problem with a field is kept until the event's end is reached: the rest must still be valid JSON, and the id may follow.
-    private var fieldProblem: EventProblem?
+    /// Problems with fields are kept until the event's end is reached: the rest must still be valid JSON, the id may follow, and a key
+    /// that comes again takes the place of what was wrong (the last of repeated keys wins).
+    private var fieldProblems: [(field: Fields, problem: EventProblem)] = []
     private var seen: Fields = []
 
     private struct Fields: OptionSet {
@@ -77,6 +83,8 @@ private struct EventScan {
         static let name = Fields(rawValue: 2)
         static let time = Fields(rawValue: 4)
         static let distinctID = Fields(rawValue: 8)
+        static let sequence = Fields(rawValue: 16)
+        static let properties = Fields(rawValue: 32)
     }
 
     init(body: ArraySlice<UInt8>, cursor: JSONCursor) {
@@ -122,7 +130,7 @@ private struct EventScan {
         if keys > EventLimits.maximumKeysPerObject {
             return EventProblem(.tooManyKeys, detail: "an object has more than \(EventLimits.maximumKeysPerObject) keys")
         }
-        if let fieldProblem { return fieldProblem }
+        if let first = fieldProblems.first { return first.problem }
         if !seen.contains(.id) { return EventProblem(.missingID, detail: "event_id is missing") }
         if !seen.contains(.name) { return EventProblem(.missingName, detail: "event is missing") }
         if !seen.contains(.time) { return EventProblem(.missingTime, detail: "time is missing") }
@@ -136,23 +144,24 @@ private struct EventScan {
         } else if cursor.equals(key, "event_id") {
             try id()
         } else if cursor.equals(key, "event") {
-            seen.insert(.name)
+            begin(.name)
             found.name = try text(
-                "event", maximum: EventLimits.maximumNameBytes, invalid: .invalidName, tooLong: .nameTooLong)
+                .name, "event", maximum: EventLimits.maximumNameBytes, invalid: .invalidName, tooLong: .nameTooLong)
         } else if cursor.equals(key, "time") {
-            seen.insert(.time)
-            found.time = try integer("time", upTo: EventLimits.maximumTime, invalid: .invalidTime) ?? 0
+            begin(.time)
+            found.time = try integer(.time, "time", upTo: EventLimits.maximumTime, invalid: .invalidTime) ?? 0
         } else if cursor.equals(key, "distinct_id") {
-            seen.insert(.distinctID)
+            begin(.distinctID)
             found.distinctID = try text(
-                "distinct_id", maximum: EventLimits.maximumDistinctIDBytes, invalid: .invalidDistinctID,
+                .distinctID, "distinct_id", maximum: EventLimits.maximumDistinctIDBytes, invalid: .invalidDistinctID,
                 tooLong: .distinctIDTooLong)
         } else if cursor.equals(key, "sequence") {
+            begin(.sequence)
             if cursor.current == UInt8(ascii: "n") {
                 try cursor.value(depth: 1)
                 found.sequence = nil
             } else {
-                found.sequence = try integer("sequence", upTo: .max, invalid: .invalidSequence)
+                found.sequence = try integer(.sequence, "sequence", upTo: .max, invalid: .invalidSequence)
             }
         } else {
             try cursor.value(depth: 1)
@@ -160,11 +169,11 @@ private struct EventScan {
     }
 
     private mutating func id() throws(EventProblem) {
-        seen.insert(.id)
+        begin(.id)
         found.id = nil
         guard cursor.current == UInt8(ascii: "\"") else {
             try cursor.value(depth: 1)
-            return note(EventProblem(.invalidID, detail: "event_id must be a string"))
+            return note(.id, EventProblem(.invalidID, detail: "event_id must be a string"))
         }
         let text = try cursor.string()
         if text.hasEscapes {
@@ -172,41 +181,42 @@ private struct EventScan {
         } else {
             found.id = EventID(utf8: UnsafeBufferPointer(rebasing: cursor.bytes[text.range]))
         }
-        if found.id == nil { note(EventProblem(.invalidID, detail: "event_id must be a UUID, neither nil nor max")) }
+        if found.id == nil { note(.id, EventProblem(.invalidID, detail: "event_id must be a UUID, neither nil nor max")) }
     }
 
     private mutating func text(
-        _ name: String, maximum: Int, invalid: EventProblem.Reason, tooLong: EventProblem.Reason
+        _ field: Fields, _ name: String, maximum: Int, invalid: EventProblem.Reason, tooLong: EventProblem.Reason
     ) throws(EventProblem) -> ArraySlice<UInt8> {
         guard cursor.current == UInt8(ascii: "\"") else {
             try cursor.value(depth: 1)
-            note(EventProblem(invalid, detail: "\(name) must be a string"))
+            note(field, EventProblem(invalid, detail: "\(name) must be a string"))
             return []
         }
         let text = try cursor.string()
         let value = text.hasEscapes ? cursor.unescaped(text)[...] : slice(text.range)
-        if value.isEmpty { note(EventProblem(invalid, detail: "\(name) is empty")) }
-        if value.count > maximum { note(EventProblem(tooLong, detail: "\(name) is \(value.count) bytes, limit \(maximum)")) }
+        if value.isEmpty { note(field, EventProblem(invalid, detail: "\(name) is empty")) }
+        if value.count > maximum { note(field, EventProblem(tooLong, detail: "\(name) is \(value.count) bytes, limit \(maximum)")) }
         return value
     }
 
     private mutating func integer(
-        _ name: String, upTo maximum: Int64, invalid: EventProblem.Reason
+        _ field: Fields, _ name: String, upTo maximum: Int64, invalid: EventProblem.Reason
     ) throws(EventProblem) -> Int64? {
         guard cursor.current == UInt8(ascii: "-") || cursor.current &- 0x30 < 10 else {
             try cursor.value(depth: 1)
-            note(EventProblem(invalid, detail: "\(name) must be an integer"))
+            note(field, EventProblem(invalid, detail: "\(name) must be an integer"))
             return nil
         }
         let range = try cursor.number()
         guard let value = cursor.integer(range), value >= 0, value <= maximum else {
-            note(EventProblem(invalid, detail: "\(name) must be an integer from 0 to \(maximum)"))
+            note(field, EventProblem(invalid, detail: "\(name) must be an integer from 0 to \(maximum)"))
             return nil
         }
         return value
     }
 
     private mutating func properties() throws(EventProblem) {
+        begin(.properties)
         let start = cursor.position
         let kind = cursor.current
         try cursor.value(depth: 1)
@@ -215,12 +225,18 @@ private struct EventScan {
         } else if kind == UInt8(ascii: "n") {
             found.properties = Self.noProperties
         } else {
-            note(EventProblem(.invalidProperties, detail: "properties must be an object"))
+            note(.properties, EventProblem(.invalidProperties, detail: "properties must be an object"))
         }
     }
 
-    private mutating func note(_ problem: EventProblem) {
-        if fieldProblem == nil { fieldProblem = problem }
+    /// A field's value follows; what an earlier one had wrong is void.
+    private mutating func begin(_ field: Fields) {
+        seen.insert(field)
+        if !fieldProblems.isEmpty { fieldProblems.removeAll { $0.field == field } }
+    }
+
+    private mutating func note(_ field: Fields, _ problem: EventProblem) {
+        fieldProblems.append((field, problem))
     }
 
     private func slice(_ range: Range<Int>) -> ArraySlice<UInt8> {

@@ -35,8 +35,10 @@ struct LenientScan {
         return open.isEmpty ? position : nil
     }
 
-    /// The last `event_id` of the object that begins at `start`, if it can be read.
+    /// The last `event_id` of the object that begins at `start`, if it can be read; nil for anything but an object, whose neighbours'
+    /// ids are none of its own.
     func eventID(from start: Int) -> EventID? {
+        guard start < bytes.count, bytes[start] == UInt8(ascii: "{") else { return nil }
         var depth = 0
         var position = start
         var id: EventID?

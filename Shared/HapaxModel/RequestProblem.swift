@@ -91,7 +91,9 @@ public struct RequestProblem: Error, Hashable, Sendable {
 
     /// The code of an answer, if it is one of our own servers' refusals: the media type, the status and a known code must agree.
     public static func code(status: Int, contentType: String?, body: [UInt8]) -> Code? {
-        guard let contentType, contentType.lowercased().hasPrefix(Self.contentType),
+        // The media type without its parameters (RFC 9110 §8.3.1).
+        let mediaType = contentType?.prefix { $0 != ";" && $0 != " " && $0 != "\t" }.lowercased()
+        guard mediaType == Self.contentType,
             let wire = try? JSONDecoder().decode(Wire.self, from: Data(body)),
             let code = Code(rawValue: wire.code), code.status == status, wire.status == status
         else { return nil }

@@ -58,7 +58,7 @@ private struct BodyScan {
         if !cursor.skip(UInt8(ascii: "}")) {
             repeat {
                 cursor.skipWhitespace()
-                let key = try structural { () throws(EventProblem) in try cursor.string() }
+                let key = try self.key(&cursor)
                 cursor.skipWhitespace()
                 guard cursor.skip(UInt8(ascii: ":")) else { throw BodyProblem("the envelope is not valid JSON") }
                 cursor.skipWhitespace()
@@ -91,14 +91,26 @@ private struct BodyScan {
         guard cursor.skip(UInt8(ascii: "]")) else { throw BodyProblem("the array of events is not valid JSON") }
     }
 
+    private func key(_ cursor: inout JSONCursor) throws(BodyProblem) -> JSONCursor.Text {
+        do throws(EventProblem) { return try cursor.string() } catch { throw Self.refusal(error) }
+    }
+
     /// An optional field that cannot be used is as good as absent.
     private mutating func field(_ key: JSONCursor.Text, _ cursor: inout JSONCursor) throws(BodyProblem) {
         let start = cursor.position
-        if cursor.equals(key, "dropped"), cursor.current == UInt8(ascii: "{") {
-            let dropped = try structural { () throws(EventProblem) in try self.dropped(&cursor) }
-            return found.envelope.dropped = dropped
+        do throws(EventProblem) {
+            if cursor.equals(key, "dropped"), cursor.current == UInt8(ascii: "{") {
+                return found.envelope.dropped = try dropped(&cursor)
+            }
+            try cursor.value(depth: 0)
+        } catch {
+            // JSON beyond the limits of an event is JSON all the same and is stepped over.
+            guard error.reason != .invalidJSON, let end = LenientScan(cursor.bytes).endOfValue(from: start) else {
+                throw Self.refusal(error)
+            }
+            cursor.position = end
+            return
         }
-        try structural { () throws(EventProblem) in try cursor.value(depth: 0) }
         let value = JSONCursor(cursor.bytes, at: start)
         if cursor.equals(key, "batch_id") {
             found.envelope.batchID = id(value)
@@ -148,9 +160,7 @@ private struct BodyScan {
     }
 
     /// What is wrong with the envelope itself is wrong with the whole request.
-    private func structural<Value>(_ read: () throws(EventProblem) -> Value) throws(BodyProblem) -> Value {
-        do throws(EventProblem) { return try read() } catch {
-            throw BodyProblem("the envelope is not valid: \(error.detail)")
-        }
+    private static func refusal(_ problem: EventProblem) -> BodyProblem {
+        BodyProblem("the envelope is not valid: \(problem.detail)")
     }
 }

@@ -6,8 +6,9 @@
 ///
 /// A value: the clock and the randomness come from the caller.
 public struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
-    private var lastMilliseconds: UInt64 = 0
-    private var counter: UInt64 = 0
+    // Internal, so that a test can stand just before the counter's end.
+    var lastMilliseconds: UInt64 = 0
+    var counter: UInt64 = 0
     private var randomness: Randomness
 
     private static var counterBits: UInt64 { 42 }
@@ -15,6 +16,8 @@ public struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sen
 
     public init(randomness: Randomness) {
         self.randomness = randomness
+        // A clock that was never set stands at 0 on many machines: their ids must differ, too.
+        seed()
     }
 
     /// - Parameter unixMilliseconds: The wall clock; a value outside 0…2⁴⁸−1 counts as the nearer end.
