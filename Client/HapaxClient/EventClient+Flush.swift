@@ -17,6 +17,11 @@ extension EventClient {
             remaining: remaining, failure: state.failure)
     }
 
+    /// Returns when everything tracked before is durable.
+    package func waitUntilStored() async throws(TrackError) {
+        try await writer.barrier()
+    }
+
     /// Events stored from which an upload begins; at least 1.
     public var flushBulkSize: Int {
         get { scheduler.policy.bulkSize }

@@ -139,10 +139,10 @@ public final class EventClient: Sendable {
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) -> EventID? {
-        let now = clock.unixMilliseconds
         let admission = writer.intake.withLock {
             $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID, now: now)
+                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
+                now: clock.unixMilliseconds)
         }
         switch admission {
         case .admitted(let id, _, let wake), .alreadyQueued(let id, let wake):
@@ -168,10 +168,10 @@ public final class EventClient: Sendable {
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
         let waiter = CommitWaiter()
-        let now = clock.unixMilliseconds
         let admission = writer.intake.withLock {
             $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID, now: now, waiter: waiter)
+                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
+                now: clock.unixMilliseconds, waiter: waiter)
         }
         switch admission {
         case .admitted(let id, let sequence, let wake):
