@@ -27,6 +27,15 @@ package actor Delivery<Source: BatchSource> {
     private var lastFailure: DeliveryFailure?
     private var nextAttempt: Int64?
     private var isResting = true
+    private var ending: Ending?
+    private var endingWaiters: [CheckedContinuation<Ending, Never>] = []
+
+    /// Where no more attempts are made but for a wish or a rare probe.
+    package enum Ending: Sendable {
+        case drained
+        case paused
+        case stopped
+    }
 
     package init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil
@@ -71,6 +80,14 @@ package actor Delivery<Source: BatchSource> {
         return state
     }
 
+    /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
+    /// ``stop()`` is called.
+    package func deliverAll() async -> Ending {
+        begin(machine.uploadWanted(manual: true))
+        if let ending, isResting { return ending }
+        return await withCheckedContinuation { endingWaiters.append($0) }
+    }
+
     /// Returns when no attempt is under way: the source is empty, or a rest has begun.
     package func restBegins() async {
         if !isResting { await withCheckedContinuation { waiters.append($0) } }
@@ -84,6 +101,7 @@ package actor Delivery<Source: BatchSource> {
         timer = nil
         nextAttempt = nil
         await pass?.value
+        end(.stopped)
         rest()
     }
 
@@ -95,6 +113,7 @@ package actor Delivery<Source: BatchSource> {
         timer = nil
         nextAttempt = nil
         isResting = false
+        ending = nil
         pass = Task { await perform(action) }
     }
 
@@ -201,13 +220,24 @@ package actor Delivery<Source: BatchSource> {
     private func begin(_ kind: DeliveryStateMachine.Rest) {
         suspects = []
         switch kind {
-        case .drained: lastFailure = nil
-        case .stopped: break
-        case .paused: schedule(DeliveryStateMachine.probeInterval)
+        case .drained:
+            lastFailure = nil
+            end(.drained)
+        case .stopped: end(.stopped)
+        case .paused:
+            schedule(DeliveryStateMachine.probeInterval)
+            end(.paused)
         case .backoff(let failures, let retryAfter):
             schedule(delay(failures, retryAfter))
         }
         rest()
+    }
+
+    private func end(_ ending: Ending) {
+        self.ending = ending
+        let waiting = endingWaiters
+        endingWaiters = []
+        for waiter in waiting { waiter.resume(returning: ending) }
     }
 
     private func delay(_ failures: Int, _ retryAfter: Duration?) -> Duration {

@@ -6,6 +6,16 @@ extension EventClient {
     /// Queues of clients that found this one taken are delivered, too, once this one's is empty.
     public func flush() async -> FlushReport {
         try? await writer.barrier()
+        return await upload()
+    }
+
+    /// The same, but what has not been delivered within `limit` is left. Afterwards nothing more is sent: shut the client down.
+    package func finalFlush(within limit: Duration) async -> FlushReport {
+        try? await writer.barrier()
+        return await finalUpload(within: limit)
+    }
+
+    private func upload() async -> FlushReport {
         var state = await delivery.drain()
         if state.failure == nil, let adopter {
             let adopted = await adopter.adopt()
@@ -15,6 +25,18 @@ extension EventClient {
         return FlushReport(
             stored: state.counts.stored, duplicates: state.counts.duplicates, deadLettered: state.counts.deadLettered,
             remaining: remaining, failure: state.failure)
+    }
+
+    /// What hangs is ended at the limit by taking away what it waits for.
+    private func finalUpload(within limit: Duration) async -> FlushReport {
+        let end = clock.schedule(after: limit) { [transport] in transport.close() }
+        defer { end.cancel() }
+        return await upload()
+    }
+
+    /// Returns when everything tracked before is durable.
+    package func waitUntilStored() async throws(TrackError) {
+        try await writer.barrier()
     }
 
     /// Events stored from which an upload begins; at least 1.
@@ -43,22 +65,17 @@ extension EventClient {
     public func shutdown(within limit: Duration) async -> ShutdownReport {
         writer.intake.withLock { $0.close() }
         scheduler.stop()
-        // What hangs is ended at the limit by taking away what it waits for.
         let storing = clock.schedule(after: max(limit, Self.minimumStoringTime)) { [writer] in writer.giveUp() }
         try? await writer.barrier()
         storing.cancel()
-        if limit > .zero {
-            let uploading = clock.schedule(after: limit) { [transport] in transport.close() }
-            _ = await delivery.drain()
-            uploading.cancel()
-        }
+        if limit > .zero { _ = await finalUpload(within: limit) }
         transport.close()
         await delivery.stop()
         await adopter?.stop()
         writer.giveUp()
         let inMemory = writer.intake.withLock { $0.uncommitted }
         let report = ShutdownReport(stored: Int(queue.books.depth), lost: inMemory)
-        if adopter != nil || !queue.removeIfEmpty() { queue.close() }
+        if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
         return report
     }
 

@@ -11,7 +11,12 @@ extension EventClient {
             oldest: try? queue.oldestTime(), failure: delivery.failure, storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
             duplicates: books.duplicates, deadLettered: books.deadLettered,
-            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: adopter == nil)
+            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool)
+    }
+
+    /// Where an event of this client's queue became a dead letter.
+    package func deadLetter(of id: EventID) throws(StorageFailure) -> DeadLetter? {
+        do { return try queue.deadLetter(of: id) } catch { throw StorageFailure(error) }
     }
 
     /// What was not stored and is not sent again by itself.

@@ -30,10 +30,19 @@ public final class EventClient: Sendable {
         _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let endpoint = try configuration.endpoint()
-        let (queue, isSpool) = try openQueue(configuration, clock: clock)
+        let queue: EventQueue
+        do throws(QueueOpenError) {
+            queue = try EventQueue.open(
+                configuration.queueDirectory, whenTaken: configuration.whenQueueIsTaken, durability: configuration.durability, clock: clock)
+        } catch {
+            switch error {
+            case .taken: throw .queueTaken
+            case .unusable(let failure): throw .queueUnusable(failure)
+            }
+        }
         let client: EventClient
         do {
-            client = try EventClient(configuration, endpoint, queue, isSpool: isSpool, clock: clock, transport: transport())
+            client = try EventClient(configuration, endpoint, queue, clock: clock, transport: transport())
         } catch {
             queue.close()
             throw .queueUnusable(StorageFailure(error))
@@ -47,8 +56,7 @@ public final class EventClient: Sendable {
     }
 
     private init(
-        _ configuration: Configuration, _ endpoint: Endpoint, _ queue: EventQueue, isSpool: Bool, clock: any ClientClock,
-        transport: any EventTransport
+        _ configuration: Configuration, _ endpoint: Endpoint, _ queue: EventQueue, clock: any ClientClock, transport: any EventTransport
     ) throws {
         self.configuration = configuration
         self.queue = queue
@@ -84,7 +92,7 @@ public final class EventClient: Sendable {
         self.scheduler = scheduler
         self.writer = writer
         adopter =
-            isSpool
+            queue.isSpool
             ? nil
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
@@ -94,32 +102,6 @@ public final class EventClient: Sendable {
     deinit {
         scheduler.stop()
         transport.close()
-    }
-
-    private static func openQueue(
-        _ configuration: Configuration, clock: any ClientClock
-    ) throws(StartError) -> (queue: EventQueue, isSpool: Bool) {
-        var ids = UUIDv7Generator()
-        let main = QueueDirectory(path: configuration.queueDirectory)
-        var directory = main
-        /// A new spool can be taken only by an adopter that saw it before its maker locked it.
-        var attemptsLeft = 5
-        while true {
-            let id = ids.next(unixMilliseconds: clock.unixMilliseconds)
-            do throws(QueueOpenError) {
-                return (try EventQueue(directory: directory, durability: configuration.durability, newInstallID: id), directory != main)
-            } catch {
-                attemptsLeft -= 1
-                switch error {
-                case .taken where configuration.whenQueueIsTaken == .spool && attemptsLeft > 0:
-                    directory = main.spool(named: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
-                case .taken: throw .queueTaken
-                case .unusable where directory != main && attemptsLeft > 0:
-                    directory = main.spool(named: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
-                case .unusable(let failure): throw .queueUnusable(failure)
-                }
-            }
-        }
     }
 
     // MARK: - Tracking
@@ -139,10 +121,10 @@ public final class EventClient: Sendable {
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) -> EventID? {
-        let now = clock.unixMilliseconds
         let admission = writer.intake.withLock {
             $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID, now: now)
+                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
+                now: clock.unixMilliseconds)
         }
         switch admission {
         case .admitted(let id, _, let wake), .alreadyQueued(let id, let wake):
@@ -168,10 +150,10 @@ public final class EventClient: Sendable {
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
         let waiter = CommitWaiter()
-        let now = clock.unixMilliseconds
         let admission = writer.intake.withLock {
             $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID, now: now, waiter: waiter)
+                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
+                now: clock.unixMilliseconds, waiter: waiter)
         }
         switch admission {
         case .admitted(let id, let sequence, let wake):

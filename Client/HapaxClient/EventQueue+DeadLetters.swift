@@ -16,15 +16,31 @@ extension EventQueue {
 
     /// In the order they came, those after `number`.
     package func deadLetters(after number: Int64, limit: Int) throws -> [DeadLetter] {
+        try database.read { try Self.deadLetters($0, after: number, limit: limit) }
+    }
+
+    static func deadLetters(_ db: Database, after number: Int64, limit: Int) throws -> [DeadLetter] {
+        try Row.fetchAll(
+            db, sql: "SELECT * FROM dead_letters WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit]
+        ).map { deadLetter($0) }
+    }
+
+    /// The latest of this event.
+    package func deadLetter(of id: EventID) throws -> DeadLetter? {
         try database.read { db in
-            try Row.fetchAll(
-                db, sql: "SELECT * FROM dead_letters WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit]
-            ).map { row in
-                DeadLetter(
-                    number: row["row"], eventID: (row["event_id"] as Data?).flatMap { EventID(bytes: $0) }, reason: row["reason"],
-                    detail: row["detail"], time: row["time"], event: [UInt8](row["payload"] as Data))
-            }
+            try Row.fetchOne(
+                db, sql: "SELECT * FROM dead_letters WHERE event_id = ? ORDER BY row DESC", arguments: [Data(id.bytes)]
+            ).map { Self.deadLetter($0) }
         }
+    }
+
+    static func deadLetter(_ row: Row) -> DeadLetter {
+        var letter = DeadLetter(
+            number: row["row"], eventID: (row["event_id"] as Data?).flatMap { EventID(bytes: $0) }, reason: row["reason"],
+            detail: row["detail"], time: row["time"], event: [UInt8](row["payload"] as Data))
+        letter.originNumber = row["origin"]
+        if let install = row["install_id"] as Data? { letter.origin = EventID(bytes: install).map { .install($0) } ?? .nobody }
+        return letter
     }
 
     package func deadLetterCount() throws -> Int {
@@ -78,15 +94,18 @@ extension EventQueue {
         }
     }
 
-    /// Takes over letters that belong to another install, or to none; again is the same as once.
-    ///
-    /// - Parameter install: nil for events of no install.
-    package func adoptDeadLetters(_ letters: [DeadLetter], from install: EventID?) throws {
+    /// Takes over letters that belong to another install, or to none; again is the same as once if they have an origin number.
+    package func adoptDeadLetters(_ letters: [DeadLetter]) throws {
         try transaction { db, books in
             for letter in letters {
+                let install: Data
+                switch letter.origin {
+                case .own: preconditionFailure("a queue's own letters are not adopted")
+                case .nobody: install = Data()
+                case .install(let id): install = Data(id.bytes)
+                }
                 try Self.bury(
-                    db, id: letter.eventID, install: install.map { Data($0.bytes) } ?? Data(),
-                    origin: install == nil ? nil : letter.number, reason: letter.reason, detail: letter.detail,
+                    db, id: letter.eventID, install: install, origin: letter.originNumber, reason: letter.reason, detail: letter.detail,
                     payload: Data(letter.event), time: letter.time)
                 guard db.changesCount == 1 else { continue }
                 books.adopted += 1
@@ -111,6 +130,17 @@ public struct DeadLetter: Hashable, Sendable {
     /// The event as it was to travel; not always valid JSON.
     public let event: [UInt8]
 
+    /// Which install the event is of, and under which number the letter is known there.
+    package var origin = Origin.own
+    package var originNumber: Int64?
+
+    package enum Origin: Hashable, Sendable {
+        /// The queue that the letter is in.
+        case own
+        case nobody
+        case install(EventID)
+    }
+
     package init(number: Int64, eventID: EventID?, reason: String, detail: String, time: Int64, event: [UInt8]) {
         self.number = number
         self.eventID = eventID
@@ -118,6 +148,17 @@ public struct DeadLetter: Hashable, Sendable {
         self.detail = detail
         self.time = time
         self.event = event
+    }
+}
+
+extension DeadLetter {
+    /// The same letter as it looks from another queue.
+    func belonging(to install: EventID) -> DeadLetter {
+        guard origin == .own else { return self }
+        var letter = self
+        letter.origin = .install(install)
+        letter.originNumber = number
+        return letter
     }
 }
 

@@ -9,6 +9,8 @@ import HapaxSQLite
 /// `lastSequence + adopted = depth + stored + duplicates + deadLettered` (I12).
 package final class EventQueue: Sendable {
     package let directory: QueueDirectory
+    /// Whether it stands in for a main queue that was taken.
+    package let isSpool: Bool
     /// Names this queue file; a new file has a new one.
     package let installID: EventID
     let database: DatabaseQueue
@@ -21,7 +23,7 @@ package final class EventQueue: Sendable {
     ///   - newInstallID: Used if the queue is new.
     ///   - createsDirectory: Whether a missing directory is made; if not, it is unusable.
     package init(
-        directory: QueueDirectory, durability: Durability, newInstallID: EventID, createsDirectory: Bool = true
+        directory: QueueDirectory, durability: Durability, newInstallID: EventID, isSpool: Bool = false, createsDirectory: Bool = true
     ) throws(QueueOpenError) {
         let held: FileLock
         do {
@@ -54,6 +56,7 @@ package final class EventQueue: Sendable {
             throw .unusable(StorageFailure(error))
         }
         self.directory = directory
+        self.isSpool = isSpool
         lock = Locked(held)
     }
 
@@ -139,7 +142,7 @@ package final class EventQueue: Sendable {
             ])
     }
 
-    private static func books(_ db: Database) throws -> QueueBooks {
+    static func books(_ db: Database) throws -> QueueBooks {
         var books = QueueBooks()
         if let row = try Row.fetchOne(db, sql: "SELECT * FROM books") {
             books.lastSequence = row["last_sequence"]
@@ -154,7 +157,7 @@ package final class EventQueue: Sendable {
         return books
     }
 
-    private static func installID(_ db: Database) throws -> EventID {
+    static func installID(_ db: Database) throws -> EventID {
         guard let id = try Data.fetchOne(db, sql: "SELECT install_id FROM books").flatMap({ EventID(bytes: $0) }) else {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "no install id")
         }

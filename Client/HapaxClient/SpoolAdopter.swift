@@ -55,7 +55,7 @@ actor SpoolAdopter {
             do throws(QueueOpenError) {
                 spool = try EventQueue(
                     directory: directory, durability: durability, newInstallID: ids.next(unixMilliseconds: clock.unixMilliseconds),
-                    createsDirectory: false)
+                    isSpool: true, createsDirectory: false)
             } catch {
                 // Its owner lives, or another adopter was faster; one that cannot be read is left for people to look at.
                 if case .unusable(let failure) = error {
@@ -92,7 +92,7 @@ actor SpoolAdopter {
         while true {
             let letters = try spool.deadLetters(after: 0, limit: Self.lettersPerMove)
             if letters.isEmpty { return }
-            try main.adoptDeadLetters(letters, from: spool.installID)
+            try main.adoptDeadLetters(letters.map { $0.belonging(to: spool.installID) })
             _ = try spool.purgeDeadLetters(letters.map(\.number))
         }
     }

@@ -146,7 +146,9 @@ struct EventQueueTests {
         try queue.append([event(1)][...])
         #expect(!queue.removeIfEmpty())
         try queue.settle(stored(try queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0)), time: 0)
-        try queue.adoptDeadLetters([DeadLetter(number: 1, eventID: nil, reason: "r", detail: "", time: 0, event: [])], from: nil)
+        var letter = DeadLetter(number: 1, eventID: nil, reason: "r", detail: "", time: 0, event: [])
+        letter.origin = .nobody
+        try queue.adoptDeadLetters([letter])
         #expect(!queue.removeIfEmpty())
         _ = try queue.purgeDeadLetters([1])
         #expect(queue.removeIfEmpty())
@@ -157,8 +159,7 @@ struct EventQueueTests {
     func adoptionIsIdempotent() throws {
         let queue = try open()
         let letter = DeadLetter(number: 4, eventID: event(1).id, reason: "r", detail: "d", time: 1, event: event(1).bytes)
-        try queue.adoptDeadLetters([letter], from: .derived(name: "i", key: "other"))
-        try queue.adoptDeadLetters([letter], from: .derived(name: "i", key: "other"))
+        for _ in 0..<2 { try queue.adoptDeadLetters([letter.belonging(to: .derived(name: "i", key: "other"))]) }
         #expect(try queue.deadLetterCount() == 1)
         #expect(isBalanced(queue.books))
     }
@@ -169,7 +170,7 @@ struct EventQueueTests {
         let other = EventID.derived(name: "i", key: "other")
         try queue.append([event(1)][...])
         try queue.adoptDeadLetters(
-            [DeadLetter(number: 4, eventID: event(7).id, reason: "r", detail: "d", time: 1, event: event(7).bytes)], from: other)
+            [DeadLetter(number: 4, eventID: event(7).id, reason: "r", detail: "d", time: 1, event: event(7).bytes).belonging(to: other)])
         #expect(try queue.retryDeadLetters(nil).retried == [event(7).id])
         let own = try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
         #expect(own.events.map(\.id) == [event(1).id])

@@ -27,11 +27,9 @@ struct Worker: Sendable {
             index += 1
             let properties: Properties = ["thread": .integer(Int64(thread)), "index": .integer(Int64(index))]
             guard arguments.durably else {
-                // Refused: the mailbox is full. The store sets the pace then.
-                if client.track("worker", properties: properties) == nil,
-                    (try? await client.trackDurably("worker", properties: properties)) == nil
-                {
-                    await Task.yield()
+                while client.track("worker", properties: properties) == nil {
+                    // The mailbox is full: the store sets the pace.
+                    guard (try? await client.waitUntilStored()) != nil else { return false }
                 }
                 continue
             }

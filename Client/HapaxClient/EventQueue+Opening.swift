@@ -1,0 +1,26 @@
+import HapaxModel
+
+extension EventQueue {
+    /// Opens the queue of a directory, or one in its spool if it is taken and that is wanted.
+    package static func open(
+        _ path: String, whenTaken: EventClient.TakenQueue, durability: Durability, clock: any ClientClock
+    ) throws(QueueOpenError) -> EventQueue {
+        var ids = UUIDv7Generator()
+        let main = QueueDirectory(path: path)
+        var directory = main
+        // An adopter that sees a new spool before its maker has locked it takes it for abandoned: then another name is tried.
+        var attemptsLeft = 5
+        while true {
+            do throws(QueueOpenError) {
+                return try EventQueue(
+                    directory: directory, durability: durability, newInstallID: ids.next(unixMilliseconds: clock.unixMilliseconds),
+                    isSpool: directory != main)
+            } catch {
+                attemptsLeft -= 1
+                let mayMove = directory != main || (error == .taken && whenTaken == .spool)
+                guard mayMove, attemptsLeft > 0 else { throw error }
+                directory = main.spool(named: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
+            }
+        }
+    }
+}
