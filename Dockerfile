@@ -10,6 +10,7 @@ COPY Client Client
 COPY Server Server
 COPY Tests Tests
 COPY Benchmarks Benchmarks
+COPY Examples Examples
 RUN --mount=type=cache,target=/source/.build \
     swift build -c release --static-swift-stdlib --product hapax-server \
  && mkdir /staging \

@@ -27,10 +27,10 @@ build: packages
 	$(SWIFT) build
 
 format:
-	$(SWIFT) format --in-place --recursive Package.swift Shared Client Server Tests Benchmarks
+	$(SWIFT) format --in-place --recursive Package.swift Shared Client Server Tests Benchmarks Examples
 
 lint:
-	$(SWIFT) format lint --strict --recursive Package.swift Shared Client Server Tests Benchmarks
+	$(SWIFT) format lint --strict --recursive Package.swift Shared Client Server Tests Benchmarks Examples
 
 packages:
 	@.ci/install-packages

@@ -150,10 +150,16 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Examples.
+        .executableTarget(
+            name: "dpkg-events", dependencies: ["HapaxModel"], path: "Examples/dpkg-events", swiftSettings: strict),
+
         // Benchmarks.
         .executableTarget(
             name: "hapax-bench",
-            dependencies: ["HapaxClient", "HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport"],
+            dependencies: [
+                "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", .product(name: "GRDBSQLite", package: "GRDB.swift"),
+            ],
             path: "Benchmarks/hapax-bench",
             swiftSettings: strict
         ),

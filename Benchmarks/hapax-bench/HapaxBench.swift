@@ -32,6 +32,7 @@ enum HapaxBench {
         }
         printMachine()
         if part != "client" { try await ServerBenchmark(events: events, rounds: rounds).run() }
+        if part != "server" { try await ClientBenchmark(events: events, rounds: rounds).run() }
     }
 
     private static func printMachine() {

@@ -1,0 +1,133 @@
+import Foundation
+import HapaxClient
+import HapaxModel
+import TestSupport
+
+/// The client: what `track` costs its caller, how fast events become durable, how fast a queue drains.
+struct ClientBenchmark {
+    var events: Int
+    var rounds: Int
+
+    private struct Round {
+        var trackOne: [Double] = []
+        var trackFour: [Double] = []
+        var stored: [Durability: [Double]] = [:]
+        var raw: [Durability: [Double]] = [:]
+        var drained: [Double] = []
+    }
+
+    func run() async throws {
+        var figures = Round()
+        for round in 1...rounds {
+            note("round \(round) of \(rounds): track")
+            figures.trackOne.append(try await track(threads: 1))
+            figures.trackFour.append(try await track(threads: 4))
+            for level in [Durability.process, .power] {
+                note("round \(round) of \(rounds): store, \(level.rawValue)")
+                figures.raw[level, default: []].append(try raw(level))
+                figures.stored[level, default: []].append(try await store(level))
+            }
+            note("round \(round) of \(rounds): drain")
+            figures.drained.append(try await drain())
+        }
+        report(figures)
+    }
+
+    /// Few enough for the mailbox: what is measured is the caller's side, not the refusal.
+    private static let burst = 8_000
+
+    private func configuration(_ directory: TemporaryDirectory, port: Int = 1) -> EventClient.Configuration {
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:\(port)", writeKey: ServerProcess.key, queueDirectory: directory.path("queue"))
+        configuration.uploadsAutomatically = false
+        configuration.mailboxCapacity = events + 1
+        configuration.batchSize = 500
+        return configuration
+    }
+
+    /// - Returns: The median of nanoseconds a call, over bursts of calls on each thread while the drainer works.
+    private func track(threads: Int) async throws -> Double {
+        let directory = try TemporaryDirectory("bench")
+        let client = try EventClient.start(configuration(directory))
+        let properties = Corpus.properties(1)
+        let samples = Locked<[Double]>([])
+        for _ in 0..<5 {
+            await withCheckedContinuation { continuation in
+                let group = DispatchGroup()
+                for _ in 0..<threads {
+                    Thread.detachNewThread(in: group) {
+                        var durations: [Double] = []
+                        durations.reserveCapacity(Self.burst / threads)
+                        for _ in 0..<Self.burst / threads {
+                            let start = ContinuousClock.now
+                            client.track("order_viewed", properties: properties)
+                            durations.append((ContinuousClock.now - start) / .nanoseconds(1))
+                        }
+                        samples.withLock { $0 += durations }
+                    }
+                }
+                group.notify(queue: .global()) { continuation.resume() }
+            }
+            _ = try await client.trackDurably("settle")
+        }
+        _ = await client.shutdown(within: .zero)
+        return samples.withLock { $0.median }
+    }
+
+    /// - Returns: Events per second from the first call of `track` until the last is durable.
+    private func store(_ level: Durability) async throws -> Double {
+        let directory = try TemporaryDirectory("bench")
+        var configuration = configuration(directory)
+        configuration.durability = level
+        let client = try EventClient.start(configuration)
+        let properties = Corpus.properties(1)
+        let start = ContinuousClock.now
+        for _ in 1..<events { client.track("order_viewed", properties: properties) }
+        _ = try await client.trackDurably("order_viewed", properties: properties)
+        let seconds = (ContinuousClock.now - start) / .seconds(1)
+        let status = await client.status()
+        guard status.depth == events else { throw BenchmarkError("\(status.depth) of \(events) events were stored") }
+        _ = await client.shutdown(within: .zero)
+        return Double(events) / seconds
+    }
+
+    private func raw(_ level: Durability) throws -> Double {
+        let directory = try TemporaryDirectory("bench")
+        let synchronous = level == .power ? "FULL" : "NORMAL"
+        return try RawSQLite.run(path: directory.path("raw.sqlite"), synchronous: synchronous, corpus: Corpus(count: events))
+    }
+
+    /// - Returns: Events per second until a full queue is acknowledged and empty, one batch of 500 at a time, to the server on SQLite.
+    private func drain() async throws -> Double {
+        let directory = try TemporaryDirectory("bench")
+        let server = try ServerProcess(store: "sqlite:\(directory.path("events.sqlite"))")
+        defer { server.stop() }
+        let client = try EventClient.start(configuration(directory, port: server.port))
+        let properties = Corpus.properties(1)
+        for _ in 1..<events { client.track("order_viewed", properties: properties) }
+        _ = try await client.trackDurably("order_viewed", properties: properties)
+        let start = ContinuousClock.now
+        let report = await client.flush()
+        let seconds = (ContinuousClock.now - start) / .seconds(1)
+        guard report.stored == events, report.remaining == 0 else { throw BenchmarkError("the queue did not drain: \(report)") }
+        _ = await client.shutdown(within: .zero)
+        return Double(events) / seconds
+    }
+
+    private func report(_ figures: Round) {
+        print("\n### Client: \(Corpus(count: 1_000).meanBytes)-byte events\n")
+        print("\(events) events a measurement, medians of \(rounds) rounds.\n")
+        print("| What | figure | limit in the same run | ratio |")
+        print("|---|---|---|---|")
+        print("| `track` on the caller, 1 thread, median | \(Int(figures.trackOne.median)) ns | – | – |")
+        print("| `track` on the caller, 4 threads, median | \(Int(figures.trackFour.median)) ns | – | – |")
+        for level in [Durability.process, .power] {
+            let stored = (figures.stored[level] ?? []).median
+            let raw = (figures.raw[level] ?? []).median
+            print(
+                "| stored, level `\(level.rawValue)` | \(Int(stored)) events/s | \(Int(raw)) rows/s, raw SQLite | \(stored / raw, places: 2) |"
+            )
+        }
+        print("| drained to the server on SQLite, batches of 500 | \(Int(figures.drained.median)) events/s | – | – |")
+    }
+}

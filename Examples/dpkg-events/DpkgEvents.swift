@@ -1,0 +1,66 @@
+import Foundation
+import HapaxModel
+
+/// Turns a Debian package log into newline-delimited JSON for `hapax import`.
+///
+/// Each line becomes one event whose id is derived from the host, the line and how often that very line has occurred before. So converting the
+/// same log again, or the same log grown longer, gives the same ids, and the server stores nothing twice.
+@main
+enum DpkgEvents {
+    static let usage = """
+        usage: dpkg-events [--host NAME] [FILE]
+
+          FILE         a log of dpkg (default: standard input), such as /var/log/dpkg.log
+          --host NAME  whose log it is (default: this machine's name); it becomes distinct_id and a part of each id
+
+        Writes one event a line to standard output, and how many to standard error.
+        """
+
+    static func main() {
+        var host = ProcessInfo.processInfo.hostName
+        var path: String?
+        var arguments = Array(CommandLine.arguments.dropFirst())
+        while !arguments.isEmpty {
+            switch arguments.removeFirst() {
+            case "--host" where !arguments.isEmpty: host = arguments.removeFirst()
+            case "--help", "-h":
+                print(usage)
+                exit(0)
+            case let argument where !argument.hasPrefix("--") && path == nil: path = argument
+            default: fail(usage, code: 64)
+            }
+        }
+        if let path, freopen(path, "r", stdin) == nil { fail("dpkg-events: cannot read \(path)", code: 66) }
+        convert(host: host)
+    }
+
+    private static func convert(host: String) {
+        let formatter = DateFormatter()
+        formatter.locale = Locale(identifier: "en_US_POSIX")
+        formatter.dateFormat = "yyyy-MM-dd HH:mm:ss"
+        var occurrences: [String: Int] = [:]
+        var written = 0
+        var skipped = 0
+        while let text = readLine() {
+            guard let line = PackageLogLine(text[...]), let date = formatter.date(from: line.timestamp) else {
+                skipped += 1
+                continue
+            }
+            // dpkg may write the same line several times within a second: the occurrence tells them apart, in every run alike.
+            let occurrence = occurrences[text, default: 0]
+            occurrences[text] = occurrence + 1
+            let event = Event(
+                id: .derived(name: "dpkg_\(line.action)", key: "\(host)\n\(text)\n\(occurrence)"), name: "dpkg_\(line.action)",
+                time: Int64(date.timeIntervalSince1970 * 1_000), distinctID: host, properties: line.fields.mapValues { .string($0) })
+            FileHandle.standardOutput.write(Data(event.encoded().bytes + [UInt8(ascii: "\n")]))
+            written += 1
+        }
+        let note = skipped > 0 ? ", \(skipped) lines are none of dpkg's" : ""
+        FileHandle.standardError.write(Data("dpkg-events: \(written) events\(note)\n".utf8))
+    }
+
+    private static func fail(_ message: String, code: Int32) -> Never {
+        FileHandle.standardError.write(Data("\(message)\n".utf8))
+        exit(code)
+    }
+}
