@@ -30,18 +30,21 @@ enum DpkgEvents {
             default: fail(usage, code: 64)
             }
         }
-        if let path, freopen(path, "r", stdin) == nil { fail("dpkg-events: cannot read \(path)", code: 66) }
-        convert(host: host)
+        let input = path.map { FileHandle(forReadingAtPath: $0) } ?? .standardInput
+        guard let input, let log = try? input.readToEnd() ?? Data() else {
+            fail("dpkg-events: cannot read \(path ?? "standard input")", code: 66)
+        }
+        convert(String(decoding: log, as: UTF8.self), host: host)
     }
 
-    private static func convert(host: String) {
+    private static func convert(_ log: String, host: String) {
         let formatter = DateFormatter()
         formatter.locale = Locale(identifier: "en_US_POSIX")
         formatter.dateFormat = "yyyy-MM-dd HH:mm:ss"
         var occurrences: [String: Int] = [:]
         var written = 0
         var skipped = 0
-        while let text = readLine() {
+        for text in log.split(separator: "\n").map(String.init) {
             guard let line = PackageLogLine(text[...]), let date = formatter.date(from: line.timestamp) else {
                 skipped += 1
                 continue
