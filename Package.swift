@@ -130,7 +130,7 @@ let package = Package(
         .testTarget(
             name: "HapaxClientTests",
             dependencies: [
-                "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+                "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", .product(name: "GRDB", package: "GRDB.swift"),
             ],
             path: "Tests/HapaxClientTests",
             swiftSettings: strict

@@ -168,4 +168,6 @@ public struct RetriedDeadLetters: Hashable, Sendable {
     public internal(set) var retried: [EventID] = []
     /// Still dead letters: they break a limit whatever the server says, or their id waits in the queue already.
     public internal(set) var unfit = 0
+
+    package init() {}
 }

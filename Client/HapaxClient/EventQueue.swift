@@ -202,6 +202,8 @@ package struct QueueBooks: Hashable, Sendable {
     package var deadLettered: Int64 = 0
     /// Refused at intake, by reason; these have no sequence.
     package var dropped: [String: Int64] = [:]
+
+    package init() {}
 }
 
 /// An event as the queue takes it.

@@ -1,0 +1,43 @@
+import ArgumentParser
+import HapaxClient
+import HapaxModel
+
+struct FlushCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "flush",
+        abstract: "Delivers what is stored.",
+        discussion: """
+            Sends batch after batch until the queue, and what was stored beside it, is empty, an attempt fails, or the time is over. \
+            Exits with 0 if nothing is left, 2 if something is, 3 if events became dead letters, 75 if another process works on the queue.
+            """)
+
+    @Option(help: ArgumentHelp("Seconds for all of it.", valueName: "seconds"))
+    var timeout = 60
+
+    @OptionGroup var server: ServerOptions
+    @OptionGroup var queue: QueueOptions
+    @OptionGroup var output: OutputOptions
+
+    func validate() throws {
+        if timeout < 1 { throw ValidationError("--timeout must be at least 1.") }
+    }
+
+    func run() async throws {
+        let client = try EventClient.startForCommand(try server.configuration(queue: queue))
+        let report = await client.finalFlush(within: .seconds(timeout))
+        _ = await client.shutdown(within: .zero)
+        if output.json {
+            Terminal.say(json: [
+                "stored": .count(report.stored), "duplicates": .count(report.duplicates), "dead_lettered": .count(report.deadLettered),
+                "remaining": .count(report.remaining), "failure": .optional(report.failure.map { "\($0)" }),
+            ])
+        } else {
+            Terminal.say(
+                "\(report.stored) stored, \(report.duplicates) duplicates, \(report.deadLettered) dead letters, \(report.remaining) remaining"
+            )
+            if let failure = report.failure { Terminal.complain("\(failure)") }
+        }
+        if report.remaining > 0 || report.failure != nil { throw ExitCode.undelivered }
+        if report.deadLettered > 0 { throw ExitCode.deadLettered }
+    }
+}

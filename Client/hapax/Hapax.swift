@@ -1,0 +1,35 @@
+import ArgumentParser
+
+@main
+struct Hapax: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "hapax",
+        abstract: "Sends events to an ingest server, each exactly once.",
+        discussion: """
+            Events are stored in a queue directory first and leave it only when the server has acknowledged them. A command that finds \
+            the queue taken by another process stores beside it; the next upload delivers that, too.
+
+            Environment: HAPAX_SERVER, HAPAX_KEY and HAPAX_QUEUE stand for --server, --key and --queue. Prefer HAPAX_KEY to --key: \
+            arguments can be seen by other users of the machine.
+
+            Exit codes:
+              0    done
+              1    failed: the queue or a file cannot be used
+              2    stored, but not all of it has been delivered; it will be, or run the command again
+              3    some events are in the dead letters
+              64   usage
+              75   the queue is taken by another process, and the command needs it for itself
+              128+n  interrupted by signal n; nothing is lost, run the command again
+            """,
+        subcommands: [TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, DeadLettersCommand.self])
+}
+
+/// What scripts may rely on.
+extension ExitCode {
+    static let undelivered = ExitCode(2)
+    static let deadLettered = ExitCode(3)
+    /// `EX_TEMPFAIL` of sysexits.h.
+    static let queueTaken = ExitCode(75)
+
+    static func signal(_ number: Int32) -> ExitCode { ExitCode(128 + number) }
+}

@@ -1,0 +1,72 @@
+import ArgumentParser
+import Foundation
+import HapaxClient
+import HapaxModel
+
+struct ImportCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "import",
+        abstract: "Delivers a file of events, one JSON object on each line.",
+        discussion: """
+            Each line holds event_id, event, time (Unix milliseconds), distinct_id and, if you like, properties. Lines are sent as they \
+            are: ids and times are kept and nothing is added, so importing the same file again stores nothing twice.
+
+            Waits and tries again when the server does not answer. Lines that break a limit or are refused go to the dead letters with \
+            their line number. An interrupted import of a file goes on where it stopped; standard input starts again.
+
+            Exits with 0 if every line has been delivered, 2 if some are left (run it again), 3 if all are settled and some became dead \
+            letters.
+            """)
+
+    @Argument(help: ArgumentHelp("The file, or - for standard input.", valueName: "file"))
+    var file: String
+
+    @Option(
+        help: ArgumentHelp("Give up when nothing has been delivered for so many seconds. Default: never.", valueName: "seconds"))
+    var giveUpAfter: Int?
+
+    @Flag(help: "Begin at the first line, also if an earlier import was interrupted.")
+    var restart = false
+
+    @OptionGroup var server: ServerOptions
+    @OptionGroup var queue: QueueOptions
+    @OptionGroup var output: OutputOptions
+
+    func validate() throws {
+        if let giveUpAfter, giveUpAfter < 1 { throw ValidationError("--give-up-after must be at least 1.") }
+    }
+
+    func run() async throws {
+        var configuration = try server.configuration(queue: queue)
+        configuration.batchSize = 500
+        let descriptor = file == "-" ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            Terminal.complain("the file cannot be opened: \(String(cString: strerror(errno)))")
+            throw ExitCode.failure
+        }
+        let run = try ImportRun(
+            descriptor: descriptor, path: file == "-" ? nil : file, configuration: configuration, restart: restart,
+            giveUpAfter: giveUpAfter.map { .seconds($0) })
+        let result = await run.finish()
+        tell(result)
+        if let signal = result.signal { throw ExitCode.signal(signal) }
+        if result.isDamaged { throw ExitCode.failure }
+        if !result.isComplete { throw ExitCode.undelivered }
+        if result.counts.deadLettered > 0 { throw ExitCode.deadLettered }
+    }
+
+    private func tell(_ result: ImportRun.Result) {
+        let counts = result.counts
+        if output.json {
+            return Terminal.say(json: [
+                "lines": .count(counts.lines), "stored": .count(counts.stored), "duplicates": .count(counts.duplicates),
+                "dead_lettered": .count(counts.deadLettered), "complete": .bool(result.isComplete),
+                "resumed_after_line": .integer(result.resumedAfterLine), "failure": .optional(result.failure),
+            ])
+        }
+        if result.resumedAfterLine > 0 { Terminal.complain("went on after line \(result.resumedAfterLine)") }
+        Terminal.say("\(counts.stored) stored, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters")
+        if counts.deadLettered > 0 { Terminal.complain("see hapax dead-letters list") }
+        if !result.isComplete { Terminal.complain("not all delivered\(result.failure.map { ": " + $0 } ?? "")") }
+    }
+}

@@ -1,0 +1,84 @@
+import Dispatch
+import Foundation
+import HapaxModel
+
+/// Shows how far an import is: a bar on a terminal, else a line every few seconds. All of it on standard error.
+final class ImportProgress: Sendable {
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    /// nil for what has no size.
+    private let size: Int64?
+    private let state: Locked<State>
+    private let queue = DispatchQueue(label: "hapax.progress")
+
+    private struct State {
+        var counts = ImportCounts()
+        var started = ContinuousClock.now
+        var changed = ContinuousClock.now
+        var timer: (any DispatchSourceTimer)?
+    }
+
+    private static let linePeriod = 5
+    private static let barMilliseconds = 200
+    private static let barWidth = 30
+
+    init(size: Int64?) {
+        self.size = size
+        state = Locked(State())
+    }
+
+    /// How long nothing has been settled.
+    var quiet: Duration { state.withLock { ContinuousClock.now - $0.changed } }
+
+    func update(_ counts: ImportCounts) {
+        state.withLock { state in
+            if counts.settled != state.counts.settled { state.changed = .now }
+            state.counts = counts
+        }
+    }
+
+    func start() {
+        let timer = DispatchSource.makeTimerSource(queue: queue)
+        if isTerminal {
+            timer.schedule(deadline: .now(), repeating: .milliseconds(Self.barMilliseconds))
+        } else {
+            timer.schedule(deadline: .now() + .seconds(Self.linePeriod), repeating: .seconds(Self.linePeriod))
+        }
+        timer.setEventHandler { [weak self] in self?.show() }
+        timer.resume()
+        state.withLock { $0.timer = timer }
+    }
+
+    func finish() {
+        state.withLock { state in
+            state.timer?.cancel()
+            state.timer = nil
+        }
+        queue.sync {
+            guard isTerminal else { return }
+            show()
+            write("\n")
+        }
+    }
+
+    private func show() {
+        let (counts, elapsed) = state.withLock { ($0.counts, ContinuousClock.now - $0.started) }
+        let rate = Int(Double(counts.settled) / max(elapsed / .seconds(1), 0.001))
+        var text = "\(counts.settled) events, \(rate)/s, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters"
+        if let size, size > 0 {
+            let part = min(Double(counts.offset) / Double(size), 1)
+            let percent = "\(Int(part * 100))%"
+            if isTerminal {
+                let done = Int(part * Double(Self.barWidth))
+                let bar = String(repeating: "#", count: done) + String(repeating: ".", count: Self.barWidth - done)
+                text = "[\(bar)] \(percent)  \(text)"
+            } else {
+                text = "\(percent), \(text)"
+            }
+        }
+        write(isTerminal ? "\r\u{1B}[K" + text : "hapax: " + text + "\n")
+    }
+
+    private func write(_ text: String) {
+        FileHandle.standardError.write(Data(text.utf8))
+    }
+}

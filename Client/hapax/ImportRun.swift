@@ -1,0 +1,141 @@
+import Dispatch
+import Foundation
+import HapaxClient
+import HapaxModel
+
+/// One import from its first line to its end, with what can end it early: a signal, patience, a server that refuses.
+final class ImportRun: Sendable {
+    struct Result: Sendable {
+        var counts: ImportCounts
+        var isComplete: Bool
+        /// The file or the queue could not be read or written.
+        var isDamaged: Bool
+        var failure: String?
+        var signal: Int32?
+        var resumedAfterLine: Int64
+    }
+
+    private enum Stop: Sendable {
+        case signal(Int32)
+        case impatience
+        case damage(String)
+    }
+
+    private let source: ImportSource
+    private let delivery: Delivery<ImportSource>
+    private let transport: CurlTransport
+    private let progress: ImportProgress
+    private let giveUpAfter: Duration?
+    private let start: ImportCheckpoint
+    private let checkpointPath: String?
+    private let stopped: Locked<Stop?>
+
+    /// - Parameter path: nil for what cannot be read again.
+    init(
+        descriptor: Int32, path: String?, configuration: EventClient.Configuration, restart: Bool, giveUpAfter: Duration?
+    ) throws(StartError) {
+        let endpoint = try configuration.endpoint()
+        let clock = SystemClock()
+        let name = path.flatMap { ImportCheckpoint.name(descriptor: descriptor, path: $0) }
+        let checkpointPath = name.map { ImportCheckpoint.path(queue: configuration.queueDirectory, name: $0) }
+        var start = ImportCheckpoint()
+        if let checkpointPath, !restart { start = ImportCheckpoint.load(path: checkpointPath, descriptor: descriptor) }
+        if lseek(descriptor, off_t(start.offset), SEEK_SET) < 0 { start = ImportCheckpoint() }
+
+        var status = stat()
+        let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
+        let progress = ImportProgress(size: size)
+        let stopped = Locked<Stop?>(nil)
+        let transport = CurlTransport()
+        source = ImportSource(
+            descriptor: descriptor, start: start, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
+            now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration.queueDirectory, clock: clock) },
+            settled: { progress.update($0) },
+            saveCheckpoint: { offset, lines in
+                guard let checkpointPath, let fingerprint = ImportCheckpoint.fingerprint(descriptor: descriptor, offset: offset) else {
+                    return
+                }
+                // Without it the next run begins at the first line, and the server knows what it has.
+                try? ImportCheckpoint(offset: offset, lines: lines, fingerprint: fingerprint).save(path: checkpointPath)
+            },
+            failed: { text in
+                stopped.withLock { $0 = $0 ?? .damage(text) }
+                transport.close()
+            })
+        delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock)
+        self.transport = transport
+        self.progress = progress
+        self.stopped = stopped
+        self.start = start
+        self.checkpointPath = checkpointPath
+        self.giveUpAfter = giveUpAfter
+    }
+
+    func finish() async -> Result {
+        let watchers = watch()
+        progress.start()
+        let ending = await delivery.deliverAll()
+        for watcher in watchers { watcher.cancel() }
+        let state = await delivery.state
+        await delivery.stop()
+        let counts = await source.counts
+        progress.update(counts)
+        progress.finish()
+        var result = Result(
+            counts: counts, isComplete: ending == .drained, isDamaged: false, failure: state.failure.map { "\($0)" },
+            resumedAfterLine: start.lines)
+        switch stopped.withLock({ $0 }) {
+        // A stopped reader looks like the end of the file.
+        case .signal(let number): (result.signal, result.isComplete) = (number, false)
+        case .impatience: result.isComplete = false
+        case .damage(let text): (result.isDamaged, result.isComplete, result.failure) = (true, false, text)
+        case nil: break
+        }
+        if result.isComplete, let checkpointPath { ImportCheckpoint.remove(path: checkpointPath) }
+        return result
+    }
+
+    // MARK: - Ending early
+
+    private func watch() -> [any DispatchSourceProtocol] {
+        var sources: [any DispatchSourceProtocol] = []
+        for number in [SIGINT, SIGTERM] {
+            // The default action would end the process before the source hears of it.
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler { [weak self] in self?.stop(.signal(number)) }
+            source.resume()
+            sources.append(source)
+        }
+        let timer = DispatchSource.makeTimerSource(queue: .global())
+        timer.schedule(deadline: .now() + .seconds(1), repeating: .seconds(1))
+        timer.setEventHandler { [weak self] in self?.look() }
+        timer.resume()
+        return sources + [timer]
+    }
+
+    private func look() {
+        if let giveUpAfter, progress.quiet >= giveUpAfter { stop(.impatience) }
+        // What damaged the run has only said so.
+        if case .damage = stopped.withLock({ $0 }) { Task { await delivery.stop() } }
+    }
+
+    private func stop(_ reason: Stop) {
+        let isFirst = stopped.withLock { stopped in
+            defer { stopped = stopped ?? reason }
+            return stopped == nil
+        }
+        guard isFirst else { return }
+        transport.close()
+        Task { await delivery.stop() }
+    }
+
+    // MARK: - Dead letters
+
+    /// The queue is taken only for this moment: an import may take hours, and others want to work on it meanwhile.
+    private static func bury(_ letters: [DeadLetter], in path: String, clock: SystemClock) throws {
+        let queue = try EventQueue.open(path, whenTaken: .spool, durability: .power, clock: clock)
+        defer { queue.close() }
+        try queue.adoptDeadLetters(letters)
+    }
+}

@@ -1,0 +1,172 @@
+import Foundation
+import HapaxClient
+import HapaxModel
+
+/// A file's events, line by line, as they are: raw bytes, own ids, own times, no install.
+actor ImportSource: BatchSource {
+    /// Where lines go that no server would store, or that the server refused. Durable on return.
+    typealias Bury = @Sendable ([DeadLetter]) throws -> Void
+    /// Told after each settled batch.
+    typealias Settled = @Sendable (ImportCounts) -> Void
+
+    private struct Waiting {
+        var event: OutgoingEvent
+        /// Where its line begins.
+        var start: Int64
+    }
+
+    private var reader: LineReader
+    private let now: @Sendable () -> Int64
+    private let bury: Bury
+    private let settled: Settled
+    private let saveCheckpoint: @Sendable (_ offset: Int64, _ lines: Int64) -> Void
+    /// Told when the file cannot be read or a letter not be kept: trying again would not help.
+    private let failed: @Sendable (String) -> Void
+    /// Gives the same line of the same file the same name, so that it is buried once however often it is read.
+    private let letterNames: String?
+
+    private var waiting: [Waiting] = []
+    private var reachedEnd = false
+    /// Behind the last line read.
+    private var readOffset: Int64
+    private var readLines: Int64
+    private(set) var counts = ImportCounts()
+
+    /// - Parameters:
+    ///   - letterNames: The file's name for its dead letters; nil for what cannot be read again.
+    init(
+        descriptor: Int32, start: ImportCheckpoint, letterNames: String?, isStopped: @escaping @Sendable () -> Bool,
+        now: @escaping @Sendable () -> Int64, bury: @escaping Bury, settled: @escaping Settled,
+        saveCheckpoint: @escaping @Sendable (_ offset: Int64, _ lines: Int64) -> Void, failed: @escaping @Sendable (String) -> Void
+    ) {
+        reader = LineReader(descriptor: descriptor, offset: start.offset, lines: start.lines, isStopped: isStopped)
+        readOffset = start.offset
+        readLines = start.lines
+        self.letterNames = letterNames
+        self.now = now
+        self.bury = bury
+        self.settled = settled
+        self.saveCheckpoint = saveCheckpoint
+        self.failed = failed
+        counts.offset = start.offset
+    }
+
+    func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
+        try fill(to: limit + skipping)
+        var events: [OutgoingEvent] = []
+        var bytes = 0
+        for line in waiting.dropFirst(skipping).prefix(limit) {
+            bytes += line.event.bytes.count + 1
+            if bytes > maximumBytes, !events.isEmpty { break }
+            events.append(line.event)
+        }
+        if events.isEmpty { checkpoint() }
+        return SourceBatch(events: events)
+    }
+
+    func settle(_ settlements: [Settlement]) async throws {
+        var letters: [DeadLetter] = []
+        for settlement in settlements {
+            if case .deadLetter(let reason, let detail) = settlement.fate {
+                letters.append(
+                    letter(
+                        line: settlement.event.row, id: settlement.event.id, reason: reason, detail: detail, bytes: settlement.event.bytes))
+            }
+        }
+        try keep(letters)
+        let rows = Set(settlements.map(\.event.row))
+        waiting.removeAll { rows.contains($0.event.row) }
+        for settlement in settlements {
+            switch settlement.fate {
+            case .stored: counts.stored += 1
+            case .duplicate: counts.duplicates += 1
+            case .deadLetter: counts.deadLettered += 1
+            }
+        }
+        checkpoint()
+    }
+
+    /// Reads until so many events wait or the file ends. Bad lines are buried before anything behind them is sent.
+    private func fill(to count: Int) throws {
+        var letters: [DeadLetter] = []
+        while waiting.count < count, !reachedEnd {
+            guard let line = try nextLine() else {
+                reachedEnd = true
+                break
+            }
+            let start = readOffset
+            readOffset = line.end
+            readLines = line.number
+            if line.bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { continue }
+            counts.lines += 1
+            let scanned = EventScanner.scan(line.bytes[...])
+            if let id = scanned.id, scanned.problem == nil, !line.isCut {
+                waiting.append(Waiting(event: OutgoingEvent(row: line.number, id: id, bytes: Array(scanned.wire)), start: start))
+            } else {
+                let problem =
+                    line.isCut
+                    ? EventProblem(.eventTooLarge, detail: "the line is longer than \(LineReader.maximumLineBytes) bytes and was cut")
+                    : scanned.problem ?? EventProblem(.missingID, detail: "event_id is missing")
+                letters.append(
+                    letter(line: line.number, id: scanned.id, reason: problem.reason.rawValue, detail: problem.detail, bytes: line.bytes))
+            }
+        }
+        try keep(letters)
+        counts.deadLettered += letters.count
+    }
+
+    private func nextLine() throws -> LineReader.Line? {
+        do throws(LineReader.Failure) {
+            return try reader.next()
+        } catch {
+            failed("the file cannot be read: \(String(cString: strerror(error.code)))")
+            throw error
+        }
+    }
+
+    private func keep(_ letters: [DeadLetter]) throws {
+        do {
+            if !letters.isEmpty { try bury(letters) }
+        } catch {
+            failed("the queue's dead letters cannot be written")
+            throw error
+        }
+    }
+
+    private func letter(line: Int64, id: EventID?, reason: String, detail: String, bytes: [UInt8]) -> DeadLetter {
+        let detail = "line \(line)" + (detail.isEmpty ? "" : ": " + detail)
+        var letter = DeadLetter(number: 0, eventID: id, reason: reason, detail: detail, time: now(), event: bytes)
+        letter.origin = .nobody
+        if let letterNames {
+            letter.originNumber = Int64(bitPattern: EventID.derived(name: letterNames, key: "\(line) \(bytes.count)").low)
+        }
+        return letter
+    }
+
+    /// Everything before the first line that waits is settled.
+    private func checkpoint() {
+        let offset: Int64
+        let lines: Int64
+        if let first = waiting.first {
+            (offset, lines) = (first.start, first.event.row - 1)
+        } else {
+            (offset, lines) = (readOffset, readLines)
+        }
+        counts.offset = max(counts.offset, offset)
+        saveCheckpoint(offset, lines)
+        settled(counts)
+    }
+}
+
+/// How far an import is.
+struct ImportCounts: Hashable, Sendable {
+    /// Lines read in this run that are not blank.
+    var lines = 0
+    var stored = 0
+    var duplicates = 0
+    var deadLettered = 0
+    /// Settled bytes of the file.
+    var offset: Int64 = 0
+
+    var settled: Int { stored + duplicates + deadLettered }
+}

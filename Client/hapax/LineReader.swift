@@ -1,0 +1,97 @@
+import Foundation
+
+/// Reads a file's lines with their places, without ever holding more than a few of them.
+struct LineReader {
+    struct Line {
+        /// Without its end.
+        var bytes: [UInt8]
+        /// From 1.
+        var number: Int64
+        /// Behind its end, in bytes from the file's beginning.
+        var end: Int64
+        /// Bytes of it were left out, because it is longer than ``LineReader/maximumLineBytes``.
+        var isCut: Bool
+    }
+
+    struct Failure: Error {
+        let code: Int32
+    }
+
+    /// Of one line, in memory and in a dead letter. Far above what an event may have.
+    static let maximumLineBytes = 1024 * 1024
+
+    private static let chunkBytes = 256 * 1024
+    /// How long a read may wait before it looks whether it should end.
+    private static let pollMilliseconds: Int32 = 100
+
+    private let descriptor: Int32
+    private let isStopped: @Sendable () -> Bool
+    private var chunk: [UInt8] = []
+    private var position = 0
+    private var number: Int64
+    private var offset: Int64
+    private var isAtEnd = false
+
+    /// - Parameters:
+    ///   - offset: Where the descriptor stands.
+    ///   - lines: How many lines lie before.
+    init(descriptor: Int32, offset: Int64, lines: Int64, isStopped: @escaping @Sendable () -> Bool) {
+        self.descriptor = descriptor
+        self.offset = offset
+        number = lines
+        self.isStopped = isStopped
+    }
+
+    /// - Returns: nil at the end, or when stopped.
+    mutating func next() throws(Failure) -> Line? {
+        var line = Line(bytes: [], number: number + 1, end: offset, isCut: false)
+        while true {
+            if position == chunk.count, try !fill() {
+                guard line.end > offset else { return nil }
+                break
+            }
+            let newline = chunk[position...].firstIndex(of: UInt8(ascii: "\n"))
+            let end = newline ?? chunk.count
+            let room = Self.maximumLineBytes - line.bytes.count
+            if end - position > room { line.isCut = true }
+            line.bytes.append(contentsOf: chunk[position..<min(end, position + room)])
+            line.end += Int64(end - position)
+            position = end
+            if newline != nil {
+                position += 1
+                line.end += 1
+                break
+            }
+        }
+        number += 1
+        offset = line.end
+        return line
+    }
+
+    private mutating func fill() throws(Failure) -> Bool {
+        while !isAtEnd {
+            if isStopped() { return false }
+            var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            let ready = poll(&waiting, 1, Self.pollMilliseconds)
+            if ready == 0 || (ready < 0 && errno == EINTR) { continue }
+            if chunk.count != Self.chunkBytes { chunk = [UInt8](repeating: 0, count: Self.chunkBytes) }
+            let count = read(descriptor, &chunk, Self.chunkBytes)
+            if count < 0 && errno == EINTR { continue }
+            guard count >= 0 else {
+                let code = errno
+                chunk = []
+                throw Failure(code: code)
+            }
+            if count == 0 {
+                isAtEnd = true
+                break
+            }
+            chunk.removeLast(Self.chunkBytes - count)
+            position = 0
+            return true
+        }
+        chunk = []
+        position = 0
+        return false
+    }
+}

@@ -1,0 +1,66 @@
+import ArgumentParser
+import Foundation
+import HapaxClient
+
+struct OutputOptions: ParsableArguments {
+    @Flag(help: "Print one JSON object (or one on each line) instead of text.")
+    var json = false
+}
+
+struct QueueOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The queue's directory.",
+            discussion: "Default: $HAPAX_QUEUE, else $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.", valueName: "directory"))
+    var queue: String?
+
+    var path: String {
+        if let queue = queue ?? environment("HAPAX_QUEUE") { return queue }
+        if let state = environment("XDG_STATE_HOME") { return state + "/hapax" }
+        return FileManager.default.homeDirectoryForCurrentUser.path + "/.local/state/hapax"
+    }
+
+    var directory: QueueDirectory { QueueDirectory(path: path) }
+}
+
+struct ServerOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The server's base URL. Default: $HAPAX_SERVER.", valueName: "url"))
+    var server: String?
+
+    @Option(help: ArgumentHelp("The project's write key. Default: $HAPAX_KEY.", valueName: "key"))
+    var key: String?
+
+    func configuration(queue: QueueOptions) throws -> EventClient.Configuration {
+        guard let server = server ?? environment("HAPAX_SERVER") else {
+            throw ValidationError("Where to? Give --server or set HAPAX_SERVER.")
+        }
+        guard let key = key ?? environment("HAPAX_KEY") else {
+            throw ValidationError("With which write key? Set HAPAX_KEY or give --key.")
+        }
+        var configuration = EventClient.Configuration(server: server, writeKey: key, queueDirectory: queue.path)
+        configuration.uploadsAutomatically = false
+        do throws(StartError) {
+            _ = try configuration.endpoint()
+        } catch {
+            throw ValidationError("\(error)")
+        }
+        return configuration
+    }
+}
+
+/// nil also for an empty value, as for a variable that a script set to nothing.
+private func environment(_ name: String) -> String? {
+    ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
+}
+
+extension EventClient {
+    /// Starts a client, or ends the command with a message.
+    static func startForCommand(_ configuration: Configuration) throws -> EventClient {
+        do throws(StartError) {
+            return try start(configuration)
+        } catch {
+            Terminal.complain("\(error)")
+            throw error == .queueTaken ? ExitCode.queueTaken : ExitCode.failure
+        }
+    }
+}

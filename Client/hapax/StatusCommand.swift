@@ -1,0 +1,58 @@
+import ArgumentParser
+import Foundation
+import HapaxClient
+import HapaxModel
+
+struct StatusCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Shows what waits, what was delivered and what was refused.",
+        discussion: "Looks only; a process that works on the queue is not disturbed. Exits with 0 also if something waits.")
+
+    @OptionGroup var queue: QueueOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        let main: QueueReader.Summary?
+        var spools: [QueueReader.Summary] = []
+        do throws(StorageFailure) {
+            main = try QueueReader(directory: queue.directory)?.summary()
+            // One that is removed while it is looked at was delivered.
+            for spool in queue.directory.spools() {
+                if let summary = try? QueueReader(directory: spool)?.summary() { spools.append(summary) }
+            }
+        } catch {
+            Terminal.complain("the queue cannot be read: \(error)")
+            throw ExitCode.failure
+        }
+        if output.json { return Terminal.say(json: fields(main, spools)) }
+        Terminal.say("queue        \(queue.path)")
+        guard let main else { return Terminal.say("             does not exist yet") }
+        Terminal.say("install      \(main.installID)")
+        Terminal.say("waiting      \(main.books.depth) events, \(main.books.bytes) bytes\(age(main.oldest))")
+        Terminal.say("delivered    \(main.books.stored) stored, \(main.books.duplicates) duplicates")
+        Terminal.say("dead letters \(main.deadLetters)")
+        for (reason, count) in main.books.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("dropped      \(count) (\(reason))") }
+        if !spools.isEmpty {
+            Terminal.say("beside it    \(spools.reduce(0) { $0 + $1.books.depth }) events in \(spools.count) spooled queues")
+        }
+    }
+
+    private func age(_ oldest: Int64?) -> String {
+        guard let oldest else { return "" }
+        let seconds = Int64(Date().timeIntervalSince1970) - oldest / 1_000
+        return ", the oldest \(max(seconds, 0)) s old"
+    }
+
+    private func fields(_ main: QueueReader.Summary?, _ spools: [QueueReader.Summary]) -> Properties {
+        let books = main?.books ?? QueueBooks()
+        return [
+            "queue": .string(queue.path), "install_id": .optional(main?.installID), "depth": .integer(books.depth),
+            "bytes": .integer(books.bytes), "oldest": .optional(main?.oldest), "created": .integer(books.lastSequence),
+            "adopted": .integer(books.adopted), "stored": .integer(books.stored), "duplicates": .integer(books.duplicates),
+            "dead_lettered": .integer(books.deadLettered), "dead_letters": .count(main?.deadLetters ?? 0),
+            "dropped": .object(books.dropped.mapValues { PropertyValue.integer($0) }), "spools": .count(spools.count),
+            "spooled": .integer(spools.reduce(0) { $0 + $1.books.depth }),
+        ]
+    }
+}

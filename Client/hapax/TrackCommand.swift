@@ -1,0 +1,103 @@
+import ArgumentParser
+import HapaxClient
+import HapaxModel
+
+struct TrackCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "track",
+        abstract: "Stores one event, then tries to deliver it.",
+        discussion: """
+            Exits with 0 once the event is on disk, delivered or not: what could not be delivered within the time is sent by the next \
+            command that uploads. Exits with 3 if the event breaks a limit or was refused; it is in the dead letters then.
+
+            For an event that your script may send twice, give --derive-id with what it is about (an order's number, a file's name and \
+            date): the same name and key make the same event, which the server stores once.
+
+            Examples:
+              hapax track backup_finished --property host=db1 --property bytes:=73400320
+              hapax track order_paid --derive-id 4711 --property 'items:=["a","b"]'
+            """)
+
+    @Argument(help: "What happened, 1 to 200 bytes of UTF-8.")
+    var name: String
+
+    @Option(
+        name: [.long, .short],
+        help: ArgumentHelp(
+            "A property: name=text, or name:=json for numbers, booleans, lists and objects. Repeatable; the last of a name wins.",
+            valueName: "name=value"))
+    var property: [PropertyArgument] = []
+
+    @Option(help: ArgumentHelp("The event's own id.", valueName: "uuid"))
+    var id: EventID?
+
+    @Option(help: ArgumentHelp("Makes the id from NAME and this key, always the same one.", valueName: "key"))
+    var deriveID: String?
+
+    @Option(name: .customLong("distinct-id"), help: ArgumentHelp("Whom it concerns. Default: the queue's own id.", valueName: "id"))
+    var distinctID: String?
+
+    @Option(help: ArgumentHelp("When it happened: Unix milliseconds or RFC 3339. Default: now.", valueName: "time"))
+    var time: TimeArgument?
+
+    @Option(help: ArgumentHelp("Seconds to try to deliver.", valueName: "seconds"))
+    var timeout = 10
+
+    @Flag(help: "Only store it.")
+    var noFlush = false
+
+    @Flag(help: "Survive a power cut: flush the disk before exiting.")
+    var power = false
+
+    @OptionGroup var server: ServerOptions
+    @OptionGroup var queue: QueueOptions
+    @OptionGroup var output: OutputOptions
+
+    func validate() throws {
+        if id != nil && deriveID != nil { throw ValidationError("Give --id or --derive-id, not both.") }
+        if timeout < 0 { throw ValidationError("--timeout cannot be negative.") }
+    }
+
+    func run() async throws {
+        var configuration = try server.configuration(queue: queue)
+        configuration.whenQueueIsTaken = .spool
+        configuration.durability = power ? .power : .process
+        let client = try EventClient.startForCommand(configuration)
+        let properties = Properties(property.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
+        let id = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
+        let stored: EventID
+        do throws(TrackError) {
+            stored = try await client.trackDurably(
+                name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
+        } catch {
+            Terminal.complain("\(error)")
+            _ = await client.shutdown(within: .zero)
+            throw ExitCode.failure
+        }
+        var report: FlushReport?
+        if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
+        let isSpool = await client.status().isSpool
+        let letter = try? client.deadLetter(of: stored)
+        _ = await client.shutdown(within: .zero)
+        tell(stored, report, letter, isSpool: isSpool)
+        if letter != nil { throw ExitCode.deadLettered }
+    }
+
+    private func tell(_ id: EventID, _ report: FlushReport?, _ letter: DeadLetter?, isSpool: Bool) {
+        let delivered = report.map { $0.remaining == 0 && letter == nil } ?? false
+        if output.json {
+            Terminal.say(json: [
+                "event_id": .string(id.description), "delivered": .bool(delivered), "spooled": .bool(isSpool && !delivered),
+                "dead_letter": .optional(letter?.reason), "detail": .optional(letter?.detail),
+                "failure": .optional(report?.failure.map { "\($0)" }),
+            ])
+            return
+        }
+        Terminal.say(id.description)
+        if let letter {
+            Terminal.complain("the event is in the dead letters: \(letter.reason): \(letter.detail)")
+        } else if let failure = report?.failure {
+            Terminal.complain("stored, not delivered yet: \(failure)")
+        }
+    }
+}

@@ -1,0 +1,297 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+/// Runs `hapax` as a shell would.
+struct CommandLine {
+    struct Output {
+        var status: Int32
+        var out: String
+        var error: String
+
+        /// The last line of standard output, read as JSON.
+        var json: [String: Any] {
+            let line = out.split(separator: "\n").last.map(String.init) ?? ""
+            return (try? JSONSerialization.jsonObject(with: Data(line.utf8))) as? [String: Any] ?? [:]
+        }
+    }
+
+    let directory = TemporaryDirectory()
+    var server: String
+
+    var queue: String { directory.path + "/queue" }
+
+    func start(_ arguments: [String], input: String? = nil) throws -> (process: Process, finish: @Sendable () async -> Output) {
+        let process = Process()
+        // Built beside the tests.
+        process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+            .appendingPathComponent("hapax")
+        process.arguments = arguments
+        process.environment = ["HAPAX_SERVER": server, "HAPAX_KEY": "secret-key", "HAPAX_QUEUE": queue]
+        let files = ["out", "error", "in"].map { directory.path + "/\($0)-\(UUID().uuidString)" }
+        for file in files { _ = FileManager.default.createFile(atPath: file, contents: Data((input ?? "").utf8)) }
+        let out = try FileHandle(forWritingTo: URL(fileURLWithPath: files[0]))
+        let error = try FileHandle(forWritingTo: URL(fileURLWithPath: files[1]))
+        try out.truncate(atOffset: 0)
+        try error.truncate(atOffset: 0)
+        process.standardOutput = out
+        process.standardError = error
+        process.standardInput = try FileHandle(forReadingFrom: URL(fileURLWithPath: files[2]))
+        let ended = AsyncStream<Int32>.makeStream()
+        process.terminationHandler = { process in
+            ended.continuation.yield(process.terminationStatus)
+            ended.continuation.finish()
+        }
+        try process.run()
+        return (
+            process,
+            {
+                var status: Int32 = -1
+                for await end in ended.stream { status = end }
+                let read = { (path: String) in String(decoding: FileManager.default.contents(atPath: path) ?? Data(), as: UTF8.self) }
+                return Output(status: status, out: read(files[0]), error: read(files[1]))
+            }
+        )
+    }
+
+    func run(_ arguments: String..., input: String? = nil) async throws -> Output {
+        try await start(arguments, input: input).finish()
+    }
+}
+
+@Suite("hapax, the command line")
+struct CommandLineTests {
+    private let server: IngestStandIn
+    private let hapax: CommandLine
+
+    init() throws {
+        server = try IngestStandIn()
+        hapax = CommandLine(server: server.url)
+    }
+
+    private func lines(_ range: Range<Int>) -> [String] {
+        range.map {
+            #"{"event_id":"\#(EventID.derived(name: "line", key: "\($0)"))", "event":"e","time":\#($0),"distinct_id":"u","x":[1 ]}"#
+        }
+    }
+
+    private func file(_ lines: [String], name: String = "events.ndjson") throws -> String {
+        let path = hapax.directory.path + "/" + name
+        try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: URL(fileURLWithPath: path))
+        return path
+    }
+
+    // MARK: - track
+
+    @Test("track delivers one event with typed properties")
+    func trackDelivers() async throws {
+        let output = try await hapax.run(
+            "track", "sold", "--property", "host=db1", "-p", "n:=12", "-p", #"tags:=["a",null,1.5,true]"#, "--time",
+            "2025-11-20T23:06:40Z", "--distinct-id", "u1", "--json")
+        #expect(output.status == 0)
+        #expect(output.json["delivered"] as? Bool == true)
+        let event = try #require(server.batches.first?.scanned.events.first)
+        #expect(event.id?.description == output.json["event_id"] as? String)
+        #expect(String(decoding: event.properties, as: UTF8.self) == #"{"host":"db1","n":12,"tags":["a",null,1.5,true]}"#)
+        #expect(event.time == 1_763_680_000_000)
+        #expect(String(decoding: event.distinctID, as: UTF8.self) == "u1")
+    }
+
+    @Test("a derived id makes the same event each time (I2)")
+    func derivedIDIsTheSameEvent() async throws {
+        let first = try await hapax.run("track", "paid", "--derive-id", "4711")
+        let second = try await hapax.run("track", "paid", "--derive-id", "4711")
+        #expect(first.status == 0 && second.status == 0 && first.out == second.out)
+        #expect(server.stored.count == 1 && server.batches.count == 2)
+    }
+
+    @Test("a server that is down costs nothing: stored, exit 0; flush says 2, then delivers")
+    func trackSurvivesAnOutage() async throws {
+        server.change { $0.failuresLeft = 2 }
+        let track = try await hapax.run("track", "kept", "--json")
+        #expect(track.status == 0)
+        #expect(track.json["delivered"] as? Bool == false)
+        #expect(try await hapax.run("flush").status == 2)
+        let flush = try await hapax.run("flush", "--json")
+        #expect(flush.status == 0)
+        #expect(flush.json["stored"] as? Int == 1)
+        #expect(server.stored.count == 1)
+    }
+
+    @Test("an event over a limit exits with 3 and is listed with its reason (I12)")
+    func overLimitEventIsADeadLetter() async throws {
+        let track = try await hapax.run("track", String(repeating: "n", count: 201))
+        #expect(track.status == 3)
+        let list = try await hapax.run("dead-letters", "list", "--json")
+        #expect(list.json["reason"] as? String == "name_too_long")
+        #expect(try await hapax.run("dead-letters", "retry", "--all", "--json").json["unfit"] as? Int == 1)
+    }
+
+    @Test("many at once all succeed; what was spooled is delivered by the next upload, each event once")
+    func manyTracksAtOnce() async throws {
+        let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        // While the queue is taken, all must spool; half of them while the server is away.
+        server.change { $0.failuresLeft = 3 }
+        let outputs = try await withThrowingTaskGroup(of: CommandLine.Output.self) { group in
+            for index in 0..<6 { group.addTask { try await hapax.run("track", "cron \(index)", "--json") } }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(outputs.allSatisfy { $0.status == 0 })
+        #expect(server.stored.count == 3)
+        #expect(try await hapax.run("flush").status == 75, "the queue is taken")
+        #expect(try await hapax.run("status", "--json").json["spooled"] as? Int == 3)
+        holder.close()
+        #expect(try await hapax.run("flush", "--json").json["stored"] as? Int == 3)
+        #expect(Set(server.stored.keys.map(\.description)) == Set(outputs.compactMap { $0.json["event_id"] as? String }))
+        #expect(try await hapax.run("status", "--json").json["spools"] as? Int == 0)
+    }
+
+    @Test(
+        "wrong usage exits with 64 and says what is missing",
+        arguments: [
+            ["track"], ["track", "x", "-p", "novalue"], ["track", "x", "-p", "n:=nonsense"], ["track", "x", "--id", "1"],
+            ["track", "x", "--server", "ftp://host"], ["dead-letters", "retry"], ["import"], ["flush", "--timeout", "0"],
+        ])
+    func wrongUsageIsExplained(arguments: [String]) async throws {
+        let output = try await hapax.start(arguments).finish()
+        #expect(output.status == 64)
+        #expect(output.error.contains("Error:"))
+        #expect(server.batches.isEmpty)
+    }
+
+    @Test("no output holds the key (I14)")
+    func keyIsNeverShown() async throws {
+        server.change { ($0.failuresLeft, $0.status) = (9, 401) }
+        for arguments in [["track", "x"], ["flush"], ["status"], ["track", "x", "--server", "nonsense"]] {
+            let output = try await hapax.start(arguments).finish()
+            #expect(!(output.out + output.error).contains("secret-key"))
+        }
+    }
+
+    // MARK: - import
+
+    @Test("an import keeps the bytes, adds nothing, and sends envelopes of 500; a second one stores nothing")
+    func importKeepsTheBytes() async throws {
+        let lines = lines(0..<1_201)
+        let path = try file(lines)
+        let first = try await hapax.run("import", path, "--json")
+        #expect(first.status == 0)
+        #expect(first.json["stored"] as? Int == 1_201)
+        #expect(server.batches.map(\.ids.count) == [500, 500, 201])
+        #expect(server.batches.flatMap { $0.scanned.events.map { String(decoding: $0.wire, as: UTF8.self) } } == lines)
+        #expect(server.batches.allSatisfy { $0.scanned.envelope.installID == nil && $0.scanned.envelope.created == nil })
+        let second = try await hapax.run("import", path, "--json")
+        #expect(second.status == 0)
+        #expect(second.json["stored"] as? Int == 0)
+        #expect(second.json["duplicates"] as? Int == 1_201)
+    }
+
+    @Test("standard input is imported, too, with blank lines, CRLF and no end of line")
+    func importReadsStandardInput() async throws {
+        let lines = lines(0..<3)
+        let output = try await hapax.run("import", "-", "--json", input: "\n\(lines[0])\r\n\n  \(lines[1])\n\(lines[2])")
+        #expect(output.status == 0)
+        #expect(server.stored.count == 3)
+    }
+
+    @Test("bad and refused lines become dead letters with their line numbers, once however often they are imported; exit 3")
+    func badLinesBecomeDeadLetters() async throws {
+        server.change { $0.isRefused = { $0.time == 2 } }
+        var lines = lines(0..<5)
+        lines[1] = "not json"
+        lines[3] = #"{"event":"no id","time":1,"distinct_id":"u"}"#
+        let path = try file(lines)
+        for _ in 0..<2 {
+            let output = try await hapax.run("import", path, "--json")
+            #expect(output.status == 3)
+            #expect(output.json["dead_lettered"] as? Int == 3)
+        }
+        #expect(server.stored.count == 2)
+        let list = try await hapax.run("dead-letters", "list", "--json")
+        let letters = list.out.split(separator: "\n").compactMap {
+            (try? JSONSerialization.jsonObject(with: Data($0.utf8))) as? [String: Any]
+        }
+        #expect(letters.compactMap { $0["reason"] as? String }.sorted() == ["missing_event_id", "not_an_object", "rejected"])
+        #expect(
+            letters.compactMap { ($0["detail"] as? String)?.split(separator: ":").first.map(String.init) }.sorted() == [
+                "line 2", "line 3", "line 4",
+            ])
+        let export = try await hapax.run("dead-letters", "export")
+        #expect(export.out.contains(#""text":"not json""#))
+    }
+
+    @Test("an import waits for a server that is away, and goes on")
+    func importSurvivesAnOutage() async throws {
+        server.change { $0.failuresLeft = 2 }
+        let output = try await hapax.run("import", try file(lines(0..<10)), "--json")
+        #expect(output.status == 0)
+        #expect(server.stored.count == 10)
+    }
+
+    @Test("an import gives up when told to; a server that refuses the key ends it at once", arguments: [503, 401])
+    func importGivesUp(status: Int) async throws {
+        server.change { ($0.failuresLeft, $0.status) = (1_000, status) }
+        let output = try await hapax.run("import", try file(lines(0..<10)), "--give-up-after", "1", "--json")
+        #expect(output.status == 2)
+        #expect(output.json["complete"] as? Bool == false)
+        #expect(output.json["failure"] as? String == "status \(status), not an answer of an ingest server")
+    }
+
+    @Test("an interrupted import says so and goes on where it was; a file that was rewritten begins again", arguments: [SIGINT, SIGTERM])
+    func interruptedImportGoesOn(signal: Int32) async throws {
+        server.change { $0.silentAfter = 2 }
+        let lines = lines(0..<1_500)
+        let path = try file(lines)
+        let (process, finish) = try hapax.start(["import", path, "--json"])
+        await server.requests(3)
+        kill(process.processIdentifier, signal)
+        let interrupted = await finish()
+        #expect(interrupted.status == 128 + signal)
+        #expect(interrupted.json["stored"] as? Int == 1_000)
+        server.change { $0.silentAfter = nil }
+        let resumed = try await hapax.run("import", path, "--json")
+        #expect(resumed.status == 0)
+        #expect(resumed.json["resumed_after_line"] as? Int == 1_000)
+        #expect(resumed.json["stored"] as? Int == 500)
+        #expect(server.batches.dropFirst(2).map(\.ids.count) == [500], "what was settled is not sent again")
+        #expect(server.stored.count == 1_500)
+    }
+
+    @Test("a checkpoint of other contents is not used")
+    func rewrittenFileBeginsAgain() async throws {
+        server.change { $0.silentAfter = 1 }
+        let path = try file(lines(0..<1_000))
+        let (process, finish) = try hapax.start(["import", path])
+        await server.requests(2)
+        kill(process.processIdentifier, SIGINT)
+        _ = await finish()
+        // The same file, rewritten in place: same inode, same size, other events.
+        let other = lines(1_000..<2_000).joined(separator: "\n") + "\n"
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        try handle.write(contentsOf: Data(other.utf8))
+        try handle.truncate(atOffset: UInt64(other.utf8.count))
+        server.change { $0.silentAfter = nil }
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.json["resumed_after_line"] as? Int == 0)
+        #expect(output.json["stored"] as? Int == 1_000)
+    }
+
+    @Test("a line beyond every limit is cut into a dead letter, and the next line is read")
+    func endlessLineIsBounded() async throws {
+        let good = lines(0..<1)
+        let path = try file([String(repeating: "x", count: 3 * 1024 * 1024)] + good)
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.status == 3)
+        #expect(server.stored.count == 1)
+        let list = try await hapax.run("dead-letters", "list", "--json")
+        #expect(list.json["reason"] as? String == "event_too_large")
+    }
+
+    @Test("a file that cannot be read fails with 1")
+    func unreadableFileFails() async throws {
+        #expect(try await hapax.run("import", hapax.directory.path + "/none").status == 1)
+        #expect(try await hapax.run("import", hapax.directory.path).status == 1)
+    }
+}

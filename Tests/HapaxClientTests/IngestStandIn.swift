@@ -1,0 +1,79 @@
+import HapaxModel
+
+@testable import HapaxClient
+
+/// What an ingest server does, as far as a client can see: stores each id once and says so. Over real sockets.
+final class IngestStandIn: Sendable {
+    let server: LoopbackServer
+    private let state: Locked<State>
+
+    struct State {
+        var stored: [EventID: [UInt8]] = [:]
+        /// In the order they came.
+        var batches: [SentBatch] = []
+        /// Answers 503 to so many requests first.
+        var failuresLeft = 0
+        var status = 503
+        /// Stops answering after so many batches; the request stays open.
+        var silentAfter: Int?
+        var isRefused: @Sendable (ScannedEvent) -> Bool = { _ in false }
+        var arrivals: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+        var requests = 0
+    }
+
+    init() throws {
+        let state = Locked(State())
+        self.state = state
+        server = try LoopbackServer { Self.react($0, state) }
+    }
+
+    var url: String { "http://127.0.0.1:\(server.port)" }
+    var stored: [EventID: [UInt8]] { state.withLock { $0.stored } }
+    var batches: [SentBatch] { state.withLock { $0.batches } }
+
+    func change(_ body: (inout State) -> Void) { state.withLock { body(&$0) } }
+
+    /// Returns once so many requests have come.
+    func requests(_ count: Int) async {
+        await withCheckedContinuation { continuation in
+            let ready = state.withLock { state in
+                if state.requests >= count { return true }
+                state.arrivals.append((count, continuation))
+                return false
+            }
+            if ready { continuation.resume() }
+        }
+    }
+
+    private static func react(_ request: LoopbackServer.Request, _ state: Locked<State>) -> LoopbackServer.Reaction {
+        let headers: [(name: String, value: String)] =
+            request.head.lowercased().contains("content-encoding: gzip") ? [("Content-Encoding", "gzip")] : []
+        let batch = SentBatch(TransportRequest(url: "", headers: headers, body: request.body, timeout: .seconds(1)))
+        let (reaction, arrived) = state.withLock { state in
+            state.requests += 1
+            let arrived = state.arrivals.filter { $0.count <= state.requests }.map(\.continuation)
+            state.arrivals.removeAll { $0.count <= state.requests }
+            return (react(batch, &state), arrived)
+        }
+        for continuation in arrived { continuation.resume() }
+        return reaction
+    }
+
+    private static func react(_ batch: SentBatch?, _ state: inout State) -> LoopbackServer.Reaction {
+        guard let batch else { return .answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") }
+        if state.failuresLeft > 0 {
+            state.failuresLeft -= 1
+            return .answer("HTTP/1.1 \(state.status) No\r\nContent-Length: 0\r\n\r\n")
+        }
+        if let silentAfter = state.silentAfter, state.batches.count >= silentAfter { return .silence }
+        state.batches.append(batch)
+        let answer = batch.receipt { event in
+            guard let id = event.id, event.problem == nil, !state.isRefused(event) else { return .rejected }
+            if state.stored[id] != nil { return .duplicate }
+            state.stored[id] = Array(event.wire)
+            return .stored
+        }
+        let body = String(decoding: answer.body, as: UTF8.self)
+        return .answer("HTTP/1.1 200 OK\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+    }
+}
