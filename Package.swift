@@ -145,6 +145,8 @@ let package = Package(
             name: "IntegrationTests",
             dependencies: [
                 "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "hapax", "hapax-server", "hapax-test-worker",
+                .product(name: "GRDB", package: "GRDB.swift"), .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: server),
             ],
             path: "Tests/IntegrationTests",
             swiftSettings: strict

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import HapaxServer
@@ -87,7 +88,7 @@ struct GroupCommitStateMachineTests {
 
     @Test("Random histories: every accepted request is committed exactly once, in order", arguments: 0..<200)
     func randomHistoriesCommitEachRequestOnce(seed: Int) {
-        var random = SplitMix(seed: UInt64(seed))
+        var random = SeededRandom(seed: UInt64(seed))
         var machine = Machine(limits: limits(events: 7, bytes: 60))
         var accepted: [Int] = []
         var committed: [Int] = []
@@ -126,20 +127,5 @@ extension GroupCommitStateMachine.Work {
     }
     fileprivate var isEnd: Bool {
         if case .end = self { true } else { false }
-    }
-}
-
-/// A small seeded generator (SplitMix64), so that a failure can be run again.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var word = state
-        word = (word ^ (word >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        word = (word ^ (word >> 27)) &* 0x94D0_49BB_1331_11EB
-        return word ^ (word >> 31)
     }
 }

@@ -1,0 +1,94 @@
+import Foundation
+import HapaxModel
+import TestSupport
+
+@testable import HapaxClient
+
+/// The real client in this process, and what it was told.
+final class ClientUnderTest: Sendable {
+    let client: EventClient
+    let installID: EventID
+    private let directory: TemporaryDirectory
+    private let reports = Locked<[Audit.Report]>([])
+
+    /// - Parameters:
+    ///   - transport: What uploads go through; libcurl if nil, as for a user on Linux.
+    init(
+        port: Int, batchSize: Int = 50, automatic: Bool = false, durability: Durability = .process,
+        transport: (any EventTransport)? = nil
+    ) async throws {
+        directory = try TemporaryDirectory("client")
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:\(port)", writeKey: ServerUnderTest.key, queueDirectory: directory.path("queue"))
+        configuration.batchSize = batchSize
+        configuration.uploadsAutomatically = automatic
+        configuration.durability = durability
+        client = try EventClient.start(configuration, clock: SystemClock()) { transport ?? CurlTransport() }
+        installID = await client.status().installID
+    }
+
+    /// Tracks durably and remembers what was returned.
+    @discardableResult
+    func track(_ name: String = "order_paid", properties: Properties = [:]) async throws -> Int64 {
+        let (id, sequence) = try await client.trackDurablySequenced(name, properties: properties)
+        reports.withLock { $0.append(Audit.Report(id: id, install: installID, sequence: sequence)) }
+        return sequence ?? 0
+    }
+
+    /// Tracks `count` events at once and returns when all are durable.
+    func track(count: Int) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for index in 0..<count {
+                group.addTask { try await self.track(properties: ["index": .integer(Int64(index))]) }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    /// Flushes until nothing is left.
+    ///
+    /// - Throws: ``NotDrained`` if that takes more attempts than a fault could excuse.
+    func drain(attempts: Int = 400) async throws {
+        for _ in 0..<attempts {
+            let report = await client.flush()
+            if report.remaining == 0 { return }
+        }
+        throw NotDrained()
+    }
+
+    struct NotDrained: Error {}
+
+    var reported: [Audit.Report] { reports.withLock { $0 } }
+
+    /// The client's side of an audit.
+    func contribute(to audit: inout Audit) async throws {
+        let status = await client.status()
+        audit.reports += reported
+        audit.deadLetters += try client.deadLetters.list(limit: 10_000).map { letter in
+            Audit.DeadLetter(
+                id: letter.eventID ?? installID, install: installID,
+                sequence: EventScanner.scan(letter.event[...]).sequence, reason: letter.reason)
+        }
+        audit.books.append(
+            Audit.Books(
+                install: installID, tracked: Int(status.tracked), stored: Int(status.stored + status.duplicates),
+                dead: Int(status.deadLettered), queued: status.depth))
+    }
+}
+
+extension FaultProxy.Tally {
+    /// First uploads in the order in which they passed, as install and sequence (R9, I7).
+    var firstUploads: [(EventID, Int64)] {
+        var seen: Set<EventID> = []
+        return exchanges.sorted { $0.request.number < $1.request.number }.flatMap { exchange -> [(EventID, Int64)] in
+            guard let batch = exchange.request.batch, let install = batch.envelope.installID else { return [] }
+            return batch.events.compactMap { event in
+                guard let id = event.id, let sequence = event.sequence, seen.insert(id).inserted else { return nil }
+                return (install, sequence)
+            }
+        }
+    }
+
+    /// Requests that the server never answered.
+    var unanswered: Int { exchanges.count { $0.answers.isEmpty } }
+}

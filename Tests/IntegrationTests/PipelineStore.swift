@@ -1,0 +1,81 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+/// The store of one test, as the server is told of it and as the auditor reads it, apart from the code under test.
+struct PipelineStore: Sendable {
+    enum Kind: String, CaseIterable, Sendable, CustomTestStringConvertible {
+        case postgres, sqlite
+        var testDescription: String { rawValue }
+    }
+
+    let kind: Kind
+    /// What `HAPAX_STORE` says.
+    let setting: String
+    private let cluster: PostgresCluster?
+    private let directory: TemporaryDirectory?
+
+    init(_ kind: Kind, cluster: PostgresCluster? = nil) async throws {
+        self.kind = kind
+        switch kind {
+        case .postgres:
+            let home: PostgresCluster
+            if let cluster { home = cluster } else { home = try await PostgresCluster.shared }
+            self.cluster = home
+            setting = try await home.makeDatabase()
+            directory = nil
+        case .sqlite:
+            let directory = try TemporaryDirectory("store")
+            self.directory = directory
+            setting = "sqlite:" + directory.path("events.sqlite")
+            self.cluster = nil
+        }
+    }
+
+    /// Every row there is.
+    func rows() async throws -> [Audit.Row] {
+        switch kind {
+        case .postgres:
+            return try await query(
+                """
+                SELECT name, event_id, coalesce(install_id::text, ''), coalesce(sequence::text, '')
+                FROM events JOIN projects USING (project_id)
+                """
+            ).map { row in
+                Audit.Row(
+                    project: row[0], id: try Self.id(row[1]), install: EventID(row[2]), sequence: Int64(row[3]))
+            }
+        case .sqlite:
+            var configuration = Configuration()
+            configuration.readonly = true
+            configuration.busyMode = .timeout(5)
+            let database = try DatabaseQueue(path: String(setting.dropFirst("sqlite:".count)), configuration: configuration)
+            return try await database.read { db in
+                try Row.fetchAll(
+                    db, sql: "SELECT name, event_id, install_id, sequence FROM events JOIN projects USING (project_id)"
+                ).map { row in
+                    let install: Data? = row["install_id"]
+                    let id: Data = row["event_id"]
+                    guard let eventID = EventID(bytes: id) else { throw Unreadable() }
+                    return Audit.Row(
+                        project: row["name"], id: eventID, install: install.flatMap { EventID(bytes: $0) }, sequence: row["sequence"])
+                }
+            }
+        }
+    }
+
+    /// SQL through psql; for PostgreSQL only.
+    func query(_ sql: String) async throws -> [[String]] {
+        guard let cluster else { throw Unreadable() }
+        return try await cluster.query(sql, database: setting)
+    }
+
+    private static func id(_ text: String) throws -> EventID {
+        guard let id = EventID(text) else { throw Unreadable() }
+        return id
+    }
+
+    struct Unreadable: Error {}
+}

@@ -1,0 +1,36 @@
+import TestSupport
+
+/// The real server in a process of its own.
+struct ServerUnderTest: Sendable {
+    static let key = "write-key-of-demo"
+
+    let process: ChildProcess
+    let port: Int
+
+    /// Returns when it accepts connections.
+    static func start(_ store: PipelineStore) async throws -> ServerUnderTest {
+        let process = try ChildProcess(
+            "hapax-server",
+            environment: [
+                "HAPAX_PORT": "0", "HAPAX_STORE": store.setting, "HAPAX_WRITE_KEYS": "demo=\(key)", "HAPAX_LOG_LEVEL": "critical",
+            ])
+        let text = try await process.line(after: "listening on http://127.0.0.1:")
+        guard let port = Int(text) else { throw NoPort() }
+        return ServerUnderTest(process: process, port: port)
+    }
+
+    struct NoPort: Error {}
+
+    /// SIGKILL; gone on return.
+    func kill() async {
+        process.kill()
+        _ = await process.waitUntilExit()
+    }
+
+    /// SIGTERM; gone on return.
+    @discardableResult
+    func stop() async -> ChildProcess.Exit {
+        process.terminate()
+        return await process.waitUntilExit()
+    }
+}
