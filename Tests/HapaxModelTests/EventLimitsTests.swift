@@ -145,9 +145,12 @@ struct EventLimitsTests {
                 #expect(try ScannedBody(json: Array("{\"events\":\(array)}".utf8)[...]).events.count == count)
                 #expect(try ScannedBody(lines: Array(lines.utf8)[...]).events.count == count)
             } else {
-                #expect(throws: BodyProblem.self) { try ScannedBody(json: Array(array.utf8)[...]) }
-                #expect(throws: BodyProblem.self) { try ScannedBody(json: Array("{\"events\":\(array)}".utf8)[...]) }
-                #expect(throws: BodyProblem.self) { try ScannedBody(lines: Array(lines.utf8)[...]) }
+                let refusals = [
+                    #expect(throws: BodyProblem.self) { try ScannedBody(json: Array(array.utf8)[...]) },
+                    #expect(throws: BodyProblem.self) { try ScannedBody(json: Array("{\"events\":\(array)}".utf8)[...]) },
+                    #expect(throws: BodyProblem.self) { try ScannedBody(lines: Array(lines.utf8)[...]) },
+                ]
+                #expect(refusals.map { $0?.code } == [.tooManyEvents, .tooManyEvents, .tooManyEvents])
             }
         }
     }

@@ -30,9 +30,12 @@ struct LastWillTests {
         let reading = try await blocking { try Descriptor.opened(fifo, O_RDONLY) }
         let read2 = try await blocking { try reading.read() }
         #expect(read2 == Array("done\n".utf8))
-        _ = try will?.add("echo end > \(LastWill.quoted(fifo))")
+        // Another one: a writer that finds the first still open for reading would be gone before this one is.
+        let lastFifo = directory.path("last fifo")
+        try #require(mkfifo(lastFifo, 0o600) == 0)
+        _ = try will?.add("echo end > \(LastWill.quoted(lastFifo))")
         will = nil
-        let last = try await blocking { try Descriptor.opened(fifo, O_RDONLY) }
+        let last = try await blocking { try Descriptor.opened(lastFifo, O_RDONLY) }
         let read3 = try await blocking { try last.read() }
         #expect(read3 == Array("end\n".utf8))
         #expect(try String(contentsOfFile: directory.path("log"), encoding: .utf8) == "now\n")
