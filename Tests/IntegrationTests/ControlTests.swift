@@ -83,9 +83,16 @@ struct ControlTests {
                 group.addTask {
                     for _ in 0..<500 {
                         if sequenceInsideLock {
-                            mailbox.withLock { mailbox in mailbox.append(sequence.withLock { $0 += 1; return $0 }) }
+                            mailbox.withLock { mailbox in
+                                mailbox.append(
+                                    sequence.withLock {
+                                        $0 += 1; return $0
+                                    })
+                            }
                         } else {
-                            let mine = sequence.withLock { $0 += 1; return $0 }
+                            let mine = sequence.withLock {
+                                $0 += 1; return $0
+                            }
                             mailbox.withLock { $0.append(mine) }
                         }
                     }
@@ -171,7 +178,9 @@ private final class CredulousTransport: EventTransport {
 
 /// The server's own code in this process, around a store that a test made.
 private enum InProcessServer {
-    static func run<Value: Sendable>(on store: any EventStore, _ body: @Sendable @escaping (Int) async throws -> Value) async throws -> Value {
+    static func run<Value: Sendable>(on store: any EventStore, _ body: @Sendable @escaping (Int) async throws -> Value) async throws
+        -> Value
+    {
         var options = IngestApplication.Options()
         options.port = 0
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)

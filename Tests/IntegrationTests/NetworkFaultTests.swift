@@ -13,7 +13,8 @@ struct NetworkFaultTests {
     ///
     /// - Returns: What breaks a promise, and what the proxy did.
     private func run(
-        _ kind: Kind, events: Int, plan: FaultPlan, duringUpload: (PipelineStore, FaultProxy, ClientUnderTest) async throws -> Void = { _, _, _ in }
+        _ kind: Kind, events: Int, plan: FaultPlan,
+        duringUpload: (PipelineStore, FaultProxy, ClientUnderTest) async throws -> Void = { _, _, _ in }
     ) async throws -> (violations: [Audit.Violation], tally: FaultProxy.Tally) {
         let store = try await PipelineStore(kind)
         let server = try await ServerUnderTest.start(store)
@@ -100,7 +101,9 @@ struct NetworkFaultTests {
                 group.addTask {
                     var sequences: [(EventID, Int64)] = []
                     for index in 0..<50 {
-                        let sequence = try await client.track(properties: ["thread": .integer(Int64(thread)), "index": .integer(Int64(index))])
+                        let sequence = try await client.track(properties: [
+                            "thread": .integer(Int64(thread)), "index": .integer(Int64(index)),
+                        ])
                         sequences.append((client.installID, sequence))
                     }
                     return Audit.Order("thread \(thread)", sequences)
