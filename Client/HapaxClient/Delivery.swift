@@ -211,6 +211,8 @@ package actor Delivery<Source: BatchSource> {
     }
 
     private func failed(_ failure: DeliveryFailure) {
+        // That we ended an attempt ourselves says less than why the one before failed.
+        if failure == .transport(.aborted), lastFailure != nil { return }
         lastFailure = failure
         logger?.info("Upload failed", metadata: ["hapax.failure": "\(failure)", "hapax.events": "\(batch.events.count)"])
     }

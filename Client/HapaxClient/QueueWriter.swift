@@ -12,7 +12,7 @@ final class QueueWriter: Sendable {
     }
 
     /// What the store keeps: a queue file, or in tests something that fails on purpose.
-    typealias Commit = @Sendable (_ events: ArraySlice<PreparedEvent>, _ dropped: [String: Int64]) throws -> Int
+    typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64]) throws -> Int
 
     let intake: Locked<Intake>
     private let commit: Commit
@@ -21,25 +21,38 @@ final class QueueWriter: Sendable {
     private let isImmediate: @Sendable (String) -> Bool
     private let stored: @Sendable (Stored) -> Void
     private let dispatch = DispatchQueue(label: "hapax.writer")
-    /// Touched on `dispatch` only, but for the count; the lock is never contended.
+    private let work = Work()
     private let state = Locked(State())
 
     /// Events of one transaction.
     static let maximumGroup = 1_000
 
     private struct State {
-        var spare: [Intake.Entry] = []
-        /// Encoded and not committed, in order.
-        var pending: [Pending] = []
+        /// Of everything in `work`.
+        var waiters: [CommitWaiter] = []
         var failures = 0
         var lastFailure: StorageFailure?
         var hasGivenUp = false
     }
 
-    private struct Pending {
-        var event: PreparedEvent?
-        var immediate = false
-        var waiter: CommitWaiter?
+    /// What the drainer has in hand, in order: first the group, then the rest of what it took from the mailbox.
+    // Unchecked: touched on `dispatch` only.
+    private final class Work: @unchecked Sendable {
+        var taken: [Intake.Entry] = []
+        /// How many of `taken` have gone into a group.
+        var used = 0
+        /// Encoded; the next transaction.
+        var group: [PreparedEvent] = []
+        var groupWaiters: [CommitWaiter] = []
+        var groupIsImmediate = false
+
+        var hasGroup: Bool { !group.isEmpty || !groupWaiters.isEmpty }
+
+        func endGroup() {
+            group.removeAll(keepingCapacity: true)
+            groupWaiters.removeAll(keepingCapacity: true)
+            groupIsImmediate = false
+        }
     }
 
     init(
@@ -73,7 +86,7 @@ final class QueueWriter: Sendable {
         // Not on `dispatch`: a commit that hangs in the file system must not hold up those who wait for it.
         let waiters = state.withLock { state in
             state.hasGivenUp = true
-            return state.pending.compactMap(\.waiter)
+            return state.waiters
         }
         let late = intake.withLock { intake in
             intake.close()
@@ -82,48 +95,41 @@ final class QueueWriter: Sendable {
         for waiter in waiters + late { waiter.tell(.failure(.shutDown)) }
     }
 
-    /// Returns when the drainer has ended what it was doing.
-    func settled() async {
-        await withCheckedContinuation { continuation in dispatch.async { continuation.resume() } }
-    }
-
     // MARK: - On the queue
 
     private func drain() {
-        while true {
-            if state.withLock({ $0.hasGivenUp }) { return }
-            prepare()
-            let group = state.withLock { $0.pending.prefix(Self.maximumGroup) }
-            if group.isEmpty {
+        while !state.withLock({ $0.hasGivenUp }) {
+            if !work.hasGroup { makeGroup() }
+            if !work.hasGroup {
                 if intake.withLock({ $0.rest() }) { return }
                 continue
             }
-            guard commit(group) else { return }
+            guard commitGroup() else { return }
         }
     }
 
-    /// Encodes what has gathered. Only here, and once: from now on these bytes are the event (R4).
-    private func prepare() {
-        var entries = state.withLock { state in
-            var spare: [Intake.Entry] = []
-            swap(&spare, &state.spare)
-            return spare
-        }
-        intake.withLock { $0.take(into: &entries) }
-        if !entries.isEmpty {
-            let prepared = entries.map { entry in
-                Pending(
-                    event: entry.event.map { Self.prepare($0, callerSupplied: entry.callerSupplied) },
-                    immediate: entry.event.map { isImmediate($0.name) } ?? false, waiter: entry.waiter)
-            }
-            entries.removeAll(keepingCapacity: true)
+    /// Takes the mailbox when nothing is left of the last one, and encodes the next group. Only here, and once: from now on these bytes
+    /// are the event (R4).
+    private func makeGroup() {
+        if work.used == work.taken.count {
+            work.taken.removeAll(keepingCapacity: true)
+            work.used = 0
+            intake.withLock { $0.take(into: &work.taken) }
+            let waiters = work.taken.compactMap(\.waiter)
             let hasGivenUp = state.withLock { state in
-                state.pending.append(contentsOf: prepared)
+                state.waiters = waiters
                 return state.hasGivenUp
             }
-            if hasGivenUp { for entry in prepared { entry.waiter?.tell(.failure(.shutDown)) } }
+            if hasGivenUp { for waiter in waiters { waiter.tell(.failure(.shutDown)) } }
         }
-        state.withLock { $0.spare = entries }
+        let end = min(work.used + Self.maximumGroup, work.taken.count)
+        for entry in work.taken[work.used..<end] {
+            if let waiter = entry.waiter { work.groupWaiters.append(waiter) }
+            guard let event = entry.event else { continue }
+            work.group.append(Self.prepare(event, callerSupplied: entry.callerSupplied))
+            if !work.groupIsImmediate { work.groupIsImmediate = isImmediate(event.name) }
+        }
+        work.used = end
     }
 
     private static func prepare(_ event: Event, callerSupplied: Bool) -> PreparedEvent {
@@ -134,35 +140,39 @@ final class QueueWriter: Sendable {
     }
 
     /// - Returns: false if it failed and the next attempt is scheduled.
-    private func commit(_ group: ArraySlice<Pending>) -> Bool {
-        let events = group.compactMap(\.event)
+    private func commitGroup() -> Bool {
         let dropped = intake.withLock { $0.takeRefusals() }
         do {
-            let depth = events.isEmpty && dropped.isEmpty ? 0 : try commit(events[...], dropped)
+            let depth = work.group.isEmpty && dropped.isEmpty ? 0 : try commit(work.group, dropped)
             state.withLock { state in
-                state.pending.removeFirst(group.count)
                 state.failures = 0
                 state.lastFailure = nil
             }
             intake.withLock { intake in
-                intake.committed(events.count)
-                intake.removed(events.lazy.filter { $0.problem != nil && $0.callerSupplied }.map(\.id))
+                intake.committed(work.group.count)
+                intake.removed(work.group.lazy.filter { $0.problem != nil && $0.callerSupplied }.map(\.id))
             }
-            for entry in group { entry.waiter?.tell(.success(())) }
-            if !events.isEmpty { stored(Stored(depth: depth, immediate: group.contains(where: \.immediate))) }
+            let waiters = work.groupWaiters
+            let stored = work.group.isEmpty ? nil : Stored(depth: depth, immediate: work.groupIsImmediate)
+            work.endGroup()
+            for waiter in waiters { waiter.tell(.success(())) }
+            if let stored { self.stored(stored) }
             return true
         } catch {
-            let failure = StorageFailure(error)
-            intake.withLock { $0.restoreRefusals(dropped) }
-            let delay = state.withLock { state in
-                state.failures += 1
-                state.lastFailure = failure
-                var randomness = SystemRandomNumberGenerator()
-                return retryPolicy.delay(failures: state.failures, using: &randomness)
-            }
-            for entry in group { entry.waiter?.tell(.failure(.notStored(failure))) }
-            _ = clock.schedule(after: delay) { [weak self] in self?.wake() }
+            failed(StorageFailure(error), dropped)
             return false
         }
+    }
+
+    private func failed(_ failure: StorageFailure, _ dropped: [String: Int64]) {
+        intake.withLock { $0.restoreRefusals(dropped) }
+        let delay = state.withLock { state in
+            state.failures += 1
+            state.lastFailure = failure
+            var randomness = SystemRandomNumberGenerator()
+            return retryPolicy.delay(failures: state.failures, using: &randomness)
+        }
+        for waiter in work.groupWaiters { waiter.tell(.failure(.notStored(failure))) }
+        _ = clock.schedule(after: delay) { [weak self] in self?.wake() }
     }
 }

@@ -42,6 +42,8 @@ package final class FileLock: Sendable {
     }
 
     deinit {
+        // Closing alone would leave the lock to a child that has been forked and has not yet reached exec.
+        flock(descriptor, LOCK_UN)
         close(descriptor)
     }
 }

@@ -230,6 +230,17 @@ struct CommandLineTests {
         #expect(server.stored.count == 10)
     }
 
+    @Test("a line that the server wants again is sent again, and no other is lost or repeated for it (I1)")
+    func retriedLineIsSentAgain() async throws {
+        server.change { $0.retry = (3, 2) }
+        let lines = lines(0..<10)
+        let output = try await hapax.run("import", try file(lines), "--json")
+        #expect(output.status == 0)
+        #expect(output.json["stored"] as? Int == 10)
+        #expect(server.batches.map(\.ids.count) == [10, 1, 1])
+        #expect(Set(server.stored.values.map { String(decoding: $0, as: UTF8.self) }) == Set(lines))
+    }
+
     @Test("an import gives up when told to; a server that refuses the key ends it at once", arguments: [503, 401])
     func importGivesUp(status: Int) async throws {
         server.change { ($0.failuresLeft, $0.status) = (1_000, status) }

@@ -16,6 +16,8 @@ final class IngestStandIn: Sendable {
         var status = 503
         /// Stops answering after so many batches; the request stays open.
         var silentAfter: Int?
+        /// Answers `retry` for this event so many times.
+        var retry: (time: Int64, left: Int) = (0, 0)
         var isRefused: @Sendable (ScannedEvent) -> Bool = { _ in false }
         var arrivals: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
         var requests = 0
@@ -70,6 +72,10 @@ final class IngestStandIn: Sendable {
         let answer = batch.receipt { event in
             guard let id = event.id, event.problem == nil, !state.isRefused(event) else { return .rejected }
             if state.stored[id] != nil { return .duplicate }
+            if state.retry.left > 0, state.retry.time == event.time {
+                state.retry.left -= 1
+                return .retry
+            }
             state.stored[id] = Array(event.wire)
             return .stored
         }

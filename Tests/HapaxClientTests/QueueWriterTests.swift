@@ -10,7 +10,7 @@ struct QueueWriterTests {
     private final class Store: Sendable {
         let state = Locked((failing: false, sequences: [Int64](), attempts: 0))
 
-        func commit(_ events: ArraySlice<PreparedEvent>) throws -> Int {
+        func commit(_ events: [PreparedEvent]) throws -> Int {
             try state.withLock { state in
                 state.attempts += 1
                 if state.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
