@@ -70,7 +70,7 @@ struct ClientBenchmark {
             }
             _ = try await client.trackDurably("settle")
         }
-        _ = await client.shutdown(within: .zero)
+        await client.shutdown(within: .zero)
         return samples.withLock { $0.median }
     }
 
@@ -87,7 +87,7 @@ struct ClientBenchmark {
         let seconds = (ContinuousClock.now - start) / .seconds(1)
         let status = await client.status()
         guard status.depth == events else { throw BenchmarkError("\(status.depth) of \(events) events were stored") }
-        _ = await client.shutdown(within: .zero)
+        await client.shutdown(within: .zero)
         return Double(events) / seconds
     }
 
@@ -110,7 +110,7 @@ struct ClientBenchmark {
         let report = await client.flush()
         let seconds = (ContinuousClock.now - start) / .seconds(1)
         guard report.stored == events, report.remaining == 0 else { throw BenchmarkError("the queue did not drain: \(report)") }
-        _ = await client.shutdown(within: .zero)
+        await client.shutdown(within: .zero)
         return Double(events) / seconds
     }
 

@@ -62,6 +62,7 @@ extension EventClient {
     /// Call it once, last. Storing has at least 500 ms, whatever the limit; what is on disk is sent by the next client on this directory.
     ///
     /// - Parameter limit: For all of it. Zero stores without uploading.
+    @discardableResult
     public func shutdown(within limit: Duration) async -> ShutdownReport {
         writer.intake.withLock { $0.close() }
         scheduler.stop()

@@ -86,13 +86,19 @@ enum PostgresSchema {
               name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now()
             )
             """
-        do throws(PostgresError) {
-            try connection.execute(sql)
-        } catch  where error.sqlState == "23505" || error.sqlState == "42P07" {
-            // Two servers created it in the same instant; IF NOT EXISTS does not cover that. Ours lost, so the table is there.
-            try connection.execute(sql)
+        for _ in 0..<maximumRaces {
+            do throws(PostgresError) {
+                return try connection.execute(sql)
+            } catch where ["23505", "42P07", "42710"].contains(error.sqlState) {
+                // Several servers create it in the same instant; IF NOT EXISTS does not cover that. What ours met first may have been the
+                // other's row in the catalogue, its name, or its row type; the other may not have committed yet.
+            }
         }
+        try connection.execute(sql)
     }
+
+    /// Far more than servers that start in the same instant.
+    private static let maximumRaces = 100
 }
 
 /// Runs what must happen as a whole.

@@ -59,22 +59,33 @@ actor PostgresWriter {
         return found
     }
 
+    /// Which of the keys are there, with their fingerprints.
+    ///
+    /// Ids with a day and ids without one are looked for apart, so that the range of buckets leaves few partitions to search.
     private func probe(_ keys: [EventKey], _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
-        guard !keys.isEmpty else { return [:] }
-        let rows = try connection.executePrepared(
-            Statement.probe,
-            [
-                PostgresArray.bytes(keys, oid: 2950) { $1.appendField($0.id) },
-                PostgresArray.bytes(keys, oid: 23) { $1.appendField($0.projectID) },
-                PostgresArray.bytes(keys, oid: 23) { $1.appendField($0.id.bucket) },
-            ])
         var found: [EventKey: Int64] = [:]
-        for row in 0..<rows.count {
-            if let key = rows.key(row), let fingerprint = rows.bytes(row, 2) {
-                found[key] = Int64(bigEndian: fingerprint.loadUnaligned(as: Int64.self))
+        for keys in [keys.filter { $0.id.bucket >= 0 }, keys.filter { $0.id.bucket < 0 }] where !keys.isEmpty {
+            let buckets = keys.map(\.id.bucket)
+            let rows = try connection.executePrepared(
+                Statement.probe,
+                [
+                    PostgresArray.bytes(keys, oid: 2950) { $1.appendField($0.id) }, Self.parameter(buckets.min() ?? 0),
+                    Self.parameter(buckets.max() ?? 0),
+                ])
+            guard rows.count > 0 else { continue }
+            // The same ids may be there for other projects.
+            let wanted = Set(keys)
+            for row in 0..<rows.count {
+                if let key = rows.key(row), wanted.contains(key), let fingerprint = rows.bytes(row, 2) {
+                    found[key] = Int64(bigEndian: fingerprint.loadUnaligned(as: Int64.self))
+                }
             }
         }
         return found
+    }
+
+    private static func parameter(_ value: Int32) -> [UInt8] {
+        withUnsafeBytes(of: value.bigEndian) { Array($0) }
     }
 
     private func keep(_ books: [InstallBooks], _ connection: PostgresConnection) throws(PostgresError) {
@@ -122,10 +133,10 @@ actor PostgresWriter {
     private func connect() throws(StoreError) -> PostgresConnection {
         do throws(PostgresError) {
             let connection = try PostgresConnection(uri: uri)
-            // The id probe must walk the index, whatever the statistics say; nothing may wait for ever.
+            // The look-up of ids must walk the index, whatever the statistics say; nothing may wait for ever.
             try connection.execute(
                 """
-                SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan;
+                SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
                 SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
                 """)
             for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
@@ -135,6 +146,11 @@ actor PostgresWriter {
         }
     }
 
+    static let probeSQL = """
+        SELECT event_id, project_id, fingerprint FROM events
+        WHERE event_id = ANY ($1::uuid[]) AND bucket >= $2::int4 AND bucket <= $3::int4
+        """
+
     private enum Statement {
         static let probe = "hapax_probe"
         static let insert = "hapax_insert"
@@ -142,14 +158,7 @@ actor PostgresWriter {
         static let drops = "hapax_drops"
 
         static let all = [
-            (
-                name: probe,
-                sql: """
-                SELECT e.event_id, e.project_id, e.fingerprint
-                FROM unnest($1::uuid[], $2::int4[], $3::int4[]) AS k(id, project, bucket)
-                JOIN events e ON e.event_id = k.id AND e.project_id = k.project AND e.bucket = k.bucket
-                """
-            ),
+            (name: probe, sql: probeSQL),
             (
                 name: insert,
                 sql: """
