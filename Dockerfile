@@ -14,7 +14,8 @@ COPY Examples Examples
 RUN --mount=type=cache,target=/source/.build \
     swift build -c release --static-swift-stdlib --product hapax-server \
  && mkdir /staging \
- && cp "$(swift build -c release --static-swift-stdlib --show-bin-path)/hapax-server" /staging/
+ && cp "$(swift build -c release --static-swift-stdlib --show-bin-path)/hapax-server" /staging/ \
+ && strip /staging/hapax-server
 
 FROM debian:bookworm-slim
 RUN apt-get update \
