@@ -60,6 +60,15 @@ final class ClientUnderTest: Sendable {
 
     var reported: [Audit.Report] { reports.withLock { $0 } }
 
+    /// Everything that is known when all is over: what this client was told, what the store holds, in which order uploads passed.
+    func audit(_ store: PipelineStore, _ proxy: FaultProxy? = nil) async throws -> Audit {
+        var audit = Audit()
+        try await contribute(to: &audit)
+        if let proxy { audit.orders = [Audit.Order("first uploads", proxy.tally.firstUploads)] }
+        audit.rows = try await store.rows()
+        return audit
+    }
+
     /// The client's side of an audit.
     func contribute(to audit: inout Audit) async throws {
         let status = await client.status()

@@ -88,10 +88,8 @@ struct ConcurrencyTests {
             }
         }
         try await client.drain()
-        var audit = Audit()
-        try await client.contribute(to: &audit)
         await server.stop()
-        audit.rows = try await store.rows()
+        let audit = try await client.audit(store)
         #expect(audit.violations == [])
         #expect(audit.rows.count == 9_999)
         #expect(audit.deadLetters.map(\.reason) == ["nul_character"])

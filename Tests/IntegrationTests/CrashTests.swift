@@ -126,11 +126,8 @@ struct CrashTests {
         }
         proxy.follow(.pass)
         try await client.drain()
-        var audit = Audit()
-        try await client.contribute(to: &audit)
-        audit.orders = [Audit.Order("first uploads", proxy.tally.firstUploads)]
         await server.stop()
-        audit.rows = try await store.rows()
+        let audit = try await client.audit(store, proxy)
         #expect(audit.violations == [])
         #expect(audit.rows.count == 25 * 60)
         #expect(unstoredKills > 0)
@@ -180,11 +177,8 @@ struct CrashTests {
             try await cluster.start()
         }
         try await client.drain()
-        var audit = Audit()
-        try await client.contribute(to: &audit)
-        audit.orders = [Audit.Order("first uploads", proxy.tally.firstUploads)]
         await server.stop()
-        audit.rows = try await store.rows()
+        let audit = try await client.audit(store, proxy)
         #expect(audit.violations == [])
         #expect(audit.rows.count == 500)
         #expect(stoppedInTransaction == 5)

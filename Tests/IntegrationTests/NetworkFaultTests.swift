@@ -23,11 +23,8 @@ struct NetworkFaultTests {
         try await client.track(count: events)
         try await duringUpload(store, proxy, client)
         try await client.drain()
-        var audit = Audit()
-        try await client.contribute(to: &audit)
-        audit.orders = [Audit.Order("first uploads", proxy.tally.firstUploads)]
         await server.stop()
-        audit.rows = try await store.rows()
+        let audit = try await client.audit(store, proxy)
         #expect(audit.rows.count == events)
         proxy.stop()
         return (audit.violations, proxy.tally)
@@ -117,11 +114,9 @@ struct NetworkFaultTests {
         gate.open()
         _ = await flush
         try await client.drain()
-        var audit = Audit()
-        try await client.contribute(to: &audit)
-        audit.orders = orders + [Audit.Order("first uploads", proxy.tally.firstUploads)]
         await server.stop()
-        audit.rows = try await store.rows()
+        var audit = try await client.audit(store, proxy)
+        audit.orders += orders
         #expect(audit.violations == [])
         #expect(audit.rows.count == 850)
         #expect(proxy.tally.happened(.delayAnswer) == 1)

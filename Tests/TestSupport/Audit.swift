@@ -4,8 +4,8 @@ import HapaxModel
 ///
 /// A value: tests collect the facts, from files, processes and SQL, and this decides. An empty list is the proof.
 package struct Audit: Sendable {
-    /// A durable return of a client: from then on the event must not be lost (I1, I6).
-    package struct Report: Hashable, Sendable {
+    /// An event as a client or the store knows it.
+    package struct Sighting: Hashable, Sendable {
         package var project: String
         package var id: EventID
         package var install: EventID?
@@ -18,21 +18,12 @@ package struct Audit: Sendable {
             self.sequence = sequence
         }
     }
+
+    /// A durable return of a client: from then on the event must not be lost (I1, I6).
+    package typealias Report = Sighting
 
     /// A row of the store.
-    package struct Row: Hashable, Sendable {
-        package var project: String
-        package var id: EventID
-        package var install: EventID?
-        package var sequence: Int64?
-
-        package init(project: String = "demo", id: EventID, install: EventID? = nil, sequence: Int64? = nil) {
-            self.project = project
-            self.id = id
-            self.install = install
-            self.sequence = sequence
-        }
-    }
+    package typealias Row = Sighting
 
     /// An event that a client keeps aside because it was refused for good.
     package struct DeadLetter: Hashable, Sendable {
