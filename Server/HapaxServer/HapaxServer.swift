@@ -28,7 +28,7 @@ public enum HapaxServer {
             return 0
         }
         do {
-            let configuration = try await ServerConfiguration(arguments: arguments, environment: environment)
+            let configuration = try ServerConfiguration(arguments: arguments, environment: environment)
             try await run(configuration)
             return 0
         } catch let problem as ServerConfiguration.Problem {
@@ -46,8 +46,12 @@ public enum HapaxServer {
     private static func run(_ configuration: ServerConfiguration) async throws {
         var logger = Logger(label: "hapax-server", factory: { StreamLogHandler.standardError(label: $0) })
         logger.logLevel = configuration.logLevel
+        for name in configuration.unknownVariables {
+            logger.warning("A variable that looks like a setting is none; see --help", metadata: ["variable": "\(name)"])
+        }
+        EarlyStop.install()
         let currentTime: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1_000) }
-        let store = try await open(configuration, currentTime, logger)
+        let store = try await open(configuration, logger)
         var keys: [String: Int32] = [:]
         for entry in configuration.writeKeys { keys[entry.key] = try await store.projectID(named: entry.project) }
         let host = configuration.options.host
@@ -64,17 +68,25 @@ public enum HapaxServer {
     }
 
     private static func open(
-        _ configuration: ServerConfiguration, _ currentTime: @escaping @Sendable () -> Int64, _ logger: Logger
+        _ configuration: ServerConfiguration, _ logger: Logger
     ) async throws(StoreError) -> any EventStore {
         switch configuration.store {
         case .sqlite(let path): try SQLiteEventStore(path: path)
         case .postgres(let uri):
-            try await PostgresEventStore(uri: uri, options: configuration.postgres, currentTime: currentTime, logger: logger)
+            try await PostgresEventStore(uri: uri, options: configuration.postgres, logger: logger)
         }
     }
 
     private static func complain(_ text: String) {
         FileHandle.standardError.write(Data("hapax-server: \(text)\n".utf8))
+    }
+}
+
+/// Lets SIGTERM and SIGINT end the process while it is still opening its store. As process 1 of a container it would not even have the
+/// system's own default. Graceful shutdown takes these signals over when it begins.
+private enum EarlyStop {
+    static func install() {
+        for number in [SIGTERM, SIGINT] { signal(number) { _exit(128 + $0) } }
     }
 }
 

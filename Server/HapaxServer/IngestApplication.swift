@@ -10,23 +10,10 @@ import ServiceLifecycle
 package struct IngestApplication: Service {
     private let store: any EventStore
     private let keys: WriteKeys
-    private let options: Options
+    private let options: ServerOptions
     private let currentTime: @Sendable () -> Int64
     private let onListening: @Sendable (_ port: Int) async -> Void
     private let logger: Logger
-
-    package struct Options: Sendable {
-        package var host = "127.0.0.1"
-        /// 0 picks a free one.
-        package var port = 8080
-        /// Connections beyond this wait to be accepted.
-        package var maximumConnections = 1_024
-        /// Bytes of waiting requests beyond which a further one is refused with 503.
-        package var maximumWaitingBytes = 64 * 1024 * 1024
-        var deadlines = RequestDeadlines.Limits()
-
-        package init() {}
-    }
 
     /// Bytes of a request's header block; a larger one is refused and its connection closed.
     private static let maximumHeaderBytes = 16 * 1024
@@ -35,7 +22,7 @@ package struct IngestApplication: Service {
     ///   - currentTime: The wall clock in Unix milliseconds.
     ///   - onListening: Called once, with the port, when connections are accepted.
     package init(
-        store: any EventStore, keys: WriteKeys, options: Options = Options(), currentTime: @escaping @Sendable () -> Int64,
+        store: any EventStore, keys: WriteKeys, options: ServerOptions = ServerOptions(), currentTime: @escaping @Sendable () -> Int64,
         logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
     ) {
         self.store = store
@@ -52,7 +39,8 @@ package struct IngestApplication: Service {
         let writer = GroupCommitWriter(
             store: store, metrics: metrics, maximumWaitingBytes: options.maximumWaitingBytes, logger: logger)
         let routes = EventRoutes(
-            keys: keys, writer: writer, store: store, metrics: metrics, currentTime: currentTime, logger: logger)
+            keys: keys, writer: writer, store: store, metrics: metrics, maximumBodyBytes: options.maximumWaitingBytes,
+            currentTime: currentTime, logger: logger)
         let deadlines = options.deadlines
         let application = Application(
             responder: routes,
@@ -94,20 +82,26 @@ private struct GroupCommitService: Service {
     }
 }
 
-/// Prepares the store for the days to come, daily.
+/// Prepares the store for the days to come, daily; when that fails, soon again.
 private struct UpkeepService: Service {
     let store: any EventStore
     let logger: Logger
 
+    private static let interval = Duration.seconds(24 * 60 * 60)
+    private static let intervalAfterFailure = Duration.seconds(10 * 60)
+
     func run() async throws {
         try? await cancelWhenGracefulShutdown {
+            var interval = store.needsUpkeep ? Self.intervalAfterFailure : Self.interval
             while true {
-                try await Task.sleep(for: .seconds(24 * 60 * 60))
+                try await Task.sleep(for: interval)
                 do throws(StoreError) {
                     try await store.performUpkeep()
+                    interval = Self.interval
                 } catch {
-                    // The open partition takes what comes meanwhile; tomorrow is another try.
+                    // The open partition takes what comes meanwhile.
                     logger.error("Upkeep failed", metadata: ["store.error": "\(error)"])
+                    interval = Self.intervalAfterFailure
                 }
             }
         }

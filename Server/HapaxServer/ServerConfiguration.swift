@@ -1,16 +1,15 @@
-import Configuration
 import Foundation
 import Logging
-import SystemPackage
 
 /// Everything that can be set about the server, read and checked.
-@available(macOS 15, *)
 package struct ServerConfiguration: Sendable {
-    package var options = IngestApplication.Options()
+    package var options = ServerOptions()
     package var store: Store
     package var writeKeys: [WriteKey]
     package var postgres = PostgresEventStore.Options()
     package var logLevel: Logger.Level
+    /// Variables that look like settings and are none: most likely misspelt.
+    package var unknownVariables: [String]
 
     package enum Store: Equatable, Sendable {
         case sqlite(path: String)
@@ -33,52 +32,43 @@ package struct ServerConfiguration: Sendable {
         init(_ text: String) { description = text }
     }
 
-    /// Reads flags, then the environment, then the file that one of them names.
+    /// Reads flags, then the environment, then the file that one of them names. A value that is there counts, usable or not: nothing
+    /// falls back to a default behind the operator's back.
     ///
     /// - Parameter arguments: Without the program's name.
     /// - Throws: ``Problem``.
-    package init(arguments: [String], environment: [String: String]) async throws {
-        try Self.checkFlags(arguments)
-        let flags = CommandLineArgumentsProvider(arguments: ["hapax-server"] + arguments)
-        let variables = EnvironmentVariablesProvider(environmentVariables: environment).prefixKeys(with: "hapax")
-        var reader = ConfigReader(providers: [flags, variables])
-        if let path = reader.string(forKey: ConfigKey(ServerSetting.config.name)) {
-            do {
-                let file = try await FileProvider<JSONSnapshot>(filePath: FilePath(path))
-                reader = ConfigReader(providers: [flags, variables, file])
-            } catch {
-                throw Problem(.config, "names a file that cannot be read as a JSON object")
-            }
+    package init(arguments: [String], environment: [String: String]) throws {
+        let flags = try SettingSources.flags(arguments)
+        let path = flags[ServerSetting.config.name] ?? environment[ServerSetting.config.environmentName]
+        let file = try path.map { try SettingSources.file($0) } ?? [:]
+        func value(_ setting: ServerSetting) -> String? {
+            flags[setting.name] ?? environment[setting.environmentName] ?? file[setting.name] ?? setting.defaultText
         }
-        try self.init(reader)
-    }
-
-    private init(_ reader: ConfigReader) throws {
-        func text(_ setting: ServerSetting) -> String? { reader.string(forKey: ConfigKey(setting.name)) ?? setting.defaultText }
         func number(_ setting: ServerSetting, _ range: ClosedRange<Int>) throws -> Int {
-            let key = ConfigKey(setting.name)
-            // A file holds numbers as numbers, which are no strings to the reader.
-            let text = reader.string(forKey: key) ?? reader.int(forKey: key).map(String.init) ?? setting.defaultText
-            let value = text.flatMap { Int($0) }
-            guard let value, range.contains(value) else {
+            guard let value = value(setting).flatMap({ Int($0) }), range.contains(value) else {
                 throw Problem(setting, "must be a number from \(range.lowerBound) to \(range.upperBound)")
             }
             return value
         }
-        options.host = text(.host) ?? "127.0.0.1"
+        options.host = value(.host) ?? ""
+        guard !options.host.isEmpty else { throw Problem(.host, "must be an address or a name") }
         options.port = try number(.port, 0...65_535)
         options.maximumConnections = try number(.maximumConnections, 1...100_000)
-        options.maximumWaitingBytes = try number(.maximumWaitingBytes, 1_048_576...17_179_869_184)
+        options.maximumWaitingBytes = try number(.maximumWaitingBytes, 8_388_608...17_179_869_184)
         postgres.writers = try number(.postgresWriters, 1...16)
-        postgres.unsafeAllowNonDurableStore =
-            reader.bool(forKey: ConfigKey(ServerSetting.unsafeAllowNonDurableStore.name)) ?? false
-        guard let level = Logger.Level(rawValue: text(.logLevel) ?? "") else { throw Problem(.logLevel, "is not a log level") }
+        switch value(.unsafeAllowNonDurableStore) {
+        case nil, "false", "0": postgres.unsafeAllowNonDurableStore = false
+        case "true", "1": postgres.unsafeAllowNonDurableStore = true
+        case .some: throw Problem(.unsafeAllowNonDurableStore, "must be true or false")
+        }
+        guard let level = Logger.Level(rawValue: value(.logLevel) ?? "") else { throw Problem(.logLevel, "is not a log level") }
         logLevel = level
-        store = try Self.store(text(.store) ?? "")
-        writeKeys = try Self.writeKeys(text(.writeKeys) ?? "")
+        store = try Self.store(value(.store) ?? "")
+        writeKeys = try Self.writeKeys(value(.writeKeys) ?? "")
         if writeKeys.contains(where: { $0.key == Self.publicKey }), !Self.isLoopback(options.host) {
             throw Problem(.writeKeys, "holds the public key \(Self.publicKey), which works on a loopback address only")
         }
+        unknownVariables = SettingSources.unknownVariables(environment)
     }
 
     /// The key that `make run` and the README use.
@@ -112,24 +102,5 @@ package struct ServerConfiguration: Sendable {
         }
         guard Set(keys.map(\.key)).count == keys.count else { throw Problem(.writeKeys, "gives one key twice") }
         return keys
-    }
-
-    /// The provider ignores flags that nobody asks for; a misspelt one must not be ignored.
-    private static func checkFlags(_ arguments: [String]) throws {
-        var position = 0
-        while position < arguments.count {
-            let argument = arguments[position]
-            guard argument.hasPrefix("--") else { throw Problem("unexpected argument: \(argument)") }
-            let name = String(argument.dropFirst(2).prefix { $0 != "=" })
-            guard let setting = ServerSetting.all.first(where: { $0.name == name }) else {
-                throw Problem("unknown flag: --\(name); see --help")
-            }
-            position += 1
-            guard setting.placeholder != nil, !argument.contains("=") else { continue }
-            guard position < arguments.count, !arguments[position].hasPrefix("--") else {
-                throw Problem("--\(name) needs a value")
-            }
-            position += 1
-        }
     }
 }

@@ -60,7 +60,9 @@ public enum Gzip {
                     switch status {
                     case Z_STREAM_END:
                         // A gzip file may be several members, one behind the other (RFC 1952 §2.2).
-                        if stream.avail_in == 0 { return .success(()) }
+                        // Zeros behind the last one are padding, as for gzip(1).
+                        let rest = UnsafeBufferPointer(start: stream.next_in, count: Int(stream.avail_in))
+                        if rest.allSatisfy({ $0 == 0 }) { return .success(()) }
                         guard inflateReset(&stream) == Z_OK else { return .failure(.damaged) }
                     case Z_OK where stream.avail_in > 0 || stream.avail_out == 0: continue
                     case Z_MEM_ERROR: return .failure(.unavailable)

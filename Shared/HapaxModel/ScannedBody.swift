@@ -20,7 +20,13 @@ public struct ScannedBody: Sendable {
     ///
     /// - Throws: ``BodyProblem`` if there are more lines than a batch may have.
     public init(lines body: ArraySlice<UInt8>) throws(BodyProblem) {
-        for line in body.split(separator: UInt8(ascii: "\n")) where !line.allSatisfy({ $0 == 0x20 || $0 == 0x0D || $0 == 0x09 }) {
+        // Line by line: splitting first would build a slice for each of millions of empty lines.
+        var start = body.startIndex
+        while start < body.endIndex {
+            let end = body[start...].firstIndex(of: UInt8(ascii: "\n")) ?? body.endIndex
+            let line = body[start..<end]
+            start = min(end + 1, body.endIndex)
+            if line.allSatisfy({ $0 == 0x20 || $0 == 0x0D || $0 == 0x09 }) { continue }
             try Self.checkCount(events.count + 1)
             events.append(EventScanner.scan(line))
         }

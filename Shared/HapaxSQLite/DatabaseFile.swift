@@ -1,6 +1,14 @@
 import Foundation
 import GRDB
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// Opens a SQLite file the way every file of Hapax is opened: one connection, write-ahead log, a stated durability.
 ///
 /// One connection also keeps clear of the WAL-reset defect of SQLite before 3.51.3, which needs several.
@@ -11,6 +19,29 @@ package enum DatabaseFile {
         case normal = "NORMAL"
         /// A power cut as well: the log is flushed at each commit.
         case full = "FULL"
+    }
+
+    /// Makes directory and file if they are missing, readable by their owner only, and follows links: two names of one file must meet at one
+    /// lock.
+    ///
+    /// What cannot be made shows at once when it is locked or opened.
+    ///
+    /// - Returns: The file's real path.
+    package static func prepare(_ path: String) -> String {
+        let directory = URL(fileURLWithPath: path).deletingLastPathComponent().path
+        try? FileManager.default.createDirectory(
+            atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        #if canImport(Darwin)
+        let descriptor = Darwin.open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        #elseif canImport(Musl)
+        let descriptor = Musl.open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        #else
+        let descriptor = Glibc.open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        #endif
+        if descriptor >= 0 { close(descriptor) }
+        guard let resolved = realpath(path, nil) else { return path }
+        defer { free(resolved) }
+        return String(cString: resolved)
     }
 
     /// - Throws: GRDB's `DatabaseError`.

@@ -9,12 +9,13 @@ import Testing
 @Suite("The store in PostgreSQL", .serialized)
 struct PostgresEventStoreTests {
     private func open(
-        _ uri: String, unsafe: Bool = false, now: @escaping @Sendable () -> Int64 = { Sample.now }
+        _ uri: String, unsafe: Bool = false, day: @escaping @Sendable () -> Int32 = { Sample.day }, deadline: Duration = .seconds(30)
     ) async throws -> PostgresEventStore {
         var options = PostgresEventStore.Options()
         options.unsafeAllowNonDurableStore = unsafe
+        options.answerDeadline = deadline
         return try await PostgresEventStore(
-            uri: uri, options: options, currentTime: now, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+            uri: uri, options: options, today: day, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     }
 
     private func query(_ sql: String, _ uri: String) async throws -> [[String]] {
@@ -133,15 +134,15 @@ struct PostgresEventStoreTests {
     @Test("Upkeep splits the open partition; rows that clocks running ahead put there move into their month, each still once (I2)")
     func upkeepSplitsTheOpenPartition() async throws {
         let uri = try await PostgresCluster.shared.makeDatabase()
-        let clock = Locked(Sample.now)
-        let store = try await open(uri, now: { clock.withLock { $0 } })
+        let clock = Locked(Sample.day)
+        let store = try await open(uri, day: { clock.withLock { $0 } })
         // An id dated 2027-06, seventeen months ahead.
         let ahead = try #require(EventID("01a62045-2000-7000-8000-000000000001"))
         let record = Sample.record(ahead)
         #expect(try await store.commit(Sample.group([record]), writer: 0).isEmpty)
         let home = "SELECT tableoid::regclass::text FROM events"
         #expect(try await query(home, uri) == [["events_future"]])
-        clock.withLock { $0 += 540 * 86_400_000 }
+        clock.withLock { $0 += 540 }
         try await store.performUpkeep()
         #expect(try await query(home, uri) != [["events_future"]])
         #expect(try await store.commit(Sample.group([record]), writer: 0) == [record.key: record.fingerprint])
@@ -189,25 +190,124 @@ struct PostgresEventStoreTests {
         await store.close()
     }
 
-    @Test("Connection errors name host and reason, never the password or the URI (I14)")
+    @Test("Connection errors give the reason, never a part of the password or the URI (I14)")
     func errorsKeepSecrets() async throws {
-        for uri in ["postgres://u:hunter2@127.0.0.1:1/db", "postgres://u:hunter2@:x/db?nonsense=hunter2"] {
+        let cluster = try await PostgresCluster.shared.makeDatabase()
+        let port = cluster.split(separator: ":").last?.split(separator: "/").first ?? ""
+        for uri in [
+            "postgres://u:hunter2@127.0.0.1:1/db", "postgres://u:hunter2@:x/db?nonsense=hunter2", "postgres://u:a@hunter2@127.0.0.1:1/db",
+            "postgres://u:a/hunter2@127.0.0.1:1/db", "postgres://u:1/hunter2@127.0.0.1:1/db",
+            "postgres://hapax:hunter2@127.0.0.1:\(port)/test1",
+            "postgres://hunter2:x@127.0.0.1:\(port)/hunter2", "postgres://u:a?hunter2@127.0.0.1:1/db",
+            "postgres://u:a#hunter2@127.0.0.1:1/db",
+        ] {
             let error = await #expect(throws: StoreError.self) { try await open(uri) }
-            #expect(error?.description.contains("hunter2") == false)
+            #expect(error?.description.contains("hunter2") == false, "\(uri)")
         }
     }
 
-    @Test("A session that was cut is replaced: the group is 503, the next one succeeds (I15)")
-    func lostSessionIsReplaced() async throws {
+    @Test("A session that was cut while it rested is replaced without a word: nothing had been asked of it (I15)")
+    func restedSessionIsReplaced() async throws {
         let uri = try await PostgresCluster.shared.makeDatabase()
         let store = try await open(uri)
         _ = try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        try await cutSessions(uri)
+        #expect(try await store.commit(Sample.group([Sample.record(Sample.id(2))]), writer: 0).isEmpty)
+        await store.close()
+    }
+
+    private func cutSessions(_ uri: String) async throws {
         _ = try await query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()", uri)
+    }
+
+    @Test("A database that stops answering is given up after the deadline; the next session works (I15)")
+    func silentDatabaseIsGivenUp() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri, deadline: .milliseconds(500))
+        // Our statement waits for a lock that is never given up: as good as a server that has stopped.
+        let blocker = try PostgresConnection(uri: uri)
+        try blocker.execute("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
+        let group = Sample.group([Sample.record(Sample.id(1))])
+        let error = await #expect(throws: StoreError.self) { try await store.commit(group, writer: 0) }
+        #expect(error == .unavailable("the database did not answer in time"))
+        try blocker.execute("ROLLBACK")
+        // Whether the first attempt was committed after all is not known; either way the event is there once now.
+        _ = try await store.commit(group, writer: 0)
+        #expect(try await query("SELECT count(*) FROM events", uri) == [["1"]])
+        await store.close()
+    }
+
+    @Test("Settings that turned unsafe while the server ran are met by the next session, which refuses to work (I4)")
+    func settingsAreCheckedForEverySession() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        _ = try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        let name = String(uri.split(separator: "/").last ?? "")
+        _ = try await query("ALTER DATABASE \(name) SET synchronous_commit = off", uri)
+        try await cutSessions(uri)
         let group = Sample.group([Sample.record(Sample.id(2))])
         let error = await #expect(throws: StoreError.self) { try await store.commit(group, writer: 0) }
-        guard case .unavailable = error else { Issue.record("\(String(describing: error))"); return }
+        guard case .unusable = error else { Issue.record("\(String(describing: error))"); return }
+        _ = try await query("ALTER DATABASE \(name) SET synchronous_commit = on", uri)
         #expect(try await store.commit(group, writer: 0).isEmpty)
         await store.close()
+    }
+
+    @Test("A database in another encoding is refused: good events would be refused for it", arguments: ["LATIN1", "SQL_ASCII"])
+    func otherEncodingsAreRefused(encoding: String) async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let name = "encoded_\(encoding.lowercased())_\(UInt32.random(in: 0...UInt32.max))"
+        _ = try await query("CREATE DATABASE \(name) TEMPLATE template0 ENCODING '\(encoding)' LC_COLLATE 'C' LC_CTYPE 'C'", uri)
+        let other = uri.split(separator: "/").dropLast().joined(separator: "/").replacing("postgres:/", with: "postgres://") + "/\(name)"
+        let error = await #expect(throws: StoreError.self) { try await open(other) }
+        #expect(error?.description.contains(encoding) == true)
+    }
+
+    @Test("Rows that a trigger swallows are not called stored (I4)")
+    func swallowedRowsAreNotStored() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(uri)
+        _ = try await query(
+            """
+            CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+            CREATE TRIGGER swallow BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION swallow();
+            """, uri)
+        let error = await #expect(throws: StoreError.self) {
+            try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        }
+        guard case .unavailable = error else { Issue.record("\(String(describing: error))"); return }
+        await store.close()
+    }
+
+    @Test("Upkeep that somebody's long transaction forbids neither stops a start nor holds up writers for long")
+    func upkeepGivesWay() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        await (try open(uri)).close()
+        let reader = try PostgresConnection(uri: uri)
+        try reader.execute("BEGIN; SELECT count(*) FROM events")
+        let store = try await open(uri, day: { Sample.day + 200 })
+        #expect(store.needsUpkeep)
+        #expect(try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0).isEmpty)
+        try reader.execute("ROLLBACK")
+        try await store.performUpkeep()
+        await store.close()
+    }
+
+    @Test(
+        "A clock that jumps by decades makes a bounded number of partitions; one before 2024 makes none before",
+        arguments: [-400, 0, 46_000, 2_000_000])
+    func absurdClockIsBounded(day: Int32) async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        await (try open(uri)).close()
+        await (try open(uri, day: { day })).close()
+        let fresh = try await PostgresCluster.shared.makeDatabase()
+        let store = try await open(fresh, day: { day })
+        #expect(try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0).isEmpty)
+        await store.close()
+        for database in [uri, fresh] {
+            let count = try await query("SELECT count(*) FROM event_partitions", database)[0][0]
+            #expect(Int(count) ?? .max <= 7 + PostgresPartitions.maximumNewMonths)
+        }
     }
 }

@@ -14,7 +14,7 @@ struct RunningServer: Sendable {
 
     /// Starts a server on the store, runs `body`, stops it gracefully and waits for its end.
     static func run<Value: Sendable>(
-        on store: any EventStore = ScriptedStore(), options: IngestApplication.Options = .init(),
+        on store: any EventStore = ScriptedStore(), options: ServerOptions = .init(),
         _ body: @Sendable @escaping (RunningServer) async throws -> Value
     ) async throws -> Value {
         var options = options

@@ -11,6 +11,7 @@ final class ScriptedStore: EventStore {
         var held: [CheckedContinuation<Void, Never>] = []
         var watchers: [CheckedContinuation<Void, Never>] = []
         var upkeeps = 0
+        var checkFails = false
     }
 
     private let state = Locked(State())
@@ -20,6 +21,10 @@ final class ScriptedStore: EventStore {
 
     func fail(_ failure: @escaping @Sendable (StoreGroup) -> StoreError?) {
         state.withLock { $0.failure = failure }
+    }
+
+    func failChecks() {
+        state.withLock { $0.checkFails = true }
     }
 
     /// From now on a commit stays before its end.
@@ -52,7 +57,9 @@ final class ScriptedStore: EventStore {
     let horizon: Int32 = 0
 
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }
-    func check() async throws(StoreError) {}
+    func check() async throws(StoreError) {
+        if state.withLock({ $0.checkFails }) { throw .unavailable("test") }
+    }
     func performUpkeep() async throws(StoreError) { state.withLock { $0.upkeeps += 1 } }
     func close() async {}
 

@@ -5,14 +5,14 @@ import Testing
 
 @Suite("Settings")
 struct ServerConfigurationTests {
-    private func read(_ arguments: [String] = [], _ environment: [String: String] = [:]) async throws -> ServerConfiguration {
-        try await ServerConfiguration(
+    private func read(_ arguments: [String] = [], _ environment: [String: String] = [:]) throws -> ServerConfiguration {
+        try ServerConfiguration(
             arguments: arguments, environment: ["HAPAX_WRITE_KEYS": "shop=a-long-key"].merging(environment) { $1 })
     }
 
-    private func problem(_ arguments: [String] = [], _ environment: [String: String] = [:]) async -> String? {
+    private func problem(_ arguments: [String] = [], _ environment: [String: String] = [:]) -> String? {
         do {
-            _ = try await read(arguments, environment)
+            _ = try read(arguments, environment)
             return nil
         } catch {
             return "\(error)"
@@ -20,8 +20,8 @@ struct ServerConfigurationTests {
     }
 
     @Test("Defaults: loopback, 8080, a SQLite file, two writers")
-    func defaults() async throws {
-        let configuration = try await read()
+    func defaults() throws {
+        let configuration = try read()
         #expect(configuration.options.host == "127.0.0.1")
         #expect(configuration.options.port == 8080)
         #expect(configuration.store == .sqlite(path: "hapax-data/events.sqlite"))
@@ -31,11 +31,11 @@ struct ServerConfigurationTests {
     }
 
     @Test("Flags win over the environment, the environment over the file")
-    func precedence() async throws {
+    func precedence() throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "hapax-\(UUID().uuidString).json")
         defer { try? FileManager.default.removeItem(at: file) }
         try Data(#"{"port": 3, "host": "127.0.0.3", "postgres-writers": 5}"#.utf8).write(to: file)
-        let configuration = try await read(
+        let configuration = try read(
             ["--port", "1", "--config=\(file.path)"], ["HAPAX_PORT": "2", "HAPAX_HOST": "127.0.0.2"])
         #expect(configuration.options.port == 1)
         #expect(configuration.options.host == "127.0.0.2")
@@ -43,33 +43,63 @@ struct ServerConfigurationTests {
     }
 
     @Test("The public key works on loopback only")
-    func publicKeyIsRefusedOffLoopback() async throws {
+    func publicKeyIsRefusedOffLoopback() throws {
         let demo = ["HAPAX_WRITE_KEYS": "demo=demo"]
         for host in ["127.0.0.1", "localhost", "::1", "127.9.9.9"] {
-            #expect(await problem(["--host", host], demo) == nil)
+            #expect(problem(["--host", host], demo) == nil)
         }
         for host in ["0.0.0.0", "::", "192.0.2.1", "example.org", "127.evil.example"] {
-            #expect(await problem(["--host", host], demo)?.contains("loopback") == true, "\(host)")
+            #expect(problem(["--host", host], demo)?.contains("loopback") == true, "\(host)")
         }
+    }
+
+    @Test("A value that is there is used or refused, never replaced by the default: commas, repeats, types")
+    func noValueFallsBackToItsDefault() throws {
+        let uri = "postgres://hapax@127.0.0.1:5432,127.0.0.1:5433/events"
+        #expect(try read(["--store", uri]).store == .postgres(uri: uri))
+        #expect(try read(["--store=\(uri)"]).store == .postgres(uri: uri))
+        #expect(try read(["--write-keys", "a=k1,b=k2"]).writeKeys.map(\.project) == ["a", "b"])
+        #expect(problem(["--port", "1", "--port", "2"])?.contains("twice") == true)
+        #expect(problem(["--maximum-connections", "5,6"])?.contains("must be a number") == true)
+        let file = FileManager.default.temporaryDirectory.appending(path: "hapax-\(UUID().uuidString).json")
+        defer { try? FileManager.default.removeItem(at: file) }
+        for (text, says) in [
+            (#"{"store": 5}"#, "must be sqlite:PATH"), (#"{"store": ["sqlite:x"]}"#, "must be a string"),
+            (#"{"prot": 1}"#, "unknown setting prot"),
+            (#"[1]"#, "JSON object"),
+        ] {
+            try Data(text.utf8).write(to: file)
+            #expect(problem(["--config", file.path])?.contains(says) == true, "\(text)")
+        }
+    }
+
+    @Test("Variables that look like settings and are none are named, for a warning")
+    func unknownVariablesAreNamed() throws {
+        let configuration = try read([], ["HAPAX_STROE": "x", "HAPAX_SERVER": "http://x", "PATH": "/bin"])
+        #expect(configuration.unknownVariables == ["HAPAX_STROE"])
     }
 
     @Test(
-        "What cannot be used is refused with the setting's name",
+        "What cannot be used is refused with the reason",
         arguments: [
-            (["--port", "65536"], "port"), (["--port", "x"], "port"), (["--store", "mysql://x"], "store"),
-            (["--store", "sqlite:"], "store"),
-            (["--write-keys", "shop"], "write-keys"), (["--write-keys", "=k"], "write-keys"), (["--write-keys", "a=k,b=k"], "write-keys"),
-            (["--postgres-writers", "17"], "postgres-writers"), (["--log-level", "loud"], "log-level"), (["--prot", "1"], "--prot"),
-            (["--port"], "port"), (["stray"], "stray"), (["--config", "/does/not/exist.json"], "config"),
+            (["--port", "65536"], "from 0 to 65535"), (["--port", "x"], "from 0 to 65535"), (["--store", "mysql://x"], "sqlite:PATH"),
+            (["--store", "sqlite:"], "sqlite:PATH"), (["--store", ""], "sqlite:PATH"), (["--host", ""], "must be an address"),
+            (["--write-keys", "shop"], "must be PROJECT=KEY"), (["--write-keys", "=k"], "must be PROJECT=KEY"),
+            (["--write-keys", ","], "is missing"), (["--write-keys", "a=k,b=k"], "gives one key twice"),
+            (["--postgres-writers", "17"], "from 1 to 16"), (["--log-level", "loud"], "not a log level"),
+            (["--prot", "1"], "unknown flag: --prot"),
+            (["--port"], "needs a value"), (["stray"], "unexpected argument: stray"),
+            (["--config", "/does/not/exist.json"], "cannot be read"),
+            (["--unsafe-allow-non-durable-store=ja"], "true or false"),
         ])
-    func unusableSettingsAreRefused(arguments: [String], name: String) async {
-        #expect(await problem(arguments)?.contains(name) == true)
+    func unusableSettingsAreRefused(arguments: [String], says: String) {
+        #expect(problem(arguments)?.contains(says) == true)
     }
 
     @Test("No key and no connection string in what a refusal says (I14)")
-    func refusalsKeepSecrets() async {
+    func refusalsKeepSecrets() {
         for arguments in [["--store", "mysql://u:hunter2@h"], ["--write-keys", "a=hunter2,b=hunter2"], ["--write-keys", "hunter2"]] {
-            let text = await problem(arguments)
+            let text = problem(arguments)
             #expect(text != nil)
             #expect(text?.contains("hunter2") == false)
         }

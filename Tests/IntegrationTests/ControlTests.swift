@@ -181,7 +181,7 @@ private enum InProcessServer {
     static func run<Value: Sendable>(on store: any EventStore, _ body: @Sendable @escaping (Int) async throws -> Value) async throws
         -> Value
     {
-        var options = IngestApplication.Options()
+        var options = ServerOptions()
         options.port = 0
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })

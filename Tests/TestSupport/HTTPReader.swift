@@ -34,6 +34,13 @@ package struct HTTPReader {
         }
     }
 
+    /// Reads one interim answer (1xx).
+    package mutating func interimAnswer() throws -> HTTPMessage {
+        let answer = try message(isAnswer: true, hasContent: false, onExpectation: {})
+        guard (100..<200).contains(answer.status) else { throw Failure.malformed }
+        return answer
+    }
+
     private mutating func fill() throws -> Bool {
         let more = try source()
         buffer += more

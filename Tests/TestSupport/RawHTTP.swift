@@ -30,6 +30,11 @@ package final class RawHTTP: Sendable {
         try await blocking { [reader] in try reader.withLock { try $0.answer(to: method) } }
     }
 
+    /// Reads one interim answer and returns its status, such as 100.
+    package func interimAnswer() async throws -> Int {
+        try await blocking { [reader] in try reader.withLock { try $0.interimAnswer().status } }
+    }
+
     /// Ends both directions.
     package func close() {
         socket.shutDown()

@@ -10,33 +10,38 @@ package struct EventRoutes: HTTPResponder {
 
     private let keys: WriteKeys
     private let writer: GroupCommitWriter
-    private let store: any EventStore
+    private let readinessProbe: ReadinessProbe
+    private let permits: BodyPermits
     private let metrics: ServerMetrics
     private let currentTime: @Sendable () -> Int64
     private let logger: Logger
-    private let requestIDs = Locked(BufferedRandomness())
 
     package init(
-        keys: WriteKeys, writer: GroupCommitWriter, store: any EventStore, metrics: ServerMetrics,
+        keys: WriteKeys, writer: GroupCommitWriter, store: any EventStore, metrics: ServerMetrics, maximumBodyBytes: Int,
         currentTime: @escaping @Sendable () -> Int64, logger: Logger
     ) {
         self.keys = keys
         self.writer = writer
-        self.store = store
+        readinessProbe = ReadinessProbe(store: store)
+        permits = BodyPermits(limit: maximumBodyBytes)
         self.metrics = metrics
         self.currentTime = currentTime
         self.logger = logger
     }
 
     package func respond(to request: Request, context: Context) async throws -> Response {
-        let requestID = makeRequestID()
+        let requestID = RequestID.make()
         var response: Response
         do throws(RequestProblem) {
             response = try await respond(to: request, requestID)
         } catch {
             response = refusal(error, requestID)
         }
-        response.headers[.requestID] = requestID
+        response.headers[RequestID.field] = requestID
+        if request.method == .head, let length = response.body.contentLength {
+            // The length that GET would have, and no body (RFC 9110 §9.3.2).
+            response.body = ResponseBody(contentLength: length) { writer in try await writer.finish(nil) }
+        }
         return response
     }
 
@@ -68,6 +73,11 @@ package struct EventRoutes: HTTPResponder {
             throw RequestProblem(.unknownKey, detail: "the header Authorization: Bearer must carry a known write key")
         }
         let isLines = try isLines(request)
+        let expected = RequestBodyReader.expectedBytes(request)
+        guard permits.take(expected) else {
+            throw RequestProblem(.overloaded, detail: "too many bodies are being read")
+        }
+        defer { permits.giveBack(expected) }
         let bytes = try await RequestBodyReader.read(request)
         let body = try scan(bytes, isLines: isLines)
         let results: [Receipt.Result]
@@ -106,9 +116,7 @@ package struct EventRoutes: HTTPResponder {
     // MARK: - Health
 
     private func readiness() async throws(RequestProblem) -> Response {
-        do throws(StoreError) {
-            try await store.check()
-        } catch {
+        guard await readinessProbe.isReady() else {
             throw RequestProblem(.storeUnavailable, detail: "the store does not answer")
         }
         return Self.response(.ok, "application/json", Array(#"{"status":"ready"}"#.utf8))
@@ -142,14 +150,4 @@ package struct EventRoutes: HTTPResponder {
     private static func response(_ status: HTTPResponse.Status, _ type: String, _ body: [UInt8]) -> Response {
         Response(status: status, headers: [.contentType: type], body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
     }
-
-    private func makeRequestID() -> String {
-        let word = requestIDs.withLock { $0.next() }
-        let text = String(word, radix: 16)
-        return String(repeating: "0", count: 16 - text.count) + text
-    }
-}
-
-extension HTTPField.Name {
-    fileprivate static let requestID = HTTPField.Name("X-Request-Id") ?? .server
 }

@@ -9,9 +9,8 @@ enum RequestBodyReader {
     /// - Throws: ``RequestProblem``: encoding not supported, too large before or after decompression, damaged, or cut.
     static func read(_ request: Request) async throws(RequestProblem) -> [UInt8] {
         let isCompressed = try isCompressed(request)
-        let announced = request.headers[.contentLength].flatMap { Int($0) }
-        if let announced, announced > EventLimits.maximumBodyBytes { throw tooLarge }
-        let body = try await collect(request.body, expected: announced ?? 0)
+        if let announced = announcedBytes(request), announced > EventLimits.maximumBodyBytes { throw tooLarge }
+        let body = try await collect(request.body, expected: announcedBytes(request) ?? 0)
         guard isCompressed else { return body }
         do throws(Gzip.Failure) {
             return try Gzip.decompress(body, limit: EventLimits.maximumDecompressedBodyBytes)
@@ -25,6 +24,15 @@ enum RequestBodyReader {
             case .unavailable: throw RequestProblem(.overloaded, detail: "the server is out of memory")
             }
         }
+    }
+
+    /// The most memory that reading the body may take: what is announced, or the limit.
+    static func expectedBytes(_ request: Request) -> Int {
+        min(announcedBytes(request) ?? EventLimits.maximumBodyBytes, EventLimits.maximumBodyBytes)
+    }
+
+    private static func announcedBytes(_ request: Request) -> Int? {
+        request.headers[.contentLength].flatMap { Int($0) }
     }
 
     private static let tooLarge = RequestProblem(

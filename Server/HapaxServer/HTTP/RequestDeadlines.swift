@@ -5,8 +5,11 @@ import NIOHTTPTypes
 
 /// Ends connections whose sender is too slow: an idle timeout alone would let a drip of bytes hold one for ever.
 ///
-/// The header block must have come within ``Limits/header`` of the connection, the body within ``Limits/body`` of its header, the next request
-/// within ``Limits/idle`` of the last answer. A late request is answered 408 if no other answer is under way, then the connection closes.
+/// A header block must be complete within ``RequestDeadlineLimits/header`` of the connection, or of its first byte on a kept connection; the
+/// body within ``RequestDeadlineLimits/body`` of its header; the next request begins within ``RequestDeadlineLimits/idle`` of the last
+/// answer. A late request is answered 408 if no other answer is under way, then the connection closes.
+///
+/// Also answers `Expect: 100-continue` (RFC 9110 §10.1.1), and at graceful stop closes connections whose request has not arrived whole.
 @available(macOS 14, *)
 final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
@@ -14,24 +17,29 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPResponsePart
     typealias OutboundOut = HTTPResponsePart
 
-    struct Limits: Sendable {
-        var header = Duration.seconds(10)
-        var body = Duration.seconds(30)
-        var idle = Duration.seconds(75)
-    }
-
-    private let limits: Limits
+    private let limits: RequestDeadlineLimits
     private var deadline: Scheduled<Void>?
     private var unanswered = 0
-    private var isReading = false
-    private var hasReadRequest = false
+    private var phase = Phase.header
 
-    init(limits: Limits = Limits()) {
+    private enum Phase {
+        /// Between requests, nothing of the next one seen.
+        case idle
+        /// A header block is due.
+        case header
+        /// A body is due.
+        case body
+    }
+
+    init(limits: RequestDeadlineLimits) {
         self.limits = limits
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
         schedule(limits.header, context)
+        let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+        let watcher = FirstByteWatcher { bound.value.handler.bytesArrived(bound.value.context) }
+        try? context.pipeline.syncOperations.addHandler(watcher, position: .first)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
@@ -43,16 +51,25 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
         context.fireChannelInactive()
     }
 
+    /// Bytes have come that are not taken apart yet; on an idle connection the first of a header block.
+    private func bytesArrived(_ context: ChannelHandlerContext) {
+        guard phase == .idle else { return }
+        phase = .header
+        schedule(limits.header, context)
+    }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
-        case .head:
+        case .head(let request):
             unanswered += 1
-            isReading = true
+            phase = .body
             schedule(limits.body, context)
+            if request.headerFields[.expect]?.lowercased() == "100-continue" {
+                context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
+            }
         case .body: break
         case .end:
-            isReading = false
-            hasReadRequest = true
+            phase = .idle
             deadline?.cancel()
         }
         context.fireChannelRead(data)
@@ -61,10 +78,16 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         if case .end = unwrapOutboundIn(data) {
             unanswered -= 1
-            // A refusal may be answered before its body has come; the body's deadline then stays.
-            if unanswered == 0 && !isReading { schedule(limits.idle, context) }
+            // A refusal may be answered before its body has come, or the next request may have begun: their deadlines stay.
+            if unanswered == 0 && phase == .idle { schedule(limits.idle, context) }
         }
         context.write(data, promise: promise)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        // What has not arrived whole would hold up the stop until its deadline; its sender sends it again.
+        if event is ChannelShouldQuiesceEvent, phase == .body { return context.close(promise: nil) }
+        context.fireUserInboundEventTriggered(event)
     }
 
     private func schedule(_ duration: Duration, _ context: ChannelHandlerContext) {
@@ -76,20 +99,38 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func expire(_ context: ChannelHandlerContext) {
-        let isLateBody = isReading && unanswered == 1
-        let isLateHeader = !isReading && unanswered == 0 && !hasReadRequest
-        if isLateBody || isLateHeader {
+        let isLate = phase == .body ? unanswered == 1 : phase == .header && unanswered == 0
+        if isLate {
+            let requestID = RequestID.make()
             let problem = RequestProblem(.tooSlow, detail: "the request took too long to arrive")
-            let body = ByteBuffer(bytes: problem.encoded(requestID: ""))
+            let body = ByteBuffer(bytes: problem.encoded(requestID: requestID))
             let head = HTTPResponse(
                 status: .requestTimeout,
                 headerFields: [
                     .contentType: RequestProblem.contentType, .contentLength: "\(body.readableBytes)", .connection: "close",
+                    RequestID.field: requestID,
                 ])
             context.write(wrapOutboundOut(.head(head)), promise: nil)
             context.write(wrapOutboundOut(.body(body)), promise: nil)
             context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
         }
         context.close(promise: nil)
+    }
+}
+
+/// Sees bytes before they are taken apart.
+private final class FirstByteWatcher: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private let bytesArrived: () -> Void
+
+    init(bytesArrived: @escaping () -> Void) {
+        self.bytesArrived = bytesArrived
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        bytesArrived()
+        context.fireChannelRead(data)
     }
 }

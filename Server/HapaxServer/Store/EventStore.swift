@@ -28,8 +28,15 @@ package protocol EventStore: Sendable {
     /// Prepares the days to come and learns of a raised horizon. Called at start, daily, and when a row found no place.
     func performUpkeep() async throws(StoreError)
 
+    /// Whether upkeep was due at the start and could not be done.
+    var needsUpkeep: Bool { get }
+
     /// Lets go of connections and locks. Nothing is committed afterwards.
     func close() async
+}
+
+extension EventStore {
+    package var needsUpkeep: Bool { false }
 }
 
 /// What one transaction is to store.

@@ -3,7 +3,8 @@ import HapaxModel
 /// The session for everything that is not an event: settings, schema, partitions, projects, health.
 actor PostgresAdministration {
     private let uri: String
-    private let currentTime: @Sendable () -> Int64
+    /// Days since 1970-01-01; nil asks the database, so that a server whose clock is off makes no partitions for another century.
+    private let today: (@Sendable () -> Int32)?
     private let executor = SerialQueueExecutor(label: "hapax.postgres.administration")
     private var connection: PostgresConnection?
 
@@ -12,9 +13,9 @@ actor PostgresAdministration {
     /// For COPY inside transactions, `unnest` of several arrays and runtime pruning 13 would do; 14 is the oldest that is tested.
     private static let oldestMajorVersion = 14
 
-    init(uri: String, currentTime: @escaping @Sendable () -> Int64) {
+    init(uri: String, today: (@Sendable () -> Int32)?) {
         self.uri = uri
-        self.currentTime = currentTime
+        self.today = today
     }
 
     func close() {
@@ -27,27 +28,10 @@ actor PostgresAdministration {
             guard connection.majorVersion >= Self.oldestMajorVersion else {
                 throw .unusable("PostgreSQL \(connection.majorVersion) is too old; \(Self.oldestMajorVersion) or later is needed")
             }
-            let complaints = try unsafeSettings(connection)
-            guard complaints.isEmpty || allowingUnsafe else {
-                throw .unusable(
-                    "an acknowledged event could be lost with \(complaints.joined(separator: ", ")); set it on, or start with --unsafe-allow-non-durable-store"
-                )
-            }
+            try PostgresSettings.checkEncoding(connection)
+            if !allowingUnsafe { try PostgresSettings.checkDurability(connection) }
             try PostgresSchema.migrate(connection)
-            return complaints
-        }
-    }
-
-    /// https://www.postgresql.org/docs/current/runtime-config-wal.html: with these off, COMMIT returns before the commit is on disk, or a crash
-    /// can leave a torn page.
-    private func unsafeSettings(_ connection: PostgresConnection) throws(StoreError) -> [String] {
-        try translating { () throws(PostgresError) in
-            let rows = try connection.query(
-                """
-                SELECT name || '=' || setting FROM pg_settings
-                WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes') AND setting = 'off' ORDER BY name
-                """)
-            return rows.compactMap { $0[0] }
+            return try translating { () throws(PostgresError) in try PostgresSettings.unsafe(connection) }
         }
     }
 
@@ -72,14 +56,35 @@ actor PostgresAdministration {
         }
     }
 
-    /// - Returns: The horizon.
-    func performUpkeep() throws(StoreError) -> Int32 {
+    func performUpkeep() throws(StoreError) {
         try withConnection { (connection) throws(StoreError) in
-            let today = Int32(clamping: currentTime() / 86_400_000)
+            let today = try today(connection)
             try PostgresPartitions.performUpkeep(connection, today: today)
+        }
+    }
+
+    /// Whether there is a place for every event, be it the open partition.
+    func hasPartitions() throws(StoreError) -> Bool {
+        try withConnection { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in
+                try !connection.query("SELECT FROM event_partitions WHERE is_open").isEmpty
+            }
+        }
+    }
+
+    func horizon() throws(StoreError) -> Int32 {
+        try withConnection { (connection) throws(StoreError) in
             let rows = try translating { () throws(PostgresError) in try connection.query("SELECT horizon FROM retention") }
             return rows.first?[0].flatMap { Int32($0) } ?? 0
         }
+    }
+
+    private func today(_ connection: PostgresConnection) throws(StoreError) -> Int32 {
+        if let today { return today() }
+        let rows = try translating { () throws(PostgresError) in
+            try connection.query("SELECT floor(extract(epoch FROM now()) / 86400)::int4")
+        }
+        return rows.first?[0].flatMap { Int32($0) } ?? 0
     }
 
     private func withConnection<Value>(

@@ -9,11 +9,16 @@ import Musl
 import Darwin
 #endif
 
-/// One connection to PostgreSQL through libpq, the only file that sees it. Every call blocks; an instance belongs to one actor.
+/// One connection to PostgreSQL through libpq, the only file that sees it. Every call blocks, up to a deadline; an instance belongs to one
+/// actor.
 ///
-/// libpq: https://www.postgresql.org/docs/current/libpq.html
+/// libpq's own blocking calls wait for ever on a server that has stopped answering but whose kernel still acknowledges: so the asynchronous
+/// ones are used, with `poll(2)` (https://www.postgresql.org/docs/current/libpq-async.html).
 package final class PostgresConnection {
     private let connection: OpaquePointer
+    private let deadline: Duration
+    /// An answer did not come in time; whatever was asked last may still happen.
+    private var hasTimedOut = false
 
     /// What libpq is told unless the URI says otherwise. A connection that went silent ends within seconds instead of hours.
     private static let defaults = [
@@ -21,23 +26,20 @@ package final class PostgresConnection {
         ("keepalives_count", "3"), ("tcp_user_timeout", "15000"), ("client_encoding", "UTF8"),
     ]
 
-    /// - Parameter uri: `postgres://user:password@host:port/database?parameters`.
-    package init(uri: String) throws(PostgresError) {
-        var parse: UnsafeMutablePointer<CChar>?
-        guard let options = PQconninfoParse(uri, &parse) else {
-            // libpq's own message quotes the URI, password included.
-            PQfreemem(parse)
-            throw PostgresError(kind: .connection, sqlState: nil, summary: "the URI cannot be read")
-        }
-        PQconninfoFree(options)
+    /// - Parameters:
+    ///   - uri: `postgres://user:password@host:port/database?parameters`.
+    ///   - deadline: How long one statement may take to be answered. Longer than any `statement_timeout`, which ends it more gently.
+    package init(uri: String, deadline: Duration = .seconds(30)) throws(PostgresError) {
+        self.deadline = deadline
+        try PostgresURI.check(uri)
         // Later parameters override earlier ones, so the URI comes last.
         let parameters = Self.defaults + [("dbname", uri)]
         let connection = Self.withCStrings(parameters.map(\.0)) { keys in
             Self.withCStrings(parameters.map(\.1)) { values in PQconnectdbParams(keys, values, 1) }
         }
         guard let connection else { throw PostgresError(kind: .connection, sqlState: nil, summary: "out of memory") }
-        guard PQstatus(connection) == CONNECTION_OK else {
-            let summary = Self.summary(of: String(cString: PQerrorMessage(connection)))
+        guard PQstatus(connection) == CONNECTION_OK, PQsetnonblocking(connection, 1) == 0 else {
+            let summary = PostgresURI.summary(ofFailure: String(cString: PQerrorMessage(connection)))
             PQfinish(connection)
             throw PostgresError(kind: .connection, sqlState: nil, summary: summary)
         }
@@ -51,7 +53,7 @@ package final class PostgresConnection {
     }
 
     /// Whether the connection is known to be lost.
-    package var isBroken: Bool { PQstatus(connection) != CONNECTION_OK }
+    package var isBroken: Bool { hasTimedOut || PQstatus(connection) != CONNECTION_OK }
 
     /// 15 for PostgreSQL 15.
     package var majorVersion: Int { Int(PQserverVersion(connection)) / 10_000 }
@@ -60,15 +62,15 @@ package final class PostgresConnection {
 
     /// Runs one or several statements without parameters.
     package func execute(_ sql: String) throws(PostgresError) {
-        _ = try checked(PQexec(connection, sql))
+        _ = try answer(PQsendQuery(connection, sql))
     }
 
     /// Runs one statement with parameters as text; every value is returned as text.
     package func query(_ sql: String, _ parameters: [String?] = []) throws(PostgresError) -> [[String?]] {
-        let result = Self.withOptionalCStrings(parameters) { values in
-            PQexecParams(connection, sql, Int32(parameters.count), nil, values, nil, nil, 0)
+        let sent = Self.withOptionalCStrings(parameters) { values in
+            PQsendQueryParams(connection, sql, Int32(parameters.count), nil, values, nil, nil, 0)
         }
-        let rows = try checked(result)
+        let rows = try answer(sent)
         return (0..<rows.count).map { row in
             (0..<rows.columnCount).map { column in
                 rows.bytes(row, column).map { String(decoding: $0, as: UTF8.self) }
@@ -78,7 +80,7 @@ package final class PostgresConnection {
 
     /// Prepares a statement under a name that ``executePrepared(_:_:)`` takes.
     package func prepare(_ name: String, _ sql: String) throws(PostgresError) {
-        _ = try checked(PQprepare(connection, name, sql, 0, nil))
+        _ = try answer(PQsendPrepare(connection, name, sql, 0, nil))
     }
 
     /// Runs a prepared statement with parameters in PostgreSQL's binary format; every value is returned in binary.
@@ -86,7 +88,7 @@ package final class PostgresConnection {
         // One buffer for all parameters: nested closures for each pointer would limit their number.
         let lengths = parameters.map { Int32($0.count) }
         let joined = parameters.flatMap { $0 }
-        let result = joined.withUnsafeBufferPointer { buffer in
+        let sent = joined.withUnsafeBufferPointer { buffer in
             var offset = 0
             let values: [UnsafePointer<CChar>?] = parameters.map { parameter in
                 defer { offset += parameter.count }
@@ -94,44 +96,121 @@ package final class PostgresConnection {
                 return UnsafeRawPointer(base + offset).assumingMemoryBound(to: CChar.self)
             }
             let formats = [Int32](repeating: 1, count: parameters.count)
-            return PQexecPrepared(connection, name, Int32(parameters.count), values, lengths, formats, 1)
+            return PQsendQueryPrepared(connection, name, Int32(parameters.count), values, lengths, formats, 1)
         }
-        return try checked(result)
+        return try answer(sent)
     }
 
     /// Sends `bytes` to a `COPY … FROM STDIN` and waits until the server has taken all of it.
-    package func copyIn(_ sql: String, _ bytes: [UInt8]) throws(PostgresError) {
-        let start = PostgresRows(PQexec(connection, sql))
-        guard PQresultStatus(start.result) == PGRES_COPY_IN else { throw error(start) }
-        let sent = bytes.withUnsafeBufferPointer { buffer in
-            var offset = 0
-            while offset < buffer.count {
-                let count = min(buffer.count - offset, 1 << 20)
-                let chunk = UnsafeRawPointer(buffer.baseAddress.map { $0 + offset })?.assumingMemoryBound(to: CChar.self)
-                guard PQputCopyData(connection, chunk, Int32(count)) == 1 else { return false }
-                offset += count
-            }
-            return PQputCopyEnd(connection, nil) == 1
+    ///
+    /// - Returns: How many rows the server says it stored.
+    @discardableResult
+    package func copyIn(_ sql: String, _ bytes: [UInt8]) throws(PostgresError) -> Int {
+        let end = ContinuousClock.now + deadline
+        guard PQsendQuery(connection, sql) == 1 else { throw lost() }
+        let start = try nextResult(end)
+        guard PQresultStatus(start?.result) == PGRES_COPY_IN else {
+            while try nextResult(end) != nil {}
+            throw start.map { error($0) } ?? lost()
         }
+        try put(bytes, end)
         // The results must be fetched to the end, also after an error, before the connection can be used again.
+        var stored: Int?
         var failure: PostgresError?
-        while let result = PQgetResult(connection) {
-            let rows = PostgresRows(result)
-            if PQresultStatus(rows.result) != PGRES_COMMAND_OK, failure == nil { failure = error(rows) }
-            if PQstatus(connection) != CONNECTION_OK { break }
+        while let rows = try nextResult(end) {
+            if PQresultStatus(rows.result) == PGRES_COMMAND_OK {
+                stored = Int(String(cString: PQcmdTuples(rows.result)))
+            } else if failure == nil {
+                failure = error(rows)
+            }
         }
         if let failure { throw failure }
-        guard sent, !isBroken else { throw PostgresError(kind: .connection, sqlState: nil, summary: "the connection was lost") }
+        guard let stored, !isBroken else { throw lost() }
+        return stored
     }
 
-    // MARK: - Results and errors
-
-    private func checked(_ result: OpaquePointer?) throws(PostgresError) -> PostgresRows {
-        let rows = PostgresRows(result)
-        switch PQresultStatus(rows.result) {
-        case PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_EMPTY_QUERY: return rows
-        default: throw error(rows)
+    private func put(_ bytes: [UInt8], _ end: ContinuousClock.Instant) throws(PostgresError) {
+        var offset = 0
+        while offset < bytes.count {
+            let count = min(bytes.count - offset, 1 << 18)
+            let status = bytes.withUnsafeBytes { buffer in
+                PQputCopyData(
+                    connection, (buffer.baseAddress.map { $0 + offset })?.assumingMemoryBound(to: CChar.self), Int32(count))
+            }
+            switch status {
+            case 1: offset += count
+            // The server may have something to say, such as why it takes no more; reading it frees its hands.
+            case 0: try wait(forWriting: true, end)
+            default: throw lost()
+            }
         }
+        while true {
+            switch PQputCopyEnd(connection, nil) {
+            case 1: return
+            case 0: try wait(forWriting: true, end)
+            default: throw lost()
+            }
+        }
+    }
+
+    // MARK: - Waiting
+
+    /// Waits for everything that answers what has been sent, and returns the last of it.
+    private func answer(_ sent: Int32) throws(PostgresError) -> PostgresRows {
+        guard sent == 1 else { throw lost() }
+        let end = ContinuousClock.now + deadline
+        var last: PostgresRows?
+        var failure: PostgresError?
+        while let rows = try nextResult(end) {
+            switch PQresultStatus(rows.result) {
+            case PGRES_COMMAND_OK, PGRES_TUPLES_OK, PGRES_EMPTY_QUERY: last = rows
+            default: failure = failure ?? error(rows)
+            }
+        }
+        if let failure { throw failure }
+        guard let last else { throw lost() }
+        return last
+    }
+
+    /// - Returns: nil when nothing more comes for what has been sent.
+    private func nextResult(_ end: ContinuousClock.Instant) throws(PostgresError) -> PostgresRows? {
+        while true {
+            switch PQflush(connection) {
+            case 0: break
+            case 1:
+                try wait(forWriting: true, end)
+                continue
+            default: throw lost()
+            }
+            if PQisBusy(connection) == 0 { break }
+            try wait(forWriting: false, end)
+        }
+        return PQgetResult(connection).map { PostgresRows($0) }
+    }
+
+    private func wait(forWriting: Bool, _ end: ContinuousClock.Instant) throws(PostgresError) {
+        let left = end - .now
+        let milliseconds = Int32(clamping: Int64(left / .milliseconds(1)))
+        var descriptor = pollfd(fd: PQsocket(connection), events: Int16(POLLIN | (forWriting ? POLLOUT : 0)), revents: 0)
+        let ready = milliseconds > 0 ? poll(&descriptor, 1, milliseconds) : 0
+        guard ready != 0 else {
+            hasTimedOut = true
+            throw PostgresError(kind: .connection, sqlState: nil, summary: "the database did not answer in time")
+        }
+        if ready < 0 && errno == EINTR { return }
+        guard ready > 0, descriptor.revents & Int16(POLLIN | POLLERR | POLLHUP) == 0 || PQconsumeInput(connection) == 1 else {
+            throw lost()
+        }
+    }
+
+    // MARK: - Errors
+
+    private func lost() -> PostgresError {
+        // A result that says why may already be here: the server's farewell, with its SQLSTATE.
+        let rows = PQgetResult(connection).map { PostgresRows($0) }
+        let state = rows.flatMap { PQresultErrorField($0.result, Self.sqlStateField) }.map { String(cString: $0) }
+        hasTimedOut = true
+        return PostgresError(kind: .connection, sqlState: state, summary: "the connection was lost")
     }
 
     /// Only the SQLSTATE is taken over: the server's messages quote what was sent.
@@ -141,19 +220,16 @@ package final class PostgresConnection {
         return PostgresError(kind: .statement, sqlState: state, summary: "a statement failed")
     }
 
-    /// The first line of a connection failure: host, port and reason; a password never stands in it.
-    private static func summary(of message: String) -> String {
-        String(message.split(separator: "\n").first?.prefix(200) ?? "the connection failed")
-    }
-
     /// `PG_DIAG_SQLSTATE`, a character constant that is not imported.
     private static let sqlStateField = Int32(UInt8(ascii: "C"))
 
-    /// What an empty parameter points at: a null pointer would mean NULL.
+    // MARK: - C strings
+
+    /// What an empty parameter points at: a null pointer would mean NULL. Never written, never freed.
     nonisolated(unsafe) private static let empty: UnsafePointer<CChar> = {
         let byte = UnsafeMutablePointer<CChar>.allocate(capacity: 1)
-        byte.pointee = 0
-        return UnsafePointer(byte)  // Never written again, never freed.
+        byte.initialize(to: 0)
+        return UnsafePointer(byte)
     }()
 
     private static func withCStrings<Result>(_ strings: [String], _ body: ([UnsafePointer<CChar>?]) -> Result) -> Result {
@@ -166,6 +242,24 @@ package final class PostgresConnection {
         let copies = strings.map { $0.map { strdup($0) } ?? nil }
         defer { for copy in copies { free(copy) } }
         return body(copies.map { $0.map { UnsafePointer($0) } })
+    }
+
+    /// What a URI says, as libpq reads it: host and port, each empty if it says nothing of it; nil if libpq cannot read it.
+    static func hostAndPort(_ uri: String) -> (host: String, port: String)? {
+        var message: UnsafeMutablePointer<CChar>?
+        guard let options = PQconninfoParse(uri, &message) else {
+            // libpq's own message quotes the URI, password included.
+            PQfreemem(message)
+            return nil
+        }
+        defer { PQconninfoFree(options) }
+        var found: [String: String] = [:]
+        var option = options
+        while let keyword = option.pointee.keyword {
+            if let value = option.pointee.val { found[String(cString: keyword)] = String(cString: value) }
+            option += 1
+        }
+        return (found["host"] ?? "", found["port"] ?? "")
     }
 }
 

@@ -10,6 +10,15 @@ enum PostgresPartitions {
     /// Months that are made before they begin.
     static let monthsAhead = 3
 
+    /// Months that one upkeep makes at most: a clock that jumps by years must not leave a partition for each month of them.
+    static let maximumNewMonths = 24
+
+    /// What counts as a possible today: a first start with another clock takes the nearer end.
+    static let plausibleDays: ClosedRange<Int32> = 19_723...47_481
+
+    /// How long a lock on `events` may be waited for. Writers queue behind it, so it is short; upkeep is tried again later.
+    static let lockTimeout = "300ms"
+
     /// A calendar month (UTC), by the buckets it covers.
     struct Month: Equatable {
         var name: String
@@ -47,24 +56,17 @@ enum PostgresPartitions {
     static func performUpkeep(_ connection: PostgresConnection, today: Int32) throws(StoreError) {
         try PostgresTransaction.run(connection) { () throws(StoreError) in
             try translating { () throws(PostgresError) in
-                try connection.execute("SET LOCAL lock_timeout = '5s'; LOCK TABLE event_partitions IN EXCLUSIVE MODE")
+                try connection.execute("SET LOCAL lock_timeout = '\(lockTimeout)'; LOCK TABLE event_partitions IN EXCLUSIVE MODE")
                 let rows = try connection.query("SELECT from_bucket FROM event_partitions WHERE is_open")
-                if let open = rows.first?[0].flatMap({ Int32($0) }) {
-                    let missing = months(from: today, count: monthsAhead + 1).filter { $0.first >= open }
-                    guard let first = missing.first, let last = missing.last else { return }
-                    // A server that slept for months: the gap up to today's month is filled as well.
-                    let gap = open < first.first ? monthsBetween(open, first.first) : []
-                    try split(connection, adding: gap + missing, end: last.end)
-                } else {
-                    try create(connection, today: today)
-                }
+                let today = min(max(today, plausibleDays.lowerBound), plausibleDays.upperBound)
+                guard let open = rows.first?[0].flatMap({ Int32($0) }) else { return try create(connection, today: today) }
+                // From the open partition's first day, so that a server that slept for months leaves no gap.
+                let goal = months(from: today, count: monthsAhead + 1).last?.end ?? today
+                let missing = months(from: open, count: maximumNewMonths).filter { $0.first < goal }
+                guard let last = missing.last else { return }
+                try split(connection, adding: missing, end: last.end)
             }
         }
-    }
-
-    private static func monthsBetween(_ start: Int32, _ end: Int32) -> [Month] {
-        // Never more than the months of a century, whatever the clock says.
-        months(from: start, count: 1_200).filter { $0.first < end }
     }
 
     private static func create(_ connection: PostgresConnection, today: Int32) throws(PostgresError) {

@@ -89,7 +89,7 @@ enum PostgresSchema {
         for _ in 0..<maximumRaces {
             do throws(PostgresError) {
                 return try connection.execute(sql)
-            } catch where ["23505", "42P07", "42710"].contains(error.sqlState) {
+            } catch  where ["23505", "42P07", "42710"].contains(error.sqlState) {
                 // Several servers create it in the same instant; IF NOT EXISTS does not cover that. What ours met first may have been the
                 // other's row in the catalogue, its name, or its row type; the other may not have committed yet.
             }

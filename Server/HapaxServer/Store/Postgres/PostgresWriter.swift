@@ -3,13 +3,15 @@ import HapaxModel
 /// One session that commits groups, on a queue of its own. Connects when it is needed and again after the connection was lost.
 actor PostgresWriter {
     private let uri: String
+    private let options: PostgresEventStore.Options
     private let executor: SerialQueueExecutor
     private var connection: PostgresConnection?
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    init(uri: String, number: Int) {
+    init(uri: String, number: Int, options: PostgresEventStore.Options) {
         self.uri = uri
+        self.options = options
         executor = SerialQueueExecutor(label: "hapax.postgres.\(number)")
     }
 
@@ -34,10 +36,15 @@ actor PostgresWriter {
 
     /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there.
     private func copy(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
-        try connection.execute("BEGIN")
         let found = try probe(group.records.map(\.key) + group.lookups, connection)
         let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
-        if !new.isEmpty { try connection.copyIn(PostgresCopy.statement, PostgresCopy.bytes(new)) }
+        if !new.isEmpty {
+            let stored = try connection.copyIn(PostgresCopy.statement, PostgresCopy.bytes(new))
+            // A trigger of somebody's may swallow rows; then nothing here may be called stored.
+            guard stored == new.count else {
+                throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(new.count) rows")
+            }
+        }
         try keep(group.books, connection)
         try connection.execute("COMMIT")
         return found
@@ -112,11 +119,11 @@ actor PostgresWriter {
 
     // MARK: - Connection
 
+    /// Runs `body` in a transaction that it ends itself.
     private func withConnection<Value>(
         _ body: (PostgresConnection) throws(StoreError) -> Value
     ) throws(StoreError) -> Value {
-        let connection: PostgresConnection
-        if let known = self.connection { connection = known } else { connection = try connect() }
+        let connection = try begin()
         self.connection = connection
         do throws(StoreError) {
             return try body(connection)
@@ -130,9 +137,26 @@ actor PostgresWriter {
         }
     }
 
+    /// A session with a transaction begun. One that was lost while it rested is replaced: nothing had been asked of it.
+    private func begin() throws(StoreError) -> PostgresConnection {
+        if let rested = connection {
+            connection = nil
+            do throws(PostgresError) {
+                try rested.execute("BEGIN")
+                return rested
+            } catch {
+                guard rested.isBroken else { throw StoreError(error) }
+            }
+        }
+        let fresh = try connect()
+        try translating { () throws(PostgresError) in try fresh.execute("BEGIN") }
+        return fresh
+    }
+
     private func connect() throws(StoreError) -> PostgresConnection {
+        let connection: PostgresConnection
         do throws(PostgresError) {
-            let connection = try PostgresConnection(uri: uri)
+            connection = try PostgresConnection(uri: uri, deadline: options.answerDeadline)
             // The look-up of ids must walk the index, whatever the statistics say; nothing may wait for ever.
             try connection.execute(
                 """
@@ -140,10 +164,11 @@ actor PostgresWriter {
                 SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
                 """)
             for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
-            return connection
         } catch {
             throw StoreError(error)
         }
+        if !options.unsafeAllowNonDurableStore { try PostgresSettings.checkDurability(connection) }
+        return connection
     }
 
     static let probeSQL = """

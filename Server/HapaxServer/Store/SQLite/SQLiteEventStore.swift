@@ -8,16 +8,16 @@ package final class SQLiteEventStore: EventStore {
     private let database: DatabaseQueue
     /// Held until the store is closed.
     private let lock: Locked<FileLock?>
+    /// Whether the latest commit failed; then reading is no proof that the store works.
+    private let hasFailed = Locked(false)
 
     /// Opens or creates the file, alone.
     ///
     /// - Parameter path: The database file; missing directories are made. A lock file and SQLite's own files stand beside it.
     /// - Throws: ``StoreError/unusable(_:)`` if another server has it open, or a newer server migrated it.
     package init(path: String) throws(StoreError) {
+        let path = DatabaseFile.prepare(path)
         do throws(FileLock.Failure) {
-            let directory = URL(fileURLWithPath: path).deletingLastPathComponent()
-            // A directory that cannot be made shows at once as a lock file that cannot be opened.
-            try? FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
             lock = Locked(try FileLock(path: path + ".lock"))
         } catch {
             switch error {
@@ -56,15 +56,24 @@ package final class SQLiteEventStore: EventStore {
 
     package func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
         do {
-            return try await database.write { db in try Self.store(group, in: db) }
+            let found = try await database.write { db in try Self.store(group, in: db) }
+            hasFailed.withLock { $0 = false }
+            return found
         } catch {
+            hasFailed.withLock { $0 = true }
             throw Self.translated(error)
         }
     }
 
     package func check() async throws(StoreError) {
         do {
-            _ = try await database.read { try Int.fetchOne($0, sql: "SELECT 1") }
+            guard hasFailed.withLock({ $0 }) else { return _ = try await database.read { try Int.fetchOne($0, sql: "SELECT 1") } }
+            // After a failure only a write of some size that reaches the disk shows that there is room again.
+            try await database.write { db in
+                try db.execute(sql: "INSERT INTO projects (name) VALUES (zeroblob(65536))")
+                try db.execute(sql: "DELETE FROM projects WHERE length(name) = 65536")
+            }
+            hasFailed.withLock { $0 = false }
         } catch {
             throw Self.translated(error)
         }

@@ -1,0 +1,62 @@
+import Foundation
+
+/// Where settings come from, each as text by name.
+///
+/// Not swift-configuration: its typed look-ups take a value of another type (a list where a comma stands, a number in a file) for an
+/// absent one, and a store's address that silently becomes the default sends events into the wrong database.
+enum SettingSources {
+    typealias Problem = ServerConfiguration.Problem
+
+    /// `--name value`, `--name=value`, and `--name` for a switch; each at most once.
+    static func flags(_ arguments: [String]) throws -> [String: String] {
+        var values: [String: String] = [:]
+        var rest = arguments[...]
+        while let argument = rest.popFirst() {
+            guard argument.hasPrefix("--") else { throw Problem("unexpected argument: \(argument)") }
+            let parts = argument.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            let name = parts.first ?? ""
+            guard let setting = ServerSetting.all.first(where: { $0.name == name }) else {
+                throw Problem("unknown flag: --\(name); see --help")
+            }
+            let value: String
+            if parts.count == 2 {
+                value = parts[1]
+            } else if setting.placeholder == nil {
+                value = "true"
+            } else if let next = rest.first, !next.hasPrefix("--") {
+                value = next
+                rest.removeFirst()
+            } else {
+                throw Problem("--\(name) needs a value")
+            }
+            guard values.updateValue(value, forKey: name) == nil else { throw Problem("--\(name) is given twice") }
+        }
+        return values
+    }
+
+    /// A JSON object with settings by name; strings, numbers and booleans are values.
+    static func file(_ path: String) throws -> [String: String] {
+        guard let data = FileManager.default.contents(atPath: path),
+            let object = try? JSONSerialization.jsonObject(with: data) as? [String: Any]
+        else { throw Problem(.config, "names a file that cannot be read as a JSON object") }
+        return try object.reduce(into: [:]) { values, entry in
+            guard let setting = ServerSetting.all.first(where: { $0.name == entry.key }), setting.name != ServerSetting.config.name else {
+                throw Problem(.config, "names a file with the unknown setting \(entry.key)")
+            }
+            switch entry.value {
+            case let text as String: values[setting.name] = text
+            // A boolean is a number to Foundation as well, so it is asked for by its encoding.
+            case let number as NSNumber:
+                let isBoolean = String(cString: number.objCType) == "c" || String(cString: number.objCType) == "B"
+                values[setting.name] = isBoolean ? (number.boolValue ? "true" : "false") : number.stringValue
+            default: throw Problem(setting, "must be a string, a number or a boolean in the file")
+            }
+        }
+    }
+
+    /// `HAPAX_…` variables that mean nothing here, the client's own excepted.
+    static func unknownVariables(_ environment: [String: String]) -> [String] {
+        let known = Set(ServerSetting.all.map(\.environmentName) + ["HAPAX_SERVER", "HAPAX_KEY", "HAPAX_QUEUE"])
+        return environment.keys.filter { $0.hasPrefix("HAPAX_") && !known.contains($0) }.sorted()
+    }
+}
