@@ -44,12 +44,18 @@ struct GzipTests {
         #expect(try Gzip.decompress(joined, limit: 100) == Array("abcd".utf8))
     }
 
+    @Test("zeros behind the last member are padding, as for gzip(1)")
+    func zeroPaddingIsIgnored() throws {
+        let padded = try Gzip.compress(Array("ab".utf8)) + [UInt8](repeating: 0, count: 512)
+        #expect(try Gzip.decompress(padded, limit: 100) == Array("ab".utf8))
+    }
+
     @Test func cutOrForeignBytesAreDamaged() throws {
         let whole = try Gzip.compress(Array("some text that is compressed, some text that is compressed".utf8))
         for length in 0..<whole.count {
             #expect(throws: Gzip.Failure.damaged) { try Gzip.decompress(Array(whole[..<length]), limit: 1_000) }
         }
-        for bytes in [[], [0x1F], Array("{\"events\":[]}".utf8), [0x78, 0x9C, 3, 0, 0, 0, 0, 1], whole + [0], whole + Array("x".utf8)] {
+        for bytes in [[], [0x1F], Array("{\"events\":[]}".utf8), [0x78, 0x9C, 3, 0, 0, 0, 0, 1], whole + [0, 1], whole + Array("x".utf8)] {
             #expect(throws: Gzip.Failure.damaged) { try Gzip.decompress(bytes, limit: 1_000) }
         }
     }
