@@ -12,6 +12,7 @@ public final class EventClient: Sendable {
     let adopter: SpoolAdopter?
     let transport: any EventTransport
     let clock: any ClientClock
+    let timers = Locked(EventTimers())
     /// Stands for whom events concern that do not say it.
     private let distinctID: String
 
