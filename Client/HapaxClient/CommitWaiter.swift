@@ -55,6 +55,8 @@ extension TrackError: CustomStringConvertible {
         switch self {
         case .refused(.mailboxFull): "more events wait to be stored than the mailbox holds"
         case .refused(.shutDown), .shutDown: "the client is shut down"
+        case .refused(.optedOut): "the user has opted out"
+        case .refused(.enricher): "an enricher dropped the event"
         case .notStored(let failure): "the event could not be stored yet: \(failure)"
         }
     }

@@ -15,8 +15,17 @@ extension EventClient {
         public var whenQueueIsTaken: TakenQueue = .refuse
         /// What a durable event survives.
         public var durability: Durability = .process
-        /// Whom events concern that do not say it themselves; nil stands for the install's own id.
+        /// Whom events concern that do not say it themselves while nobody is logged in; nil stands for the install's anonymous id.
         public var distinctID: String?
+        /// Whether each event gets `$model`, `$manufacturer`, `$os`, `$os_version`, `$app_version`, `$lib` and `$lib_version`, collected
+        /// once at the start; what is not known is left out. They count towards an event's limits.
+        public var automaticProperties = true
+        /// For `$app_version`; nil stands for the main bundle's.
+        public var appVersion: String?
+        /// Asked at each `track`, on its thread, for properties that win over ``EventClient/superProperties`` and lose against the event's.
+        public var computedProperties: (@Sendable () -> Properties)?
+        /// Change or drop events before they are stored, one after the other.
+        public var enrichers: [EventClient.Enricher] = []
         /// Events that may wait in memory for their commit, from 1; more are refused and counted.
         public var mailboxCapacity = 8_192
 

@@ -13,8 +13,6 @@ public final class EventClient: Sendable {
     let transport: any EventTransport
     let clock: any ClientClock
     let timers = Locked(EventTimers())
-    /// Stands for whom events concern that do not say it.
-    private let distinctID: String
 
     /// Opens the queue and begins to upload what is in it.
     ///
@@ -63,8 +61,8 @@ public final class EventClient: Sendable {
         self.queue = queue
         self.clock = clock
         self.transport = transport
-        distinctID = configuration.distinctID ?? queue.installID.description
         let ids = try queue.callerSuppliedIDs()
+        let context = try Self.context(configuration, queue)
 
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
         let policy = FlushPolicy(
@@ -77,7 +75,8 @@ public final class EventClient: Sendable {
             Task { await delivery.uploadWanted(manual: false) }
         }
         let writer = QueueWriter(
-            intake: Intake(lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity),
+            intake: Intake(
+                lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity, context: context),
             clock: clock,
             isImmediate: { scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in
@@ -115,18 +114,13 @@ public final class EventClient: Sendable {
     ///   - name: What happened, 1…200 bytes of UTF-8.
     ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
-    ///   - distinctID: Whom it concerns, 1…200 bytes; the configuration's if nil.
-    /// - Returns: The event's id; nil if it was refused, because too many wait for their commit or the client is shut down. A refusal is
-    ///   counted in ``Status/dropped``. An event over a limit is not refused: it goes to the dead letters with its reason.
+    ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
+    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``. An event over a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) -> EventID? {
-        let admission = writer.intake.withLock {
-            $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
-                now: clock.unixMilliseconds)
-        }
+        let admission = admit(name, properties, id, time, distinctID)
         switch admission {
         case .admitted(let id, _, let wake), .alreadyQueued(let id, let wake):
             if wake { writer.wake() }
@@ -151,11 +145,7 @@ public final class EventClient: Sendable {
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
         let waiter = CommitWaiter()
-        let admission = writer.intake.withLock {
-            $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
-                now: clock.unixMilliseconds, waiter: waiter)
-        }
+        let admission = admit(name, properties, id, time, distinctID, waiter)
         switch admission {
         case .admitted(let id, let sequence, let wake):
             if wake { writer.wake() }
