@@ -9,20 +9,25 @@ final class CommitWaiter: Sendable {
     }
 
     private let state = Locked(State.nobodyYet)
+    private let observer: (@Sendable (Result<Void, TrackError>) -> Void)?
+
+    /// - Parameter observer: Called once, by whoever tells; for those who cannot wait as a task does.
+    init(_ observer: (@Sendable (Result<Void, TrackError>) -> Void)? = nil) {
+        self.observer = observer
+    }
 
     func tell(_ result: Result<Void, TrackError>) {
-        let continuation: CheckedContinuation<Result<Void, TrackError>, Never>? = state.withLock { state in
-            switch state {
-            case .nobodyYet:
-                state = .told(result)
-                return nil
-            case .waiting(let continuation):
-                state = .told(result)
-                return continuation
-            case .told: return nil
-            }
+        let before: State = state.withLock { state in
+            let before = state
+            if case .told = before { return before }
+            state = .told(result)
+            return before
         }
-        continuation?.resume(returning: result)
+        switch before {
+        case .nobodyYet: observer?(result)
+        case .waiting(let continuation): continuation.resume(returning: result)
+        case .told: break
+        }
     }
 
     /// For one caller.

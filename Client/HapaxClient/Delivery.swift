@@ -20,6 +20,11 @@ package actor Delivery<Source: BatchSource> {
     private var timer: (any ScheduledAction)?
     private var restNumber = 0
 
+    /// Asked before each request; nil grants.
+    private var permission: (@Sendable () -> RequestPermission)?
+    private var firstPermission: RequestPermission?
+    private var timeout: Duration?
+
     private var batch = SourceBatch(events: [])
     private var verdicts: [Receipt.Result] = []
     private var suspects: [Settlement] = []
@@ -80,6 +85,17 @@ package actor Delivery<Source: BatchSource> {
         return state
     }
 
+    /// The same, and goes on only while `permission` is granted. Holds for a pass that is under way, too, from its next request on.
+    package func drain(permission: @escaping @Sendable () -> RequestPermission) async -> DeliveryState {
+        // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
+        let first = isResting ? permission() : nil
+        if first == .denied { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
+        firstPermission = first
+        self.permission = permission
+        defer { (self.permission, firstPermission, timeout) = (nil, nil, nil) }
+        return await drain()
+    }
+
     /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
     /// ``stop()`` is called.
     package func deliverAll() async -> Ending {
@@ -132,6 +148,13 @@ package actor Delivery<Source: BatchSource> {
     }
 
     private func read(limit: Int, skipping: Int) async -> DeliveryStateMachine.Action {
+        let answer = firstPermission ?? permission?()
+        firstPermission = nil
+        switch answer {
+        case .denied?: return machine.held()
+        case .granted(let timeout)?: self.timeout = timeout
+        case nil: timeout = nil
+        }
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
             return machine.batchRead(count: batch.events.count)
@@ -147,7 +170,9 @@ package actor Delivery<Source: BatchSource> {
         envelope.batchID = batchID
         envelope.sentAt = min(max(clock.unixMilliseconds, 0), EventLimits.maximumTime)
         let body = EventBatch(envelope: envelope, events: batch.events.map(\.bytes)).encoded()
-        let outcome = await transport.send(endpoint.request(body))
+        var request = endpoint.request(body)
+        request.timeout = timeout ?? request.timeout
+        let outcome = await transport.send(request)
         counts.attempts += 1
         let answer = AnswerClassifier.classify(
             outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
@@ -225,6 +250,7 @@ package actor Delivery<Source: BatchSource> {
         case .drained:
             lastFailure = nil
             end(.drained)
+        case .held: break
         case .stopped: end(.stopped)
         case .paused:
             schedule(DeliveryStateMachine.probeInterval)

@@ -13,6 +13,8 @@ public final class EventClient: Sendable {
     let transport: any EventTransport
     let clock: any ClientClock
     let timers = Locked(EventTimers())
+    let lifecycle = AppLifecycle()
+    let session: SessionMarker
 
     /// Opens the queue and begins to upload what is in it.
     ///
@@ -46,6 +48,7 @@ public final class EventClient: Sendable {
             queue.close()
             throw .queueUnusable(StorageFailure(error))
         }
+        client.recoverAppEnd()
         if configuration.uploadsAutomatically {
             client.scheduler.startTimer()
             client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
@@ -74,6 +77,7 @@ public final class EventClient: Sendable {
             guard uploads, let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
+        let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
             intake: Intake(
                 lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity, context: context),
@@ -83,7 +87,11 @@ public final class EventClient: Sendable {
                 try queue.append(events, dropped: dropped)
                 return Int(queue.books.depth)
             },
-            stored: { scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate) })
+            stored: {
+                session.eventsStored()
+                scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate)
+            })
+        self.session = session
         let source = QueueBatchSource(queue: queue, clock: clock) { [intake = writer.intake] ids in
             intake.withLock { $0.removed(ids) }
         }

@@ -42,14 +42,30 @@ final class UploadScheduler: Sendable {
 
     /// Starting again replaces the timer.
     func startTimer() {
-        let (interval, generation) = state.withLock { state in
+        startTimer(after: nil)
+    }
+
+    /// - Parameter fired: Which timer has fired; if it is no longer the current one, it was stopped or replaced meanwhile.
+    private func startTimer(after fired: Int?) {
+        let next: (interval: Duration, generation: Int)? = state.withLock { state in
+            if let fired, fired != state.generation { return nil }
             state.timer?.cancel()
             state.generation += 1
             return (state.policy.effectiveInterval, state.generation)
         }
+        guard let (interval, generation) = next else { return }
         let timer = clock.schedule(after: interval) { [weak self] in self?.timerFired(generation) }
         state.withLock { state in
             if state.generation == generation && !state.isStopped { state.timer = timer } else { timer.cancel() }
+        }
+    }
+
+    /// Until it is started again (R36).
+    func stopTimer() {
+        state.withLock { state in
+            state.generation += 1
+            state.timer?.cancel()
+            state.timer = nil
         }
     }
 
@@ -70,7 +86,7 @@ final class UploadScheduler: Sendable {
             return state.policy.timerFired(depth: depth, now: now)
         }
         guard let actions else { return }
-        startTimer()
+        startTimer(after: generation)
         perform(actions)
     }
 
