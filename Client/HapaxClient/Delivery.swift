@@ -20,6 +20,9 @@ package actor Delivery<Source: BatchSource> {
     private var timer: (any ScheduledAction)?
     private var restNumber = 0
 
+    /// Whether a pass that nobody asked for may make a request: the network may not be one for that (R23).
+    private let mayGoOnByItself: @Sendable () -> Bool
+    private var isManual = false
     /// Asked before each request; nil grants.
     private var permission: (@Sendable () -> RequestPermission)?
     private var firstPermission: RequestPermission?
@@ -43,17 +46,20 @@ package actor Delivery<Source: BatchSource> {
     }
 
     package init(
-        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil
+        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil,
+        mayGoOnByItself: @escaping @Sendable () -> Bool = { true }
     ) {
         self.init(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: logger, retryPolicy: .delivery,
-            randomness: SystemRandomNumberGenerator())
+            randomness: SystemRandomNumberGenerator(), mayGoOnByItself: mayGoOnByItself)
     }
 
     init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
-        retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable
+        retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable,
+        mayGoOnByItself: @escaping @Sendable () -> Bool = { true }
     ) {
+        self.mayGoOnByItself = mayGoOnByItself
         self.source = source
         self.endpoint = endpoint
         self.transport = transport
@@ -70,6 +76,7 @@ package actor Delivery<Source: BatchSource> {
 
     /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
     package func uploadWanted(manual: Bool) {
+        isManual = manual || (isManual && !isResting)
         begin(machine.uploadWanted(manual: manual))
     }
 
@@ -78,6 +85,7 @@ package actor Delivery<Source: BatchSource> {
     /// - Returns: What this call saw delivered, and why it ended early if it did.
     package func drain() async -> DeliveryState {
         let before = counts
+        isManual = true
         begin(machine.uploadWanted(manual: true))
         await restBegins()
         var state = self.state
@@ -99,6 +107,7 @@ package actor Delivery<Source: BatchSource> {
     /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
     /// ``stop()`` is called.
     package func deliverAll() async -> Ending {
+        isManual = true
         begin(machine.uploadWanted(manual: true))
         if let ending, isResting { return ending }
         return await withCheckedContinuation { endingWaiters.append($0) }
@@ -153,7 +162,9 @@ package actor Delivery<Source: BatchSource> {
         switch answer {
         case .denied?: return machine.held()
         case .granted(let timeout)?: self.timeout = timeout
-        case nil: timeout = nil
+        case nil:
+            timeout = nil
+            if !isManual && !mayGoOnByItself() { return machine.held() }
         }
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
@@ -245,7 +256,7 @@ package actor Delivery<Source: BatchSource> {
     // MARK: - Rest
 
     private func begin(_ kind: DeliveryStateMachine.Rest) {
-        suspects = []
+        if kind != .held { suspects = [] }
         switch kind {
         case .drained:
             lastFailure = nil
@@ -287,6 +298,7 @@ package actor Delivery<Source: BatchSource> {
     private func waitEnded(_ number: Int) {
         // A timer that fired while it was being cancelled belongs to an older rest.
         guard number == restNumber, timer != nil else { return }
+        isManual = endingWaiters.isEmpty ? false : isManual
         begin(machine.waitEnded())
     }
 

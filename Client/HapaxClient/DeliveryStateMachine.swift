@@ -97,8 +97,8 @@ struct DeliveryStateMachine: Sendable {
     /// No permission for another request.
     mutating func held() -> Action {
         guard state == .reading else { return .none }
+        // Suspects stay: one request at a time must come to a verdict, too (D13).
         state = .idle
-        suspects = 0
         return .rest(.held)
     }
 

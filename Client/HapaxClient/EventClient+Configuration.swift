@@ -33,6 +33,14 @@ extension EventClient {
         public var uploadsAutomatically = true
         /// Stored events from which an upload begins, checked after each commit.
         public var flushBulkSize = 100
+        /// Begins with another ``flushInterval``: set it first.
+        public var preset: UploadPreset = .standard {
+            didSet { flushInterval = preset.interval }
+        }
+        /// Over which networks events are uploaded without being asked.
+        public var flushNetworkPolicy: NetworkPolicy = .standard
+        /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once.
+        public var network: @Sendable () -> NetworkType? = { .wired }
         /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set.
         public var flushInterval: Duration = .seconds(15)
         /// Names of events that are uploaded as soon as they are stored.

@@ -118,7 +118,8 @@ extension EventClient {
     /// Batch after batch until the queue is empty, an attempt fails, or too little time is left (R32, R33).
     private func flushInBackground() async {
         try? await writer.barrier()
-        _ = await delivery.drain { [lifecycle] in
+        _ = await delivery.drain { [lifecycle, scheduler, configuration] in
+            guard scheduler.policy.allows(configuration.network()) else { return .denied }
             let (adapter, mayFlush) = lifecycle.withRecord { ($0.adapter, $0.mayFlush) }
             guard mayFlush, let adapter, let timeout = BackgroundBudget.timeout(remaining: adapter.remainingBackgroundTime) else {
                 return .denied

@@ -70,10 +70,10 @@ public final class EventClient: Sendable {
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
         let policy = FlushPolicy(
             bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval, immediateEvents: configuration.immediateEvents,
-            now: clock.monotonic)
+            networkPolicy: configuration.flushNetworkPolicy, preset: configuration.preset, now: clock.monotonic)
         let uploads = configuration.uploadsAutomatically
         let later = Locked<Delivery<QueueBatchSource>?>(nil)
-        let scheduler = UploadScheduler(policy: policy, clock: clock, depth: { Int(queue.books.depth) }) {
+        let scheduler = UploadScheduler(policy: policy, clock: clock, depth: { Int(queue.books.depth) }, network: configuration.network) {
             guard uploads, let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
@@ -95,7 +95,9 @@ public final class EventClient: Sendable {
         let source = QueueBatchSource(queue: queue, clock: clock) { [intake = writer.intake] ids in
             intake.withLock { $0.removed(ids) }
         }
-        delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger)
+        delivery = Delivery(
+            source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger,
+            mayGoOnByItself: { scheduler.policy.allows(configuration.network()) })
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
