@@ -104,6 +104,18 @@ package actor Delivery<Source: BatchSource> {
         return await drain()
     }
 
+    /// Whether the pass under way ends before its next request.
+    var isDenied: Bool { permission?() == .denied }
+
+    /// Ends a pass after its request in flight, and changes the source while none is under way.
+    func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
+        while !isResting { _ = await drain(permission: { .denied }) }
+        // What was suspected may be gone.
+        machine.sourceChanged()
+        suspects = []
+        return try change()
+    }
+
     /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
     /// ``stop()`` is called.
     package func deliverAll() async -> Ending {

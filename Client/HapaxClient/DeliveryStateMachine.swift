@@ -102,6 +102,11 @@ struct DeliveryStateMachine: Sendable {
         return .rest(.held)
     }
 
+    /// Events were removed by somebody else, while no pass was under way.
+    mutating func sourceChanged() {
+        suspects = 0
+    }
+
     mutating func readFailed() -> Action {
         guard state == .reading else { return .none }
         return backOff()

@@ -50,6 +50,24 @@ extension EventClient {
         try changeIdentity { $0.isOptedOut = false }
     }
 
+    /// Deletes every event of this queue, those that wait and the dead letters, for ever; ``optOut()`` alone deletes nothing.
+    ///
+    /// A request in flight is awaited first, and what it delivered stays delivered. Waiting events that are deleted are counted in
+    /// ``Status/deadLettered`` and, under `purged`, in ``Status/dropped``. Durable on return. Events tracked during the call may stay.
+    ///
+    /// - Returns: How many were deleted.
+    @discardableResult
+    public func purge() async throws(StorageFailure) -> Int {
+        try? await writer.barrier()
+        do {
+            let purged = try await delivery.exclusively { [queue] in try queue.purge() }
+            writer.intake.withLock { $0.removed(purged.callerSupplied) }
+            return purged.count
+        } catch {
+            throw StorageFailure(error)
+        }
+    }
+
     private func changeIdentity(_ change: (inout EventContext) -> Void) throws(IdentityError) {
         writer.intake.withLock { change(&$0.context) }
         do {
