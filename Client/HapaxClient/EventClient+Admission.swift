@@ -2,7 +2,13 @@ import HapaxModel
 
 extension EventClient {
     static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> EventContext {
-        let saved = try queue.identity()
+        var saved = try queue.identity()
+        // A client that found the queue taken acts for the same user: whoever opted out there is opted out here (D16).
+        if queue.isSpool, let main = try? QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.identity() {
+            saved.loginID = main.loginID
+            saved.anonymousID = main.anonymousID
+            saved.isOptedOut = main.isOptedOut
+        }
         let identity = Identity(
             anonymousID: saved.anonymousID ?? queue.installID.description, loginID: saved.loginID, configuredID: configuration.distinctID)
         var context = EventContext(

@@ -23,11 +23,20 @@ extension EventQueue {
         }
     }
 
-    func identity() throws -> (anonymousID: String?, loginID: String?, isOptedOut: Bool) {
-        try database.read { db in
-            guard let row = try Row.fetchOne(db, sql: "SELECT * FROM identity") else { return (nil, nil, false) }
-            return (row["anonymous_id"], row["login_id"], row["opted_out"])
-        }
+    /// As it was saved last.
+    struct SavedIdentity: Hashable, Sendable {
+        var anonymousID: String?
+        var loginID: String?
+        var isOptedOut = false
+    }
+
+    func identity() throws -> SavedIdentity {
+        try database.read(Self.identity)
+    }
+
+    static func identity(_ db: Database) throws -> SavedIdentity {
+        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM identity") else { return SavedIdentity() }
+        return SavedIdentity(anonymousID: row["anonymous_id"], loginID: row["login_id"], isOptedOut: row["opted_out"])
     }
 
     /// Durable on return.

@@ -51,6 +51,21 @@ struct IdentityTests {
         #expect(third.client.distinctID == anonymous && !third.client.isOptedOut)
     }
 
+    @Test("a client that found the queue taken knows its login and opt-out (R56, D16)")
+    func spoolKnowsTheIdentity() async throws {
+        let first = try TestClient()
+        try first.client.login("anna")
+        let second = try TestClient(directory: first.directory) {
+            $0.whenQueueIsTaken = .spool
+            $0.distinctID = nil
+        }
+        #expect(second.client.queue.isSpool && second.client.distinctID == "anna" && !second.client.isOptedOut)
+        try first.client.optOut()
+        let third = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
+        #expect(third.client.track("event") == nil)
+        for test in [third, second, first] { _ = await test.client.shutdown(within: .zero) }
+    }
+
     @Test("an id of 200 bytes is one, none and 201 are not", arguments: [(0, false), (1, true), (200, true), (201, false)])
     func idIsLimited(bytes: Int, isValid: Bool) throws {
         let test = try TestClient()
