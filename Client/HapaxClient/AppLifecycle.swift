@@ -20,6 +20,8 @@ final class AppLifecycle: Sendable {
         var isFlushing = false
         /// A flush was asked for during one.
         var flushAgain = false
+        /// Signalled when a background flush has ended, for who waits for it.
+        var flushed: DispatchSemaphore?
         /// Signalled when everything tracked before the app's end is stored; there once that end has begun.
         var terminated: DispatchSemaphore?
     }

@@ -46,6 +46,9 @@ extension EventClient {
         /// Names of events that are uploaded as soon as they are stored.
         public var immediateEvents: Set<String> = ["$AppStart"]
 
+        /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
+        public var flushBeforeEnterBackground = false
+
         /// Events of one request, 1…1000. A request's events are also limited to ``EventLimits/maximumClientBatchBytes``.
         public var batchSize = 50
         /// The deadline of one request, from connecting to the answer's last byte.

@@ -13,9 +13,10 @@ extension EventClient {
 
     /// Tells the client what happens to the app; see ``LifecycleSignal``.
     ///
-    /// Returns at once, except on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
+    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set, and on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
     /// waits for the network (R38, R39).
     public func handle(_ signal: LifecycleSignal) {
+        if signal == .didEnterBackground && configuration.flushBeforeEnterBackground { return enterBackgroundFlushed() }
         guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
         let stored = DispatchSemaphore(value: 0)
         let isFirst = lifecycle.withRecord { record in
@@ -112,7 +113,20 @@ extension EventClient {
                 return record.flushAgain
             }
             lifecycle.handle(.flushEnded, perform: perform)
+            lifecycle.withRecord { $0.flushed }?.signal()
         }
+    }
+
+    /// Blocks until the background flush has ended, or its time is over: the signal that says so may wait behind this one (R35).
+    private func enterBackgroundFlushed() {
+        let flushed = DispatchSemaphore(value: 0)
+        lifecycle.withRecord { $0.flushed = flushed }
+        lifecycle.handle(.signal(.didEnterBackground), perform: perform)
+        let (adapter, isFlushing) = lifecycle.withRecord { ($0.adapter, $0.isFlushing) }
+        guard let adapter, isFlushing else { return }
+        let limit = clock.schedule(after: adapter.remainingBackgroundTime - BackgroundBudget.reserve) { flushed.signal() }
+        flushed.wait()
+        limit.cancel()
     }
 
     /// Batch after batch until the queue is empty, an attempt fails, or too little time is left (R32, R33).

@@ -131,6 +131,25 @@ struct EventClientLifecycleTests {
         #expect(properties(test).last == #"{"$event_duration":5.0}"#)
     }
 
+    @Test("entering the background waits for the uploads only if told to, and not longer than granted (R35)", arguments: [true, false])
+    func enteringBackgroundMayWait(hangs: Bool) async throws {
+        let test = try TestClient { $0.flushBeforeEnterBackground = true }
+        let app = ScriptedApplication(remaining: .seconds(30))
+        if hangs { test.transport.script { [transport = test.transport] _ in await transport.hang() } }
+        try await test.track(0..<3)
+        test.client.attach(app)
+        let client = test.client
+        let returned = Task.detached { await onThread { client.handle(.didEnterBackground) } }
+        if hangs {
+            await test.transport.requests(1)
+            await test.clock.scheduled(1)
+            test.clock.advance(by: .seconds(28))
+        }
+        await returned.value
+        #expect(client.queue.books.depth == (hangs ? 3 : 0))
+        _ = await client.shutdown(within: .zero)
+    }
+
     // MARK: - Termination
 
     @Test("when willTerminate returns all is stored, the end too, though the network hangs (R37–R39, D7)")
