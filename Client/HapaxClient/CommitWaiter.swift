@@ -9,20 +9,25 @@ final class CommitWaiter: Sendable {
     }
 
     private let state = Locked(State.nobodyYet)
+    private let observer: (@Sendable (Result<Void, TrackError>) -> Void)?
+
+    /// - Parameter observer: Called once, by whoever tells; for those who cannot wait as a task does.
+    init(_ observer: (@Sendable (Result<Void, TrackError>) -> Void)? = nil) {
+        self.observer = observer
+    }
 
     func tell(_ result: Result<Void, TrackError>) {
-        let continuation: CheckedContinuation<Result<Void, TrackError>, Never>? = state.withLock { state in
-            switch state {
-            case .nobodyYet:
-                state = .told(result)
-                return nil
-            case .waiting(let continuation):
-                state = .told(result)
-                return continuation
-            case .told: return nil
-            }
+        let before: State = state.withLock { state in
+            let before = state
+            if case .told = before { return before }
+            state = .told(result)
+            return before
         }
-        continuation?.resume(returning: result)
+        switch before {
+        case .nobodyYet: observer?(result)
+        case .waiting(let continuation): continuation.resume(returning: result)
+        case .told: break
+        }
     }
 
     /// For one caller.
@@ -55,6 +60,8 @@ extension TrackError: CustomStringConvertible {
         switch self {
         case .refused(.mailboxFull): "more events wait to be stored than the mailbox holds"
         case .refused(.shutDown), .shutDown: "the client is shut down"
+        case .refused(.optedOut): "the user has opted out"
+        case .refused(.enricher): "an enricher dropped the event"
         case .notStored(let failure): "the event could not be stored yet: \(failure)"
         }
     }

@@ -20,6 +20,14 @@ package actor Delivery<Source: BatchSource> {
     private var timer: (any ScheduledAction)?
     private var restNumber = 0
 
+    /// Whether a pass that nobody asked for may make a request: the network may not be one for that (R23).
+    private let mayGoOnByItself: @Sendable () -> Bool
+    private var isManual = false
+    /// Asked before each request; nil grants.
+    private var permission: (@Sendable () -> RequestPermission)?
+    private var firstPermission: RequestPermission?
+    private var timeout: Duration?
+
     private var batch = SourceBatch(events: [])
     private var verdicts: [Receipt.Result] = []
     private var suspects: [Settlement] = []
@@ -38,17 +46,20 @@ package actor Delivery<Source: BatchSource> {
     }
 
     package init(
-        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil
+        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil,
+        mayGoOnByItself: @escaping @Sendable () -> Bool = { true }
     ) {
         self.init(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: logger, retryPolicy: .delivery,
-            randomness: SystemRandomNumberGenerator())
+            randomness: SystemRandomNumberGenerator(), mayGoOnByItself: mayGoOnByItself)
     }
 
     init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
-        retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable
+        retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable,
+        mayGoOnByItself: @escaping @Sendable () -> Bool = { true }
     ) {
+        self.mayGoOnByItself = mayGoOnByItself
         self.source = source
         self.endpoint = endpoint
         self.transport = transport
@@ -65,6 +76,7 @@ package actor Delivery<Source: BatchSource> {
 
     /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
     package func uploadWanted(manual: Bool) {
+        isManual = manual || (isManual && !isResting)
         begin(machine.uploadWanted(manual: manual))
     }
 
@@ -73,6 +85,7 @@ package actor Delivery<Source: BatchSource> {
     /// - Returns: What this call saw delivered, and why it ended early if it did.
     package func drain() async -> DeliveryState {
         let before = counts
+        isManual = true
         begin(machine.uploadWanted(manual: true))
         await restBegins()
         var state = self.state
@@ -80,9 +93,33 @@ package actor Delivery<Source: BatchSource> {
         return state
     }
 
+    /// The same, and goes on only while `permission` is granted. Holds for a pass that is under way, too, from its next request on.
+    package func drain(permission: @escaping @Sendable () -> RequestPermission) async -> DeliveryState {
+        // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
+        let first = isResting ? permission() : nil
+        if first == .denied { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
+        firstPermission = first
+        self.permission = permission
+        defer { (self.permission, firstPermission, timeout) = (nil, nil, nil) }
+        return await drain()
+    }
+
+    /// Whether the pass under way ends before its next request.
+    var isDenied: Bool { permission?() == .denied }
+
+    /// Ends a pass after its request in flight, and changes the source while none is under way.
+    func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
+        while !isResting { _ = await drain(permission: { .denied }) }
+        // What was suspected may be gone.
+        machine.sourceChanged()
+        suspects = []
+        return try change()
+    }
+
     /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
     /// ``stop()`` is called.
     package func deliverAll() async -> Ending {
+        isManual = true
         begin(machine.uploadWanted(manual: true))
         if let ending, isResting { return ending }
         return await withCheckedContinuation { endingWaiters.append($0) }
@@ -132,6 +169,15 @@ package actor Delivery<Source: BatchSource> {
     }
 
     private func read(limit: Int, skipping: Int) async -> DeliveryStateMachine.Action {
+        let answer = firstPermission ?? permission?()
+        firstPermission = nil
+        switch answer {
+        case .denied?: return machine.held()
+        case .granted(let timeout)?: self.timeout = timeout
+        case nil:
+            timeout = nil
+            if !isManual && !mayGoOnByItself() { return machine.held() }
+        }
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
             return machine.batchRead(count: batch.events.count)
@@ -147,7 +193,9 @@ package actor Delivery<Source: BatchSource> {
         envelope.batchID = batchID
         envelope.sentAt = min(max(clock.unixMilliseconds, 0), EventLimits.maximumTime)
         let body = EventBatch(envelope: envelope, events: batch.events.map(\.bytes)).encoded()
-        let outcome = await transport.send(endpoint.request(body))
+        var request = endpoint.request(body)
+        request.timeout = timeout ?? request.timeout
+        let outcome = await transport.send(request)
         counts.attempts += 1
         let answer = AnswerClassifier.classify(
             outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
@@ -220,11 +268,12 @@ package actor Delivery<Source: BatchSource> {
     // MARK: - Rest
 
     private func begin(_ kind: DeliveryStateMachine.Rest) {
-        suspects = []
+        if kind != .held { suspects = [] }
         switch kind {
         case .drained:
             lastFailure = nil
             end(.drained)
+        case .held: break
         case .stopped: end(.stopped)
         case .paused:
             schedule(DeliveryStateMachine.probeInterval)
@@ -261,6 +310,7 @@ package actor Delivery<Source: BatchSource> {
     private func waitEnded(_ number: Int) {
         // A timer that fired while it was being cancelled belongs to an older rest.
         guard number == restNumber, timer != nil else { return }
+        isManual = endingWaiters.isEmpty ? false : isManual
         begin(machine.waitEnded())
     }
 

@@ -20,6 +20,8 @@ struct DeliveryStateMachine: Sendable {
     enum Rest: Hashable {
         /// The queue is empty.
         case drained
+        /// Whoever asked for the pass does not want another request now; everything stays.
+        case held
         /// Try again by itself after a backoff; call ``waitEnded()`` then.
         case backoff(failures: Int, retryAfter: Duration?)
         /// Try again after ``probeInterval``; call ``waitEnded()`` then.
@@ -90,6 +92,19 @@ struct DeliveryStateMachine: Sendable {
         if suspects > 0 { return pause() }
         state = .idle
         return .rest(.drained)
+    }
+
+    /// No permission for another request.
+    mutating func held() -> Action {
+        guard state == .reading else { return .none }
+        // Suspects stay: one request at a time must come to a verdict, too (D13).
+        state = .idle
+        return .rest(.held)
+    }
+
+    /// Events were removed by somebody else, while no pass was under way.
+    mutating func sourceChanged() {
+        suspects = 0
     }
 
     mutating func readFailed() -> Action {

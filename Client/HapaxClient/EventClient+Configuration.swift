@@ -15,8 +15,17 @@ extension EventClient {
         public var whenQueueIsTaken: TakenQueue = .refuse
         /// What a durable event survives.
         public var durability: Durability = .process
-        /// Whom events concern that do not say it themselves; nil stands for the install's own id.
+        /// Whom events concern that do not say it themselves while nobody is logged in; nil stands for the install's anonymous id.
         public var distinctID: String?
+        /// Whether each event gets `$model`, `$manufacturer`, `$os`, `$os_version`, `$app_version`, `$lib` and `$lib_version`, collected
+        /// once at the start; what is not known is left out. They count towards an event's limits.
+        public var automaticProperties = true
+        /// For `$app_version`; nil stands for the main bundle's.
+        public var appVersion: String?
+        /// Asked at each `track`, on its thread, for properties that win over ``EventClient/superProperties`` and lose against the event's.
+        public var computedProperties: (@Sendable () -> Properties)?
+        /// Change or drop events before they are stored, one after the other.
+        public var enrichers: [EventClient.Enricher] = []
         /// Events that may wait in memory for their commit, from 1; more are refused and counted.
         public var mailboxCapacity = 8_192
 
@@ -24,10 +33,21 @@ extension EventClient {
         public var uploadsAutomatically = true
         /// Stored events from which an upload begins, checked after each commit.
         public var flushBulkSize = 100
+        /// Begins with another ``flushInterval``: set it first.
+        public var preset: UploadPreset = .standard {
+            didSet { flushInterval = preset.interval }
+        }
+        /// Over which networks events are uploaded without being asked.
+        public var flushNetworkPolicy: NetworkPolicy = .standard
+        /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once.
+        public var network: @Sendable () -> NetworkType? = { .wired }
         /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set.
         public var flushInterval: Duration = .seconds(15)
         /// Names of events that are uploaded as soon as they are stored.
         public var immediateEvents: Set<String> = ["$AppStart"]
+
+        /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
+        public var flushBeforeEnterBackground = false
 
         /// Events of one request, 1…1000. A request's events are also limited to ``EventLimits/maximumClientBatchBytes``.
         public var batchSize = 50

@@ -12,8 +12,9 @@ public final class EventClient: Sendable {
     let adopter: SpoolAdopter?
     let transport: any EventTransport
     let clock: any ClientClock
-    /// Stands for whom events concern that do not say it.
-    private let distinctID: String
+    let timers = Locked(EventTimers())
+    let lifecycle = AppLifecycle()
+    let session: SessionMarker
 
     /// Opens the queue and begins to upload what is in it.
     ///
@@ -47,6 +48,7 @@ public final class EventClient: Sendable {
             queue.close()
             throw .queueUnusable(StorageFailure(error))
         }
+        client.recoverAppEnd()
         if configuration.uploadsAutomatically {
             client.scheduler.startTimer()
             client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
@@ -62,32 +64,40 @@ public final class EventClient: Sendable {
         self.queue = queue
         self.clock = clock
         self.transport = transport
-        distinctID = configuration.distinctID ?? queue.installID.description
         let ids = try queue.callerSuppliedIDs()
+        let context = try Self.context(configuration, queue)
 
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
         let policy = FlushPolicy(
             bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval, immediateEvents: configuration.immediateEvents,
-            now: clock.monotonic)
+            networkPolicy: configuration.flushNetworkPolicy, preset: configuration.preset, now: clock.monotonic)
         let uploads = configuration.uploadsAutomatically
         let later = Locked<Delivery<QueueBatchSource>?>(nil)
-        let scheduler = UploadScheduler(policy: policy, clock: clock, depth: { Int(queue.books.depth) }) {
+        let scheduler = UploadScheduler(policy: policy, clock: clock, depth: { Int(queue.books.depth) }, network: configuration.network) {
             guard uploads, let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
+        let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
-            intake: Intake(lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity),
+            intake: Intake(
+                lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity, context: context),
             clock: clock,
             isImmediate: { scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in
                 try queue.append(events, dropped: dropped)
                 return Int(queue.books.depth)
             },
-            stored: { scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate) })
+            stored: {
+                session.eventsStored()
+                scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate)
+            })
+        self.session = session
         let source = QueueBatchSource(queue: queue, clock: clock) { [intake = writer.intake] ids in
             intake.withLock { $0.removed(ids) }
         }
-        delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger)
+        delivery = Delivery(
+            source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger,
+            mayGoOnByItself: { scheduler.policy.allows(configuration.network()) })
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
@@ -114,18 +124,13 @@ public final class EventClient: Sendable {
     ///   - name: What happened, 1…200 bytes of UTF-8.
     ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
-    ///   - distinctID: Whom it concerns, 1…200 bytes; the configuration's if nil.
-    /// - Returns: The event's id; nil if it was refused, because too many wait for their commit or the client is shut down. A refusal is
-    ///   counted in ``Status/dropped``. An event over a limit is not refused: it goes to the dead letters with its reason.
+    ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
+    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``. An event over a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) -> EventID? {
-        let admission = writer.intake.withLock {
-            $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
-                now: clock.unixMilliseconds)
-        }
+        let admission = admit(name, properties, id, time, distinctID)
         switch admission {
         case .admitted(let id, _, let wake), .alreadyQueued(let id, let wake):
             if wake { writer.wake() }
@@ -150,11 +155,7 @@ public final class EventClient: Sendable {
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
         let waiter = CommitWaiter()
-        let admission = writer.intake.withLock {
-            $0.admit(
-                name: name, properties: properties, id: id, time: time, distinctID: distinctID ?? self.distinctID,
-                now: clock.unixMilliseconds, waiter: waiter)
-        }
+        let admission = admit(name, properties, id, time, distinctID, waiter)
         switch admission {
         case .admitted(let id, let sequence, let wake):
             if wake { writer.wake() }

@@ -43,6 +43,7 @@ extension EventQueue {
                     CREATE TABLE dropped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL);
                     """)
         }
+        registerIdentity(&migrator)
         return migrator
     }
 }

@@ -8,6 +8,9 @@ struct FlushPolicy: Sendable {
     private(set) var interval: Duration
     /// Names of events that are uploaded as soon as they are stored.
     var immediateEvents: Set<String>
+    /// Over which networks an upload may begin (R24).
+    var networkPolicy: NetworkPolicy
+    let preset: UploadPreset
     private var lastUpload: Duration
 
     static let minimumInterval: Duration = .seconds(5)
@@ -15,39 +18,57 @@ struct FlushPolicy: Sendable {
     enum Action: Hashable {
         case upload
         case restartTimer(every: Duration)
+        case stopTimer
     }
 
-    init(bulkSize: Int, interval: Duration, immediateEvents: Set<String>, now: Duration) {
+    init(
+        bulkSize: Int, interval: Duration, immediateEvents: Set<String>, networkPolicy: NetworkPolicy = .standard,
+        preset: UploadPreset = .standard, now: Duration
+    ) {
+        self.networkPolicy = networkPolicy
+        self.preset = preset
         self.bulkSize = bulkSize
         self.interval = interval
         self.immediateEvents = immediateEvents
         lastUpload = now
     }
 
-    var effectiveInterval: Duration { max(interval, Self.minimumInterval) }
+    /// nil: no automatic uploads (R26).
+    var effectiveInterval: Duration? {
+        if preset == .dispatch && interval < .seconds(1) { return nil }
+        return max(interval, Self.minimumInterval)
+    }
+
+    /// - Parameter network: nil for none.
+    func allows(_ network: NetworkType?) -> Bool {
+        network.map { networkPolicy.contains($0) } ?? false
+    }
 
     /// Events have been committed; checked here and not when they are tracked, since only what is stored can be sent (D4).
     ///
     /// - Parameters:
     ///   - depth: Events stored now, these included.
     ///   - immediate: Whether an immediate event is among them.
-    mutating func eventsStored(depth: Int, immediate: Bool, now: Duration) -> [Action] {
+    mutating func eventsStored(depth: Int, immediate: Bool, network: NetworkType? = .wired, now: Duration) -> [Action] {
+        guard let effectiveInterval, allows(network) else { return [] }
         guard immediate || depth >= max(bulkSize, 1) || now - lastUpload >= effectiveInterval else { return [] }
         lastUpload = now
         return [.upload]
     }
 
     /// The periodic timer has fired.
-    mutating func timerFired(depth: Int, now: Duration) -> [Action] {
-        guard depth > 0, now - lastUpload >= effectiveInterval else { return [] }
+    mutating func timerFired(depth: Int, network: NetworkType? = .wired, now: Duration) -> [Action] {
+        guard let effectiveInterval, allows(network), depth > 0, now - lastUpload >= effectiveInterval else { return [] }
         lastUpload = now
         return [.upload]
     }
 
-    /// - Returns: A different interval flushes now and restarts the timer; the same does nothing (R22).
+    /// - Returns: A different interval flushes now and restarts the timer; the same does nothing (R22). One that switches uploads off
+    ///   sends nothing.
     mutating func setInterval(_ interval: Duration, now: Duration) -> [Action] {
         guard interval != self.interval else { return [] }
         self.interval = interval
+        guard let effectiveInterval else { return [.stopTimer] }
         lastUpload = now
         return [.upload, .restartTimer(every: effectiveInterval)]
     }

@@ -7,9 +7,17 @@ struct Intake: Sendable {
     struct Entry: Sendable {
         /// nil for a mark that only waits for what stands before it.
         var event: Event?
+        /// What the event's own properties are laid over. Joined by the drainer: the caller does not wait for it.
+        var base: Properties = [:]
         var callerSupplied = false
         /// Told when everything up to here is durable.
         var waiter: CommitWaiter?
+
+        var complete: Event? {
+            guard var event, !base.isEmpty else { return event }
+            event.properties = base.merging(event.properties) { $1 }
+            return event
+        }
     }
 
     enum Admission: Sendable {
@@ -21,6 +29,7 @@ struct Intake: Sendable {
     }
 
     private(set) var mailbox: [Entry] = []
+    var context: EventContext
     private var ids = UUIDv7Generator()
     private var lastSequence: Int64
     /// Chosen by callers, and in the mailbox or in the queue.
@@ -33,7 +42,11 @@ struct Intake: Sendable {
     /// Refused, and counted by no commit yet.
     private(set) var uncounted: [String: Int64] = [:]
 
-    init(lastSequence: Int64, callerSuppliedIDs: Set<EventID>, capacity: Int) {
+    init(
+        lastSequence: Int64, callerSuppliedIDs: Set<EventID>, capacity: Int,
+        context: EventContext = EventContext(identity: Identity(anonymousID: "nobody"))
+    ) {
+        self.context = context
         self.lastSequence = lastSequence
         self.callerSuppliedIDs = callerSuppliedIDs
         self.capacity = max(capacity, 1)
@@ -45,11 +58,15 @@ struct Intake: Sendable {
 
     /// - Parameters:
     ///   - id: The caller's own; nil to have one made.
+    ///   - distinctID: nil for the context's.
     ///   - now: The wall clock in Unix milliseconds.
+    ///   - isComplete: Whether the properties hold the context's already.
     mutating func admit(
-        name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String, now: Int64, waiter: CommitWaiter? = nil
+        name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
+        isComplete: Bool = false
     ) -> Admission {
         if isClosed { return refuse(.shutDown) }
+        if context.isOptedOut { return refuse(.optedOut) }
         if let id, callerSuppliedIDs.contains(id) {
             // The mark behind the first event: who waits here waits for that one's commit.
             guard let waiter else { return .alreadyQueued(id, wake: false) }
@@ -61,9 +78,9 @@ struct Intake: Sendable {
         lastSequence += 1
         if let id { callerSuppliedIDs.insert(id) }
         let event = Event(
-            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID, sequence: lastSequence,
-            properties: properties)
-        mailbox.append(Entry(event: event, callerSupplied: id != nil, waiter: waiter))
+            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID ?? context.identity.distinctID,
+            sequence: lastSequence, properties: properties)
+        mailbox.append(Entry(event: event, base: isComplete ? [:] : context.base, callerSupplied: id != nil, waiter: waiter))
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }
 
@@ -121,7 +138,7 @@ struct Intake: Sendable {
         return true
     }
 
-    private mutating func refuse(_ reason: DropReason) -> Admission {
+    mutating func refuse(_ reason: DropReason) -> Admission {
         uncounted[reason.rawValue, default: 0] += 1
         return .refused(reason)
     }
@@ -132,4 +149,8 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     /// More events wait for their commit than the mailbox holds.
     case mailboxFull = "mailbox_full"
     case shutDown = "shut_down"
+    /// After ``EventClient/optOut()``.
+    case optedOut = "opted_out"
+    /// An ``EventClient/Enricher`` returned nil.
+    case enricher
 }

@@ -36,6 +36,10 @@ package struct QueueReader: Sendable {
         }
     }
 
+    func identity() throws(StorageFailure) -> EventQueue.SavedIdentity {
+        try work { try EventQueue.identity($0) }
+    }
+
     /// In the order they came, those after `number`.
     package func deadLetters(after number: Int64, limit: Int) throws(StorageFailure) -> [DeadLetter] {
         try work { try EventQueue.deadLetters($0, after: number, limit: limit) }

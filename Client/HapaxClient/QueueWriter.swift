@@ -125,7 +125,7 @@ final class QueueWriter: Sendable {
         let end = min(work.used + Self.maximumGroup, work.taken.count)
         for entry in work.taken[work.used..<end] {
             if let waiter = entry.waiter { work.groupWaiters.append(waiter) }
-            guard let event = entry.event else { continue }
+            guard let event = entry.complete else { continue }
             work.group.append(Self.prepare(event, callerSupplied: entry.callerSupplied))
             if !work.groupIsImmediate { work.groupIsImmediate = isImmediate(event.name) }
         }

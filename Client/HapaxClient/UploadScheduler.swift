@@ -5,22 +5,27 @@ final class UploadScheduler: Sendable {
     private let state: Locked<State>
     private let clock: any ClientClock
     private let depth: @Sendable () -> Int
+    private let network: @Sendable () -> NetworkType?
     private let upload: @Sendable () -> Void
 
     private struct State {
         var policy: FlushPolicy
         var timer: (any ScheduledAction)?
+        /// Whether there is to be a timer, if the policy has an interval.
+        var wantsTimer = false
         /// Which timer is the current one: an older one that could not be cancelled in time does nothing.
         var generation = 0
         var isStopped = false
     }
 
     init(
-        policy: FlushPolicy, clock: any ClientClock, depth: @escaping @Sendable () -> Int, upload: @escaping @Sendable () -> Void
+        policy: FlushPolicy, clock: any ClientClock, depth: @escaping @Sendable () -> Int,
+        network: @escaping @Sendable () -> NetworkType? = { .wired }, upload: @escaping @Sendable () -> Void
     ) {
         state = Locked(State(policy: policy))
         self.clock = clock
         self.depth = depth
+        self.network = network
         self.upload = upload
     }
 
@@ -37,19 +42,43 @@ final class UploadScheduler: Sendable {
 
     func eventsStored(depth: Int, immediate: Bool) {
         let now = clock.monotonic
-        perform(state.withLock { $0.policy.eventsStored(depth: depth, immediate: immediate, now: now) })
+        let network = network()
+        perform(state.withLock { $0.policy.eventsStored(depth: depth, immediate: immediate, network: network, now: now) })
     }
 
     /// Starting again replaces the timer.
     func startTimer() {
-        let (interval, generation) = state.withLock { state in
+        startTimer(after: nil)
+    }
+
+    /// - Parameter fired: Which timer has fired; if it is no longer the current one, it was stopped or replaced meanwhile.
+    private func startTimer(after fired: Int?) {
+        let next: (interval: Duration, generation: Int)? = state.withLock { state in
+            if let fired, fired != state.generation { return nil }
             state.timer?.cancel()
+            state.timer = nil
             state.generation += 1
-            return (state.policy.effectiveInterval, state.generation)
+            state.wantsTimer = true
+            return state.policy.effectiveInterval.map { ($0, state.generation) }
         }
+        guard let (interval, generation) = next else { return }
         let timer = clock.schedule(after: interval) { [weak self] in self?.timerFired(generation) }
         state.withLock { state in
             if state.generation == generation && !state.isStopped { state.timer = timer } else { timer.cancel() }
+        }
+    }
+
+    /// Until it is started again (R36).
+    func stopTimer() {
+        stopTimer(wantsTimer: false)
+    }
+
+    private func stopTimer(wantsTimer: Bool?) {
+        state.withLock { state in
+            state.wantsTimer = wantsTimer ?? state.wantsTimer
+            state.generation += 1
+            state.timer?.cancel()
+            state.timer = nil
         }
     }
 
@@ -65,12 +94,13 @@ final class UploadScheduler: Sendable {
     private func timerFired(_ generation: Int) {
         let now = clock.monotonic
         let depth = depth()
+        let network = network()
         let actions: [FlushPolicy.Action]? = state.withLock { state in
             guard state.generation == generation, !state.isStopped else { return nil }
-            return state.policy.timerFired(depth: depth, now: now)
+            return state.policy.timerFired(depth: depth, network: network, now: now)
         }
         guard let actions else { return }
-        startTimer()
+        startTimer(after: generation)
         perform(actions)
     }
 
@@ -78,7 +108,8 @@ final class UploadScheduler: Sendable {
         for action in actions {
             switch action {
             case .upload: upload()
-            case .restartTimer: if state.withLock({ $0.timer != nil }) { startTimer() }
+            case .restartTimer: if state.withLock({ $0.wantsTimer }) { startTimer() }
+            case .stopTimer: stopTimer(wantsTimer: nil)
             }
         }
     }

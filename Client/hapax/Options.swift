@@ -39,6 +39,8 @@ struct ServerOptions: ParsableArguments {
         }
         var configuration = EventClient.Configuration(server: server, writeKey: key, queueDirectory: queue.path)
         configuration.uploadsAutomatically = false
+        // A script's events hold what the script says.
+        configuration.automaticProperties = false
         do throws(StartError) {
             _ = try configuration.endpoint()
         } catch {

@@ -33,6 +33,7 @@ struct TestClient {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path + "/queue")
         configuration.uploadsAutomatically = false
+        configuration.automaticProperties = false
         configuration.distinctID = "somebody"
         configure(&configuration)
         client = try EventClient.start(configuration, clock: clock) { transport }

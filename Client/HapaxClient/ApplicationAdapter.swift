@@ -1,0 +1,17 @@
+/// What the client must know of the app it lives in, and asks of it: the seam to UIKit, AppKit, a service, or a test.
+///
+/// Contract: calls come from any thread, one at a time for the assertion, and return at once. Budgets are the adapter's data (R34).
+public protocol ApplicationAdapter: AnyObject, Sendable {
+    /// Whether the app is not shown at the moment; asked when the adapter is attached (R49).
+    var isInBackground: Bool { get }
+
+    /// How much longer the process may run in the background.
+    var remainingBackgroundTime: Duration { get }
+
+    /// Asks for time in the background. When it is over, signal ``LifecycleSignal/backgroundTimeExpired`` to the client.
+    ///
+    /// - Returns: What ``endAssertion(_:)`` is called with, once; nil if there is none to be had: then nothing is sent (R31).
+    func beginAssertion() -> Int?
+
+    func endAssertion(_ assertion: Int)
+}

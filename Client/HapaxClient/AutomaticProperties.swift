@@ -1,0 +1,61 @@
+import Foundation
+import HapaxModel
+
+/// What is known about the machine and the app without being told (R57). What is not known is left out.
+enum AutomaticProperties {
+    static let libraryVersion = "0.1.0"
+
+    static func collect(appVersion: String?) -> Properties {
+        var properties: Properties = ["$lib": "hapax-swift", "$lib_version": .string(libraryVersion)]
+        properties["$os"] = .string(operatingSystem)
+        properties["$os_version"] = .string(ProcessInfo.processInfo.operatingSystemVersionString)
+        let bundleVersion = Bundle.main.infoDictionary?["CFBundleShortVersionString"] as? String
+        set("$app_version", appVersion ?? bundleVersion)
+        set("$model", model)
+        set("$manufacturer", manufacturer)
+        return properties
+
+        func set(_ key: String, _ value: String?) {
+            if let value, !value.isEmpty { properties[key] = .string(value) }
+        }
+    }
+
+    private static var operatingSystem: String {
+        #if os(iOS)
+        "iOS"
+        #elseif os(macOS)
+        "macOS"
+        #elseif os(Linux)
+        "Linux"
+        #else
+        "other"
+        #endif
+    }
+
+    #if os(Linux)
+    private static var model: String? { firmware("product_name") }
+    private static var manufacturer: String? { firmware("sys_vendor") }
+
+    /// What the firmware says about the machine (SMBIOS, as the kernel shows it under `/sys/class/dmi/id`); nothing in most containers.
+    private static func firmware(_ field: String) -> String? {
+        guard let file = FileHandle(forReadingAtPath: "/sys/class/dmi/id/" + field),
+            let bytes = try? file.read(upToCount: EventLimits.maximumNameBytes)
+        else { return nil }
+        return String(decoding: bytes, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+    #else
+    private static var manufacturer: String? { "Apple" }
+
+    private static var model: String? {
+        #if os(macOS)
+        let name = "hw.model"
+        #else
+        let name = "hw.machine"
+        #endif
+        var bytes = [UInt8](repeating: 0, count: 256)
+        var length = bytes.count
+        guard sysctlbyname(name, &bytes, &length, nil, 0) == 0 else { return nil }
+        return String(decoding: bytes.prefix(length).prefix { $0 != 0 }, as: UTF8.self)
+    }
+    #endif
+}

@@ -1,0 +1,57 @@
+import HapaxModel
+
+extension EventClient {
+    static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> EventContext {
+        var saved = try queue.identity()
+        // A client that found the queue taken acts for the same user: whoever opted out there is opted out here (D16).
+        if queue.isSpool, let main = try? QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.identity() {
+            saved.loginID = main.loginID
+            saved.anonymousID = main.anonymousID
+            saved.isOptedOut = main.isOptedOut
+        }
+        let identity = Identity(
+            anonymousID: saved.anonymousID ?? queue.installID.description, loginID: saved.loginID, configuredID: configuration.distinctID)
+        var context = EventContext(
+            identity: identity,
+            automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
+        context.isOptedOut = saved.isOptedOut
+        return context
+    }
+
+    /// How often an event is enriched while what it is laid over changes; then it is taken as it is. An enricher that makes such changes
+    /// itself would otherwise never end.
+    private static let maximumEnrichments = 8
+
+    /// Takes an event in. What the user's code adds is asked for outside of the lock: it may take its time, or track.
+    func admit(
+        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil
+    ) -> Intake.Admission {
+        var own = properties
+        if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
+        guard !configuration.enrichers.isEmpty else {
+            return writer.intake.withLock {
+                $0.admit(
+                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: clock.unixMilliseconds, waiter: waiter)
+            }
+        }
+        var attemptsLeft = Self.maximumEnrichments
+        while true {
+            attemptsLeft -= 1
+            let context = writer.intake.withLock { $0.context }
+            var draft = EventDraft(
+                name: name, distinctID: distinctID ?? context.identity.distinctID, properties: context.base.merging(own) { $1 })
+            for enrich in configuration.enrichers {
+                guard let enriched = enrich(draft) else { return writer.intake.withLock { $0.refuse(.enricher) } }
+                draft = enriched
+            }
+            let admission: Intake.Admission? = writer.intake.withLock {
+                // Enriched for somebody who has logged out meanwhile: once more, so that the order of calls holds.
+                guard $0.context.generation == context.generation || attemptsLeft == 0 else { return nil }
+                return $0.admit(
+                    name: draft.name, properties: draft.properties, id: id, time: time, distinctID: draft.distinctID,
+                    now: clock.unixMilliseconds, waiter: waiter, isComplete: true)
+            }
+            if let admission { return admission }
+        }
+    }
+}

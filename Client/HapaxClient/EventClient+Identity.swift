@@ -1,0 +1,93 @@
+import HapaxModel
+
+extension EventClient {
+    /// Whom events concern that do not say it: the login id, else the configuration's, else the anonymous id.
+    public var distinctID: String { writer.intake.withLock { $0.context.identity.distinctID } }
+
+    /// This install's own id for whoever uses it; the install id until ``resetAnonymousID()``.
+    public var anonymousID: String { writer.intake.withLock { $0.context.identity.anonymousID } }
+
+    /// Who is logged in.
+    public var loginID: String? { writer.intake.withLock { $0.context.identity.loginID } }
+
+    /// From now on events concern this user. Waits for the disk: on return the next process knows, too.
+    ///
+    /// - Parameter id: 1…200 bytes of UTF-8.
+    public func login(_ id: String) throws(IdentityError) {
+        guard (1...EventLimits.maximumDistinctIDBytes).contains(id.utf8.count) else { throw .invalidID }
+        try changeIdentity { $0.identity.loginID = id }
+    }
+
+    /// From now on events concern the configuration's id, or the anonymous one, which stays as it is. Waits for the disk.
+    public func logout() throws(IdentityError) {
+        try changeIdentity { $0.identity.loginID = nil }
+    }
+
+    /// A new anonymous id, as for another person. Waits for the disk.
+    public func resetAnonymousID() throws(IdentityError) {
+        var ids = UUIDv7Generator()
+        let id = ids.next(unixMilliseconds: clock.unixMilliseconds).description
+        try changeIdentity { $0.identity.anonymousID = id }
+    }
+
+    // MARK: - Opting out
+
+    /// Whether events are refused.
+    public var isOptedOut: Bool { writer.intake.withLock { $0.context.isOptedOut } }
+
+    /// Refuses events from now on, in this process and in later ones on this queue, until ``optIn()``.
+    ///
+    /// An event is taken in before or refused after, never in between; refused ones are counted as `opted_out`. What was taken in before
+    /// stays and is delivered. Waits for the disk.
+    ///
+    /// - Throws: ``IdentityError/notPersisted(_:)``; events are refused in this process all the same.
+    public func optOut() throws(IdentityError) {
+        try changeIdentity { $0.isOptedOut = true }
+    }
+
+    /// Takes events again. Waits for the disk.
+    public func optIn() throws(IdentityError) {
+        try changeIdentity { $0.isOptedOut = false }
+    }
+
+    /// Deletes every event of this queue, those that wait and the dead letters, for ever; ``optOut()`` alone deletes nothing.
+    ///
+    /// A request in flight is awaited first, and what it delivered stays delivered. Waiting events that are deleted are counted in
+    /// ``Status/deadLettered`` and, under `purged`, in ``Status/dropped``. Durable on return. Events tracked during the call may stay.
+    ///
+    /// - Returns: How many were deleted.
+    @discardableResult
+    public func purge() async throws(StorageFailure) -> Int {
+        try? await writer.barrier()
+        do {
+            let purged = try await delivery.exclusively { [queue] in try queue.purge() }
+            writer.intake.withLock { $0.removed(purged.callerSupplied) }
+            return purged.count
+        } catch {
+            throw StorageFailure(error)
+        }
+    }
+
+    private func changeIdentity(_ change: (inout EventContext) -> Void) throws(IdentityError) {
+        writer.intake.withLock { change(&$0.context) }
+        do {
+            // The lock is taken inside the transaction, and no transaction is begun under the lock: they cannot wait for each other.
+            try queue.saveIdentity { writer.intake.withLock { $0.context } }
+        } catch {
+            throw .notPersisted(StorageFailure(error))
+        }
+    }
+
+    // MARK: - Super properties
+
+    /// Properties that each event gets from now on; they win over automatic ones and lose against an event's own. In memory only.
+    public var superProperties: Properties {
+        get { writer.intake.withLock { $0.context.superProperties } }
+        set { writer.intake.withLock { $0.context.superProperties = newValue } }
+    }
+
+    /// Adds to ``superProperties``, in one step; the new ones win.
+    public func addSuperProperties(_ properties: Properties) {
+        writer.intake.withLock { $0.context.superProperties.merge(properties) { $1 } }
+    }
+}

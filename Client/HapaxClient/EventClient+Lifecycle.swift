@@ -1,0 +1,150 @@
+import Dispatch
+import HapaxModel
+
+extension EventClient {
+    /// Connects the client with the app. Keep the adapter: the client does not.
+    ///
+    /// A client that is started while the app is in the background takes the launch for a passive one: `$AppStartPassively`, and
+    /// `$app_state` on every event until the app is active (R47–R49).
+    public func attach(_ adapter: any ApplicationAdapter) {
+        lifecycle.withRecord { $0.adapter = adapter }
+        handle(.didFinishLaunching(inBackground: adapter.isInBackground))
+    }
+
+    /// Tells the client what happens to the app; see ``LifecycleSignal``.
+    ///
+    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set, and on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
+    /// waits for the network (R38, R39).
+    public func handle(_ signal: LifecycleSignal) {
+        if signal == .didEnterBackground && configuration.flushBeforeEnterBackground { return enterBackgroundFlushed() }
+        guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
+        let stored = DispatchSemaphore(value: 0)
+        let isFirst = lifecycle.withRecord { record in
+            guard record.terminated == nil else { return false }
+            record.terminated = stored
+            return true
+        }
+        guard isFirst else { return }
+        let limit = clock.schedule(after: Self.storingTime) { stored.signal() }
+        lifecycle.handle(.signal(signal), perform: perform)
+        // The process ends when the caller returns. The drainer has a thread of its own and needs nobody who may be blocked here (D7).
+        stored.wait()
+        limit.cancel()
+    }
+
+    /// What a terminating app waits for its events to be stored.
+    private static let storingTime: Duration = .milliseconds(500)
+
+    private func perform(_ action: LifecycleStateMachine.Action) -> Bool {
+        let now = clock.monotonic
+        switch action {
+        case .emitAppStart:
+            if let id = track("$AppStart") {
+                session.began(id)
+                whenStored { [session] in session.eventsStored() }
+            }
+        case .emitAppEnd: emitAppEnd(now: now)
+        case .emitAppStartPassively: track("$AppStartPassively")
+        case .markPassive(let isPassive):
+            writer.intake.withLock { if $0.context.isPassive != isPassive { $0.context.isPassive = isPassive } }
+        case .beginAssertion: return beginAssertion()
+        case .endAssertion: endAssertion()
+        case .flush: beginBackgroundFlush()
+        case .stopFlush: lifecycle.withRecord { ($0.mayFlush, $0.flushAgain) = (false, false) }
+        case .pauseTimers: timers.withLock { $0.enteredBackground(now: now) }
+        case .resumeTimers: timers.withLock { $0.becameActive(now: now) }
+        case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }
+        case .startPeriodicTimer: if configuration.uploadsAutomatically { scheduler.startTimer() }
+        case .stopPeriodicTimer: scheduler.stopTimer()
+        case .storeAndStop: if let stored = lifecycle.withRecord({ $0.terminated }) { whenStored { stored.signal() } }
+        }
+        return false
+    }
+
+    private func emitAppEnd(now: Duration) {
+        let since = lifecycle.withRecord { record in
+            defer { record.foregroundSince = nil }
+            return record.foregroundSince
+        }
+        var properties: Properties = [:]
+        if let since { properties["$event_duration"] = (now - since).eventDuration }
+        let start = session.ended()
+        track("$AppEnd", properties: properties, id: start.map(SessionMarker.endID))
+        guard let start else { return }
+        whenStored { [session] in session.forget(start) }
+    }
+
+    /// The last session ended without `$AppEnd`: the process crashed or was killed.
+    func recoverAppEnd() {
+        guard let open = try? queue.openSession() else { return }
+        track("$AppEnd", properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity)
+        whenStored { [session] in session.forget(open.start) }
+    }
+
+    // MARK: - In the background
+
+    private func beginAssertion() -> Bool {
+        let assertion = lifecycle.withRecord { $0.adapter }?.beginAssertion()
+        lifecycle.withRecord { $0.assertion = assertion }
+        return assertion != nil
+    }
+
+    private func endAssertion() {
+        let (adapter, assertion) = lifecycle.withRecord { record in
+            defer { record.assertion = nil }
+            return (record.adapter, record.assertion)
+        }
+        if let assertion { adapter?.endAssertion(assertion) }
+    }
+
+    private func beginBackgroundFlush() {
+        let begins = lifecycle.withRecord { record in
+            record.mayFlush = true
+            record.flushAgain = record.isFlushing
+            defer { record.isFlushing = true }
+            return !record.isFlushing
+        }
+        guard begins else { return }
+        Task {
+            repeat {
+                await flushInBackground()
+            } while lifecycle.withRecord { record in
+                defer { (record.isFlushing, record.flushAgain) = (record.flushAgain, false) }
+                return record.flushAgain
+            }
+            lifecycle.handle(.flushEnded, perform: perform)
+            lifecycle.withRecord { $0.flushed }?.signal()
+        }
+    }
+
+    /// Blocks until the background flush has ended, or its time is over: the signal that says so may wait behind this one (R35).
+    private func enterBackgroundFlushed() {
+        let flushed = DispatchSemaphore(value: 0)
+        lifecycle.withRecord { $0.flushed = flushed }
+        lifecycle.handle(.signal(.didEnterBackground), perform: perform)
+        let (adapter, isFlushing) = lifecycle.withRecord { ($0.adapter, $0.isFlushing) }
+        guard let adapter, isFlushing else { return }
+        let limit = clock.schedule(after: adapter.remainingBackgroundTime - BackgroundBudget.reserve) { flushed.signal() }
+        flushed.wait()
+        limit.cancel()
+    }
+
+    /// Batch after batch until the queue is empty, an attempt fails, or too little time is left (R32, R33).
+    private func flushInBackground() async {
+        try? await writer.barrier()
+        _ = await delivery.drain { [lifecycle, scheduler, configuration] in
+            guard scheduler.policy.allows(configuration.network()) else { return .denied }
+            let (adapter, mayFlush) = lifecycle.withRecord { ($0.adapter, $0.mayFlush) }
+            guard mayFlush, let adapter, let timeout = BackgroundBudget.timeout(remaining: adapter.remainingBackgroundTime) else {
+                return .denied
+            }
+            return .granted(timeout: timeout)
+        }
+    }
+
+    /// Calls `action` on the drainer's thread once everything tracked before is durable.
+    private func whenStored(_ action: @escaping @Sendable () -> Void) {
+        let waiter = CommitWaiter { result in if case .success = result { action() } }
+        if writer.intake.withLock({ $0.mark(waiter) }) { writer.wake() }
+    }
+}

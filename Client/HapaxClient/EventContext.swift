@@ -1,0 +1,30 @@
+import HapaxModel
+
+/// What every event of a client gets besides what its call says. Kept in ``Intake``, so that a change and an event never overlap (D16).
+struct EventContext: Sendable {
+    var identity: Identity { didSet { if identity != oldValue { generation += 1 } } }
+    var isOptedOut = false { didSet { if isOptedOut != oldValue { generation += 1 } } }
+    /// Collected once (R57).
+    var automatic: Properties { didSet { join() } }
+    var superProperties: Properties = [:] { didSet { join() } }
+    /// Launched by the system into the background and not seen since (R48).
+    var isPassive = false { didSet { if isPassive != oldValue { join() } } }
+
+    /// Everything an event's own properties are laid over: automatic, then super, then `$app_state`. Joined when it changes, so that an
+    /// event only refers to it.
+    private(set) var base: Properties = [:]
+    /// Which version this is; another one after each change.
+    private(set) var generation = 0
+
+    init(identity: Identity, automatic: Properties = [:]) {
+        self.identity = identity
+        self.automatic = automatic
+        join()
+    }
+
+    private mutating func join() {
+        base = automatic.merging(superProperties) { $1 }
+        if isPassive { base["$app_state"] = "background" }
+        generation += 1
+    }
+}

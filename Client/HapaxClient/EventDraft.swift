@@ -1,0 +1,18 @@
+import HapaxModel
+
+/// An event before it is taken in, as an enricher sees it: automatic, super and own properties are joined.
+public struct EventDraft: Hashable, Sendable {
+    /// What happened, 1…200 bytes of UTF-8.
+    public var name: String
+    /// Whom it concerns, 1…200 bytes of UTF-8.
+    public var distinctID: String
+    public var properties: Properties
+}
+
+extension EventClient {
+    /// Changes an event before it is stored, or drops it by returning nil; a drop takes no sequence and is counted as `enricher`.
+    ///
+    /// Runs on the thread that tracks, which waits for it. May run again for the same event if the identity or the super properties
+    /// change meanwhile. It may call the client, though tracking from it runs the enrichers again.
+    public typealias Enricher = @Sendable (EventDraft) -> EventDraft?
+}

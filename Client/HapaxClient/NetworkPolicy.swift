@@ -1,0 +1,28 @@
+/// What a device is connected by.
+public enum NetworkType: String, Hashable, Sendable, CaseIterable {
+    case cellular2G, cellular3G, cellular4G, cellular5G, wifi, wired
+}
+
+/// Over which networks events are uploaded without being asked (R24); a manual flush goes over any.
+public typealias NetworkPolicy = Set<NetworkType>
+
+extension NetworkPolicy {
+    /// All but 2G.
+    public static var standard: NetworkPolicy { [.cellular3G, .cellular4G, .cellular5G, .wifi, .wired] }
+}
+
+/// When a client uploads without being asked.
+public enum UploadPreset: Hashable, Sendable {
+    /// Every 15 s, and by count.
+    case standard
+    /// Every 120 s, and by count. An interval below 1 s switches all automatic uploads off: then only manual dispatch sends (R26).
+    case dispatch
+
+    /// The interval it begins with.
+    public var interval: Duration {
+        switch self {
+        case .standard: .seconds(15)
+        case .dispatch: .seconds(120)
+        }
+    }
+}

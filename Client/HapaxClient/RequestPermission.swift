@@ -1,0 +1,7 @@
+/// Whether a pass may go on with another request; asked before each one.
+package enum RequestPermission: Hashable, Sendable {
+    /// - Parameter timeout: nil for the usual one.
+    case granted(timeout: Duration?)
+    /// Rest without an error; everything stays.
+    case denied
+}

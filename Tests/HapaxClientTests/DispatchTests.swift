@@ -1,0 +1,140 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Network policy, dispatch preset and steps (R20–R29)")
+struct DispatchTests {
+    private func policy(interval: Duration = .seconds(120), preset: UploadPreset = .dispatch) -> FlushPolicy {
+        FlushPolicy(bulkSize: 2, interval: interval, immediateEvents: ["$AppStart"], preset: preset, now: .zero)
+    }
+
+    @Test("the dispatch preset begins with 120 s (R26)")
+    func presetHasItsInterval() {
+        var configuration = EventClient.Configuration(server: "http://host", writeKey: "k", queueDirectory: "q")
+        #expect(configuration.flushInterval == .seconds(15))
+        configuration.preset = .dispatch
+        #expect(configuration.flushInterval == .seconds(120))
+    }
+
+    @Test("below 1 s nothing is uploaded by itself, and only in this preset (R20, R26); a positive interval uploads again")
+    func shortIntervalDisables() {
+        var policy = policy()
+        let disabled = policy.setInterval(.milliseconds(999), now: .zero)
+        #expect(disabled == [.stopTimer] && policy.effectiveInterval == nil)
+        let silent = policy.eventsStored(depth: 9, immediate: true, now: .seconds(999)) + policy.timerFired(depth: 9, now: .seconds(999))
+        #expect(silent == [])
+        let enabled = policy.setInterval(.seconds(1), now: .seconds(999))
+        #expect(enabled == [.upload, .restartTimer(every: .seconds(5))])
+        #expect(self.policy(interval: .zero, preset: .standard).effectiveInterval == .seconds(5))
+    }
+
+    @Test(
+        "nothing begins by itself over a network that is not in the set, or over none (R23, R24)", arguments: [nil, NetworkType.cellular2G])
+    func networkGates(network: NetworkType?) {
+        var policy = policy(preset: .standard)
+        let gated =
+            policy.eventsStored(depth: 9, immediate: true, network: network, now: .seconds(999))
+            + policy.timerFired(depth: 9, network: network, now: .seconds(999))
+        #expect(gated == [])
+        let open = policy.timerFired(depth: 1, network: .cellular3G, now: .seconds(999))
+        #expect(open == [.upload], "what was due stays due")
+    }
+
+    @Test("networks can be allowed while the client runs (R24); a manual flush goes over any (R27)")
+    func networkPolicyChanges() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 1
+            $0.network = { .cellular2G }
+        }
+        try await test.track(0..<2)
+        #expect(test.transport.batches.isEmpty)
+        #expect(await test.client.flush().stored == 2)
+        test.client.flushNetworkPolicy = [.cellular2G]
+        try await test.track(2..<3)
+        await test.transport.requests(2)
+    }
+
+    @Test("the next attempt after a failure waits for a network that may be used (R23)")
+    func retryIsGated() async throws {
+        let network = Locked<NetworkType?>(.wifi)
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 1
+            $0.network = { network.withLock { $0 } }
+        }
+        test.transport.script { _ in .failure(.cut) }
+        try await test.track(0..<1)
+        // The periodic timer and the backoff.
+        await test.clock.scheduled(2)
+        network.withLock { $0 = nil }
+        test.clock.advance(by: .seconds(14))
+        await test.client.delivery.restBegins()
+        #expect(test.transport.batches.count == 1)
+        network.withLock { $0 = .wifi }
+        test.clock.advance(by: .seconds(1))
+        await test.transport.requests(2)
+    }
+
+    @Test("switching automatic uploads off stops the timer, switching on starts it (R26)")
+    func timerFollowsTheInterval() throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.preset = .dispatch
+        }
+        #expect(test.clock.pending == [.seconds(120)])
+        test.client.flushInterval = .zero
+        #expect(test.clock.pending == [] && test.client.flushInterval == .zero)
+        test.client.flushInterval = .seconds(60)
+        #expect(test.clock.pending == [.seconds(60)])
+    }
+
+    // MARK: - Steps
+
+    @Test("each step sends one request and says what it came to (R28)")
+    func stepSendsOneRequest() async throws {
+        let network = Locked<NetworkType?>(.wired)
+        let test = try TestClient {
+            $0.batchSize = 2
+            $0.network = { network.withLock { $0 } }
+        }
+        #expect(await test.client.dispatchStep() == .noData)
+        for index in 0..<3 { test.client.track("event \(index)") }
+        network.withLock { $0 = nil }
+        #expect(await test.client.dispatchStep() == .noData)
+        #expect(test.client.queue.books.depth == 3, "without a network everything stays")
+        network.withLock { $0 = .cellular2G }
+        #expect(await test.client.dispatchStep() == .good(more: true))
+        #expect(test.transport.batches.map(\.sequences) == [[1, 2]])
+        #expect(await test.client.dispatchStep() == .good(more: false))
+        #expect(await test.client.dispatchStep() == .noData)
+        test.client.track("last")
+        test.transport.script { _ in .success(TransportAnswer(status: 503)) }
+        #expect(await test.client.dispatchStep() == .failed(.status(503, code: nil)))
+        #expect(test.transport.batches.count == 3 && test.client.queue.books.depth == 1)
+    }
+
+    @Test("a poison event does not stop a loop of steps for ever (R28, D13)")
+    func stepsGetPastPoison() async throws {
+        let test = try TestClient { $0.batchSize = 4 }
+        test.transport.script { batch in
+            batch.names.contains("event 1") ? .success(.problem(.malformed)) : .success(batch.receipt())
+        }
+        try await test.track(0..<4)
+        for _ in 0..<20 where test.client.queue.books.depth > 0 { _ = await test.client.dispatchStep() }
+        let status = await test.client.status()
+        #expect(status.stored == 3 && status.deadLettered == 1 && status.depth == 0)
+    }
+
+    @Test("in the background steps send and the periodic uploads rest; becoming active restores them (R29)")
+    func stepsSuspendPeriodicUploads() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        test.client.attach(ScriptedApplication(isInBackground: true))
+        try await test.client.writer.barrier()
+        #expect(await test.client.dispatchStep() == .good(more: false))
+        #expect(test.clock.pending == [])
+        test.client.handle(.didBecomeActive)
+        #expect(test.clock.pending == [.seconds(15)])
+    }
+}

@@ -1,0 +1,239 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("EventClient in an app (R30–R52, D6–D10)")
+struct EventClientLifecycleTests {
+    private func properties(_ test: TestClient) -> [String] {
+        test.transport.batches.flatMap(\.scanned.events).map { String(decoding: $0.properties, as: UTF8.self) }
+    }
+
+    @Test(
+        "start and end are tracked in order, the end with the time in the foreground (R43, R44, R51), and flushed in the background (R30)")
+    func sessionIsTracked() async throws {
+        let test = try TestClient()
+        let app = ScriptedApplication()
+        test.client.attach(app)
+        test.client.handle(.didBecomeActive)
+        test.clock.advance(by: .milliseconds(12_500))
+        test.client.handle(.willResignActive)
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        #expect(test.transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd"])
+        #expect(properties(test) == ["{}", #"{"$event_duration":12.5}"#])
+        #expect(app.given == 1 && app.ended == [1])
+        test.client.handle(.backgroundTimeExpired)
+        test.client.handle(.didBecomeActive)
+        #expect(app.ended == [1], "once")
+    }
+
+    @Test("without an assertion nothing is sent and everything stays (R31)")
+    func refusedAssertionSendsNothing() async throws {
+        let test = try TestClient()
+        let app = ScriptedApplication(grants: false)
+        test.client.attach(app)
+        test.client.handle(.didBecomeActive)
+        test.client.handle(.didEnterBackground)
+        try await test.client.writer.barrier()
+        #expect(test.client.queue.books.depth == 2 && test.transport.batches.isEmpty && app.ended.isEmpty)
+    }
+
+    @Test("batch after batch while each still fits into what is left (R32, R33)")
+    func backgroundFlushKeepsItsBudget() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let app = ScriptedApplication(remaining: .seconds(13))
+        test.transport.script { batch in
+            app.remainingBackgroundTime -= .seconds(5)
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<5)
+        test.client.attach(app)
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        #expect(test.transport.batches.map(\.request.timeout) == [.seconds(10), .seconds(6), .seconds(3)])
+        #expect(test.client.queue.books.depth == 2, "−2 s left: the rest stays")
+        #expect(await test.client.flush().stored == 2)
+        #expect(test.transport.batches.last?.request.timeout == .seconds(30), "the usual one again")
+    }
+
+    @Test("a budget that is too small sends nothing, and does not cut a backoff short (R33, D11)")
+    func smallBudgetSendsNothing() async throws {
+        let test = try TestClient()
+        test.transport.script { _ in .failure(.cut) }
+        try await test.track(0..<1)
+        #expect(await test.client.flush().failure == .transport(.cut))
+        let waits = test.clock.pending
+        #expect(waits.count == 1)
+        let app = ScriptedApplication(remaining: .milliseconds(2_900))
+        test.client.attach(app)
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        #expect(test.transport.batches.count == 1 && test.clock.pending == waits)
+    }
+
+    @Test("when the time is over the assertion is given back at once, though a request hangs (R30, D6)")
+    func expiryEndsTheAssertion() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let app = ScriptedApplication()
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        try await test.track(0..<2)
+        test.client.attach(app)
+        test.client.handle(.didEnterBackground)
+        await test.transport.requests(1)
+        test.client.handle(.backgroundTimeExpired)
+        #expect(app.ended == [1])
+        _ = await test.client.shutdown(within: .zero)
+        #expect(test.transport.batches.count == 1 && app.ended == [1])
+    }
+
+    @Test("the periodic timer stops in the background and starts with the app (R21, R36)")
+    func periodicTimerStopsInTheBackground() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        let app = ScriptedApplication()
+        test.client.attach(app)
+        test.client.handle(.didBecomeActive)
+        #expect(test.clock.pending == [.seconds(15)])
+        test.client.handle(.didEnterBackground)
+        #expect(test.clock.pending == [])
+        test.client.handle(.didBecomeActive)
+        #expect(test.clock.pending == [.seconds(15)])
+    }
+
+    @Test("launched passively: its own event, $app_state until the first activation, no periodic timer (R47–R49, D10)")
+    func passiveLaunchIsMarked() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        test.client.attach(ScriptedApplication(isInBackground: true))
+        #expect(test.clock.pending == [])
+        test.client.track("push")
+        test.client.handle(.willEnterForeground)
+        test.client.handle(.didBecomeActive)
+        test.client.track("seen")
+        _ = await test.client.flush()
+        #expect(test.transport.batches.flatMap(\.names) == ["$AppStartPassively", "push", "$AppStart", "seen"])
+        let passive = #"{"$app_state":"background"}"#
+        #expect(properties(test) == [passive, passive, "{}", "{}"])
+    }
+
+    @Test("timers stand still in the background and go on afterwards (R52, R54, D8)")
+    func timersStandStill() async throws {
+        let test = try TestClient()
+        test.client.handle(.didBecomeActive)
+        test.client.startTimer("read")
+        test.clock.advance(by: .seconds(2))
+        test.client.handle(.didEnterBackground)
+        test.clock.advance(by: .seconds(100))
+        test.client.handle(.didBecomeActive)
+        test.clock.advance(by: .seconds(3))
+        test.client.endTimer("read")
+        _ = await test.client.flush()
+        #expect(properties(test).last == #"{"$event_duration":5.0}"#)
+    }
+
+    @Test("entering the background waits for the uploads only if told to, and not longer than granted (R35)", arguments: [true, false])
+    func enteringBackgroundMayWait(hangs: Bool) async throws {
+        let test = try TestClient { $0.flushBeforeEnterBackground = true }
+        let app = ScriptedApplication(remaining: .seconds(30))
+        if hangs { test.transport.script { [transport = test.transport] _ in await transport.hang() } }
+        try await test.track(0..<3)
+        test.client.attach(app)
+        let client = test.client
+        let returned = Task.detached { await onThread { client.handle(.didEnterBackground) } }
+        if hangs {
+            await test.transport.requests(1)
+            await test.clock.scheduled(1)
+            test.clock.advance(by: .seconds(28))
+        }
+        await returned.value
+        #expect(client.queue.books.depth == (hangs ? 3 : 0))
+        _ = await client.shutdown(within: .zero)
+    }
+
+    // MARK: - Termination
+
+    @Test("when willTerminate returns all is stored, the end too, though the network hangs (R37–R39, D7)")
+    func terminationStores() async throws {
+        let test = try TestClient()
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        test.client.handle(.didBecomeActive)
+        async let report = test.client.flush()
+        await test.transport.requests(1)
+        for index in 0..<500 { test.client.track("event \(index)") }
+        test.client.handle(.willTerminate)
+        #expect(test.client.queue.books.depth == 502)
+        _ = await test.client.shutdown(within: .zero)
+        #expect(await report.failure != nil)
+    }
+
+    @Test("a store that hangs holds a terminating app for 500 ms, not longer (R38)")
+    func terminationIsBounded() async throws {
+        let test = try TestClient()
+        try test.refuseCommits(true)
+        let client = test.client
+        client.track("stuck")
+        let returned = Task.detached { await onThread { client.handle(.willTerminate) } }
+        // The commit's next attempt, and the bound.
+        await test.clock.scheduled(2)
+        test.clock.advance(by: .milliseconds(500))
+        await returned.value
+        #expect(client.queue.books.depth == 0)
+    }
+
+    // MARK: - Crashes
+
+    private func copyOfFiles(_ test: TestClient) throws -> TemporaryDirectory {
+        let copy = TemporaryDirectory()
+        try FileManager.default.copyItem(atPath: test.directory.path + "/queue", toPath: copy.path + "/queue")
+        return copy
+    }
+
+    @Test("a session that a crash ended gets its end at the next start, with the last known activity, once (R43)")
+    func endIsRecovered() async throws {
+        let test = try TestClient()
+        test.client.handle(.didBecomeActive)
+        try await test.client.writer.barrier()
+        test.clock.advance(by: .seconds(20))
+        try await test.track(0..<1)
+        // The marker is written after the commit that the first barrier saw, and before the second.
+        try await test.client.writer.barrier()
+        let files = try copyOfFiles(test)
+        test.client.handle(.didEnterBackground)
+        try await test.client.writer.barrier()
+        let told = try #require(try test.client.queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 2).events.first)
+
+        let next = try TestClient(directory: files)
+        #expect(await next.client.flush().stored == 3)
+        let end = try #require(next.transport.batches.last?.scanned.events.last)
+        #expect(next.transport.batches.flatMap(\.names) == ["$AppStart", "event 0", "$AppEnd"])
+        #expect(properties(next).last == #"{"$recovered":true}"#)
+        #expect(end.time == ManualClock.start + 20_000)
+        #expect(end.id == told.id, "the end that was told and the recovered one are one event")
+        try await next.client.writer.barrier()
+        _ = await next.client.shutdown(within: .zero)
+        let third = try TestClient(directory: files)
+        #expect(await third.client.flush().stored == 0)
+    }
+
+    @Test("a session that ended is not ended again")
+    func endedSessionIsNotRecovered() async throws {
+        let directory = TemporaryDirectory()
+        let test = try TestClient(directory: directory)
+        test.client.handle(.didBecomeActive)
+        test.client.handle(.willTerminate)
+        _ = await test.client.shutdown(within: .zero)
+        let next = try TestClient(directory: directory)
+        #expect(await next.client.flush().stored == 2)
+        #expect(next.transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd"])
+    }
+}
+
+/// Blocks a thread that nobody else needs.
+private func onThread(_ body: @escaping @Sendable () -> Void) async {
+    await withCheckedContinuation { continuation in
+        Thread.detachNewThread {
+            body()
+            continuation.resume()
+        }
+    }
+}

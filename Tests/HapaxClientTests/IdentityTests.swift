@@ -1,0 +1,214 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Identity, properties, enrichers and opt-out (R56–R58, D16)")
+struct IdentityTests {
+    private func distinctIDs(_ test: TestClient) async -> [String] {
+        _ = await test.client.flush()
+        return test.transport.batches.flatMap(\.scanned.events).map { String(decoding: $0.distinctID, as: UTF8.self) }
+    }
+
+    private func properties(_ test: TestClient) async throws -> [String] {
+        _ = await test.client.flush()
+        return test.transport.batches.flatMap(\.scanned.events).map { String(decoding: $0.properties, as: UTF8.self) }
+    }
+
+    @Test("the login id, else the configuration's, else the anonymous id; the call's own wins (R56)")
+    func loginWins() async throws {
+        let test = try TestClient { $0.distinctID = nil }
+        test.client.track("anonymous")
+        try test.client.login("anna")
+        test.client.track("logged in")
+        test.client.track("for another", distinctID: "bea")
+        try test.client.logout()
+        test.client.track("logged out")
+        let install = test.client.queue.installID.description
+        #expect(await distinctIDs(test) == [install, "anna", "bea", install])
+        let service = try TestClient { $0.distinctID = "service" }
+        #expect(service.client.distinctID == "service")
+        try service.client.login("anna")
+        #expect(service.client.distinctID == "anna")
+    }
+
+    @Test("login id, anonymous id and opt-out are known to the next client on the queue (R56)")
+    func identityIsPersisted() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory) { $0.distinctID = nil }
+        try first.client.resetAnonymousID()
+        let anonymous = first.client.anonymousID
+        #expect(anonymous != first.client.queue.installID.description)
+        try first.client.login("anna")
+        try first.client.optOut()
+        _ = await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: directory) { $0.distinctID = nil }
+        #expect(second.client.loginID == "anna" && second.client.anonymousID == anonymous && second.client.isOptedOut)
+        try second.client.logout()
+        try second.client.optIn()
+        _ = await second.client.shutdown(within: .zero)
+        let third = try TestClient(directory: directory) { $0.distinctID = nil }
+        #expect(third.client.distinctID == anonymous && !third.client.isOptedOut)
+    }
+
+    @Test("a client that found the queue taken knows its login and opt-out (R56, D16)")
+    func spoolKnowsTheIdentity() async throws {
+        let first = try TestClient()
+        try first.client.login("anna")
+        let second = try TestClient(directory: first.directory) {
+            $0.whenQueueIsTaken = .spool
+            $0.distinctID = nil
+        }
+        #expect(second.client.queue.isSpool && second.client.distinctID == "anna" && !second.client.isOptedOut)
+        try first.client.optOut()
+        let third = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
+        #expect(third.client.track("event") == nil)
+        for test in [third, second, first] { _ = await test.client.shutdown(within: .zero) }
+    }
+
+    @Test("an id of 200 bytes is one, none and 201 are not", arguments: [(0, false), (1, true), (200, true), (201, false)])
+    func idIsLimited(bytes: Int, isValid: Bool) throws {
+        let test = try TestClient()
+        let id = String(repeating: "i", count: bytes)
+        if isValid {
+            try test.client.login(id)
+        } else {
+            #expect(throws: IdentityError.invalidID) { try test.client.login(id) }
+        }
+        #expect(test.client.loginID == (isValid ? id : nil))
+    }
+
+    @Test("what cannot be persisted says so and holds for this process")
+    func unpersistedOptOutHoldsNow() throws {
+        let test = try TestClient()
+        try test.refuseCommits(true)
+        #expect(throws: IdentityError.self) { try test.client.optOut() }
+        #expect(test.client.track("after") == nil)
+    }
+
+    @Test("automatic < super < computed < own (R57); $app_state while passive (R48)")
+    func ownPropertiesWin() async throws {
+        let test = try TestClient {
+            $0.automaticProperties = true
+            $0.appVersion = "7.1"
+            $0.computedProperties = { ["$os": "computed", "super": "computed", "own": "computed"] }
+        }
+        test.client.superProperties = ["$lib": "super", "$os": "super", "super": "super", "own": "super"]
+        test.client.track("event", properties: ["own": "own"])
+        _ = await test.client.flush()
+        let text = try #require(try await properties(test).first)
+        for pair in [
+            #""$app_version":"7.1""#, #""$lib":"super""#, #""$os":"computed""#, #""super":"computed""#, #""own":"own""#,
+            #""$lib_version":"\#(AutomaticProperties.libraryVersion)""#, #""$os_version":"#,
+        ] { #expect(text.contains(pair)) }
+        #expect(!text.contains("$app_state"))
+    }
+
+    @Test("automatic properties can be left out; super properties hold from their call on (R57)")
+    func superPropertiesAreOrdered() async throws {
+        let test = try TestClient()
+        test.client.track("before")
+        test.client.addSuperProperties(["a": 1])
+        test.client.track("between")
+        test.client.addSuperProperties(["a": 2, "b": 1])
+        test.client.track("after")
+        #expect(try await properties(test) == ["{}", #"{"a":1}"#, #"{"a":2,"b":1}"#])
+    }
+
+    @Test("an enricher changes events with all their properties in sight, or drops them: counted, and without a sequence (I12)")
+    func enrichersChangeAndDrop() async throws {
+        let test = try TestClient {
+            $0.enrichers = [
+                { $0.name == "secret" ? nil : $0 },
+                { draft in
+                    var draft = draft
+                    draft.properties["seen"] = .integer(Int64(draft.properties.count))
+                    draft.distinctID += "!"
+                    return draft
+                },
+            ]
+        }
+        test.client.superProperties = ["super": true]
+        test.client.track("one", properties: ["own": true])
+        #expect(test.client.track("secret") == nil)
+        await #expect(throws: TrackError.refused(.enricher)) { try await test.client.trackDurably("secret") }
+        test.client.track("two")
+        #expect(try await properties(test) == [#"{"own":true,"seen":2,"super":true}"#, #"{"seen":1,"super":true}"#])
+        #expect(test.transport.batches.flatMap(\.sequences) == [1, 2])
+        #expect(await distinctIDs(test) == ["somebody!", "somebody!"])
+        #expect(await test.client.status().dropped == ["enricher": 2])
+    }
+
+    @Test("an event that was being enriched while its user opted out is refused; while they logged in, enriched again (D16)")
+    func enrichingIsLinear() async throws {
+        let client = Locked<EventClient?>(nil)
+        let seen = Locked<[String]>([])
+        let test = try TestClient {
+            $0.enrichers = [
+                { draft in
+                    let isFirst = seen.withLock { seen in
+                        seen.append(draft.distinctID)
+                        return seen.count == 1
+                    }
+                    if draft.name == "opting out" { try? client.withLock { $0 }?.optOut() }
+                    if isFirst { try? client.withLock { $0 }?.login("anna") }
+                    return draft
+                }
+            ]
+        }
+        client.withLock { $0 = test.client }
+        test.client.track("logging in")
+        #expect(seen.withLock { $0 } == ["somebody", "anna"])
+        #expect(test.client.track("opting out") == nil)
+        #expect(await distinctIDs(test) == ["anna"])
+        client.withLock { $0 = nil }
+    }
+
+    @Test("an enricher that changes what events are laid over each time it runs comes to an end (I13)")
+    func restlessEnricherEnds() async throws {
+        let client = Locked<EventClient?>(nil)
+        let runs = Locked(0)
+        let test = try TestClient {
+            $0.enrichers = [
+                { draft in
+                    let run = runs.withLock { runs in
+                        runs += 1
+                        return runs
+                    }
+                    client.withLock { $0 }?.addSuperProperties(["run": .integer(Int64(run))])
+                    return draft
+                }
+            ]
+        }
+        client.withLock { $0 = test.client }
+        #expect(test.client.track("event") != nil)
+        #expect(runs.withLock { $0 } == 8)
+        client.withLock { $0 = nil }
+    }
+
+    @Test("once optOut has returned no event is taken in, whatever 8 threads track (D16); refusals are counted (I12)")
+    func optOutIsLinear() async throws {
+        let test = try TestClient { $0.mailboxCapacity = 100_000 }
+        let client = test.client
+        let taken = Locked(0)
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    for _ in 0..<500 where client.track("event") != nil { taken.withLock { $0 += 1 } }
+                }
+            }
+            group.addTask {
+                try? client.optOut()
+                let created = client.writer.intake.withLock { $0.created }
+                for _ in 0..<100 { #expect(client.track("after") == nil) }
+                #expect(client.writer.intake.withLock { $0.created } == created)
+            }
+        }
+        try await client.writer.barrier()
+        let status = await client.status()
+        #expect(status.created == Int64(taken.withLock { $0 }) && status.isBalanced)
+        #expect(status.dropped["opted_out"] == 4_100 - status.created)
+        try client.optIn()
+        #expect(client.track("again") != nil)
+    }
+}

@@ -1,0 +1,52 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Purge (D16, I12)")
+struct PurgeTests {
+    @Test("deletes what waits and what is dead, and the books add up")
+    func everythingIsDeleted() async throws {
+        let test = try TestClient()
+        let id = EventID.derived(name: "order", key: "1")
+        try await test.track(0..<3)
+        test.client.track("order", id: id)
+        test.client.track(String(repeating: "n", count: 201))
+        #expect(try await test.client.purge() == 5)
+        let status = await test.client.status()
+        #expect(status.depth == 0 && status.bytes == 0 && status.isBalanced && status.dropped == ["purged": 4])
+        #expect(try test.client.deadLetters.list().isEmpty)
+        test.client.track("order", id: id)
+        #expect(await test.client.flush().stored == 1, "its id may come again")
+        #expect(test.transport.batches.flatMap(\.sequences) == [6], "no sequence comes again (I7)")
+    }
+
+    @Test("opting out deletes nothing (D16)")
+    func optOutKeepsWhatWaits() async throws {
+        let test = try TestClient()
+        try await test.track(0..<3)
+        try test.client.optOut()
+        #expect(await test.client.flush().stored == 3)
+    }
+
+    @Test("ends an upload after the request in flight; what that delivered is counted as delivered, and the rest is not sent")
+    func uploadUnderWayEnds() async throws {
+        let test = try TestClient { $0.batchSize = 2 }
+        let gate = Locked<CheckedContinuation<Void, Never>?>(nil)
+        test.transport.script { batch in
+            await withCheckedContinuation { continuation in gate.withLock { $0 = continuation } }
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<6)
+        async let flushed = test.client.flush()
+        await test.transport.requests(1)
+        async let purged = test.client.purge()
+        while await !test.client.delivery.isDenied { await Task.yield() }
+        while gate.withLock({ $0 == nil }) { await Task.yield() }
+        gate.withLock { $0 }?.resume()
+        #expect(try await purged == 4)
+        #expect(await flushed.stored == 2)
+        #expect(test.transport.batches.count == 1)
+        #expect(await test.client.status().isBalanced)
+    }
+}

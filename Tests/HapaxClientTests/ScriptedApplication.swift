@@ -1,0 +1,59 @@
+import HapaxClient
+import HapaxModel
+
+/// An app as a test wants it, which counts the assertions that it gave and got back.
+final class ScriptedApplication: ApplicationAdapter {
+    private struct State {
+        var isInBackground = false
+        var remaining: Duration = .seconds(30)
+        var grants = true
+        var given = 0
+        var ended: [Int] = []
+        var waiters: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Locked(State())
+
+    init(isInBackground: Bool = false, remaining: Duration = .seconds(30), grants: Bool = true) {
+        state.withLock { $0 = State(isInBackground: isInBackground, remaining: remaining, grants: grants) }
+    }
+
+    var isInBackground: Bool { state.withLock { $0.isInBackground } }
+
+    var remainingBackgroundTime: Duration {
+        get { state.withLock { $0.remaining } }
+        set { state.withLock { $0.remaining = newValue } }
+    }
+
+    /// In the order they were given back.
+    var ended: [Int] { state.withLock { $0.ended } }
+    var given: Int { state.withLock { $0.given } }
+
+    func beginAssertion() -> Int? {
+        state.withLock { state in
+            guard state.grants else { return nil }
+            state.given += 1
+            return state.given
+        }
+    }
+
+    func endAssertion(_ assertion: Int) {
+        let waiters = state.withLock { state in
+            state.ended.append(assertion)
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        for waiter in waiters { waiter.resume() }
+    }
+
+    /// Returns once an assertion has been given back.
+    func assertionEnded() async {
+        await withCheckedContinuation { continuation in
+            let isEnded = state.withLock { state in
+                if state.ended.isEmpty { state.waiters.append(continuation) }
+                return !state.ended.isEmpty
+            }
+            if isEnded { continuation.resume() }
+        }
+    }
+}
