@@ -71,6 +71,7 @@ let package = Package(
             dependencies: [
                 "HapaxClient", "HapaxModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Crypto", package: "swift-crypto"),
             ],
             path: "Client/hapax",
             swiftSettings: strict

@@ -65,7 +65,10 @@ struct DeadLettersCommand: AsyncParsableCommand {
     struct Retry: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Puts them back into the queue.",
-            discussion: "They are sent by the next upload. Those that break a limit stay, since no server would store them.")
+            discussion: """
+                They are sent by the next upload. Those that break a limit stay, since no server would store them. Exits \
+                with 1 if a number is none of them.
+                """)
 
         @Argument(help: "Their numbers.")
         var numbers: [Int64] = []
@@ -79,7 +82,10 @@ struct DeadLettersCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            guard try QueueReader.forCommand(queue) != nil else { return tell(RetriedDeadLetters()) }
+            guard try QueueReader.forCommand(queue) != nil else {
+                if !all { try complain(unknown: numbers) }
+                return tell(RetriedDeadLetters())
+            }
             let owner: EventQueue
             do throws(QueueOpenError) {
                 owner = try EventQueue.open(queue.path, whenTaken: .refuse, durability: .power, clock: SystemClock())
@@ -95,14 +101,24 @@ struct DeadLettersCommand: AsyncParsableCommand {
             }
             defer { owner.close() }
             let result: RetriedDeadLetters
+            var unknown: [Int64] = []
             do {
+                // The queue is ours: none comes or goes between this and the retry.
+                unknown = try numbers.filter { try owner.deadLetters(after: $0 - 1, limit: 1).first?.number != $0 }
                 result = try owner.retryDeadLetters(all ? nil : numbers)
             } catch {
                 Terminal.complain("the queue cannot be written; nothing was changed")
                 throw ExitCode.failure
             }
             tell(result)
+            try complain(unknown: unknown)
             if result.unfit > 0 { throw ExitCode.deadLettered }
+        }
+
+        private func complain(unknown: [Int64]) throws {
+            guard !unknown.isEmpty else { return }
+            Terminal.complain("no dead letter has number \(unknown.map { "\($0)" }.joined(separator: ", "))")
+            throw ExitCode.failure
         }
 
         private func tell(_ result: RetriedDeadLetters) {

@@ -8,7 +8,7 @@ struct FlushCommand: AsyncParsableCommand {
         abstract: "Delivers what is stored.",
         discussion: """
             Sends batch after batch until the queue, and what was stored beside it, is empty, an attempt fails, or the time is over. \
-            Exits with 0 if nothing is left, 2 if something is, 3 if events became dead letters, 75 if another process works on the queue.
+            Exits with 0 if nothing is left, 1 if what was stored beside the queue cannot be read, 2 if something is left, 3 if events became dead letters, 75 if another process works on the queue.
             """)
 
     @Option(help: ArgumentHelp("Seconds for all of it.", valueName: "seconds"))
@@ -26,18 +26,24 @@ struct FlushCommand: AsyncParsableCommand {
         let client = try EventClient.startForCommand(try server.configuration(queue: queue))
         let report = await client.finalFlush(within: .seconds(timeout))
         _ = await client.shutdown(within: .zero)
+        let spools = SpoolSurvey(of: queue.directory)
+        // What another process is still working on beside the queue is not delivered either.
+        let remaining = report.remaining + Int(spools.depth)
         if output.json {
             Terminal.say(json: [
                 "stored": .count(report.stored), "duplicates": .count(report.duplicates), "dead_lettered": .count(report.deadLettered),
-                "remaining": .count(report.remaining), "failure": .optional(report.failure.map { "\($0)" }),
+                "remaining": .count(remaining), "unusable_spools": .count(spools.unusable.count),
+                "failure": .optional(report.failure.map { "\($0)" }),
             ])
         } else {
             Terminal.say(
-                "\(report.stored) stored, \(report.duplicates) duplicates, \(report.deadLettered) dead letters, \(report.remaining) remaining"
+                "\(report.stored) stored, \(report.duplicates) duplicates, \(report.deadLettered) dead letters, \(remaining) remaining"
             )
             if let failure = report.failure { Terminal.complain("\(failure)") }
         }
-        if report.remaining > 0 || report.failure != nil { throw ExitCode.undelivered }
+        spools.complain()
+        if !spools.unusable.isEmpty { throw ExitCode.failure }
+        if remaining > 0 || report.failure != nil { throw ExitCode.undelivered }
         if report.deadLettered > 0 { throw ExitCode.deadLettered }
     }
 }

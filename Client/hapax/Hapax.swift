@@ -6,7 +6,8 @@ struct Hapax: AsyncParsableCommand {
         commandName: "hapax",
         abstract: "Sends events to an ingest server, each exactly once.",
         discussion: """
-            Events are stored in a queue directory first and leave it only when the server has acknowledged them. A command that finds \
+            Events are stored in a queue directory first and leave it only when the server has acknowledged them. One that the server \
+            refuses for good goes to the dead letters with its reason, and stays there until you decide. A command that finds \
             the queue taken by another process stores beside it; the next upload delivers that, too.
 
             Environment: HAPAX_SERVER, HAPAX_KEY and HAPAX_QUEUE stand for --server, --key and --queue. Prefer HAPAX_KEY to --key: \
@@ -18,6 +19,7 @@ struct Hapax: AsyncParsableCommand {
               2    stored, but not all of it has been delivered; it will be, or run the command again
               3    some events are in the dead letters
               64   usage
+              74   standard output cannot be written; what the command did is done
               75   the queue is taken by another process, and the command needs it for itself
               128+n  interrupted by signal n; nothing is lost, run the command again
             """,
@@ -28,6 +30,8 @@ struct Hapax: AsyncParsableCommand {
 extension ExitCode {
     static let undelivered = ExitCode(2)
     static let deadLettered = ExitCode(3)
+    /// `EX_IOERR` of sysexits.h.
+    static let outputFailed = ExitCode(74)
     /// `EX_TEMPFAIL` of sysexits.h.
     static let queueTaken = ExitCode(75)
 

@@ -1,44 +1,42 @@
 import Foundation
+import HapaxClient
 import HapaxModel
 
-/// How far a file has been imported, so that an interrupted import goes on there.
+/// How far a file has been imported to one project of one server, so that an interrupted import goes on there.
 ///
-/// A guess that saves time and nothing else: what is sent twice is stored once.
+/// What stands before `offset` is not sent again. So a checkpoint counts only for the server, the key, the file and the very bytes for which
+/// it was made; in any other case the import begins at the first line, and what is sent twice is stored once.
 struct ImportCheckpoint: Codable, Hashable {
     /// Everything before it has been settled.
     var offset: Int64 = 0
     var lines: Int64 = 0
-    /// Of the bytes just before `offset`: a file that was rewritten under the same name is read from its beginning.
+    /// Lines before `offset` that became dead letters.
+    var deadLettered = 0
+    /// Of all bytes before `offset`.
     var fingerprint = ""
 
-    private static let fingerprintBytes: Int64 = 4_096
-
-    /// The file's name among checkpoints: its path, device and inode.
-    static func name(descriptor: Int32, path: String) -> String? {
+    /// The name under which an import is known: a hash of server, key, path, device and inode. nil for what cannot be read again.
+    static func name(descriptor: Int32, path: String, endpoint: Endpoint) -> String? {
         var status = stat()
         guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
         let whole = URL(fileURLWithPath: path).standardizedFileURL.path
-        return EventID.derived(name: "import", key: "\(status.st_dev) \(status.st_ino) \(whole)").description
+        // The key enters by its hash alone.
+        let parts = [endpoint.url, ImportFingerprint.text(of: Array(endpoint.key.utf8)), "\(status.st_dev) \(status.st_ino)", whole]
+        return EventID.derived(name: "import", key: parts.joined(separator: "\n")).description
     }
 
     static func path(queue: String, name: String) -> String { queue + "/import/" + name + ".json" }
 
-    /// What stands just before `offset`; nil if the file does not reach there.
-    static func fingerprint(descriptor: Int32, offset: Int64) -> String? {
-        let start = max(0, offset - fingerprintBytes)
-        let count = Int(offset - start)
-        var bytes = [UInt8](repeating: 0, count: count)
-        guard pread(descriptor, &bytes, count, off_t(start)) == count else { return nil }
-        return EventID.derived(name: "\(offset)", key: String(decoding: bytes, as: UTF8.self)).description
-    }
-
-    /// - Returns: The beginning if there is no checkpoint or it is of other contents.
-    static func load(path: String, descriptor: Int32) -> ImportCheckpoint {
+    /// - Returns: nil if there is no checkpoint or it is of other contents; else with the fingerprint up to it.
+    static func load(path: String, descriptor: Int32) -> (checkpoint: ImportCheckpoint, fingerprint: ImportFingerprint)? {
         guard let data = FileManager.default.contents(atPath: path),
-            let checkpoint = try? JSONDecoder().decode(ImportCheckpoint.self, from: data), checkpoint.offset > 0, checkpoint.lines > 0,
-            fingerprint(descriptor: descriptor, offset: checkpoint.offset) == checkpoint.fingerprint
-        else { return ImportCheckpoint() }
-        return checkpoint
+            let checkpoint = try? JSONDecoder().decode(ImportCheckpoint.self, from: data), checkpoint.offset > 0, checkpoint.lines > 0
+        else { return nil }
+        var fingerprint = ImportFingerprint()
+        guard fingerprint.advance(to: checkpoint.offset, descriptor: descriptor), fingerprint.text == checkpoint.fingerprint else {
+            return nil
+        }
+        return (checkpoint, fingerprint)
     }
 
     /// Replaces the file by rename: whoever reads it finds the old one or the new one.

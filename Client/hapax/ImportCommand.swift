@@ -12,10 +12,17 @@ struct ImportCommand: AsyncParsableCommand {
             are: ids and times are kept and nothing is added, so importing the same file again stores nothing twice.
 
             Waits and tries again when the server does not answer. Lines that break a limit or are refused go to the dead letters with \
-            their line number. An interrupted import of a file goes on where it stopped; standard input starts again.
+            their line number. A byte order mark before the first line is skipped.
+
+            An interrupted import of a file goes on where it stopped, if server, key, path and file are the same and every byte before \
+            that place is as it was; otherwise, and for standard input, it begins at the first line. --restart always does; use it after \
+            the server's data was lost.
+
+            A file may end without an end of line if its last line is a whole JSON object. If not, somebody is still writing it: the line \
+            is left for the next run, and the import exits with 2.
 
             Exits with 0 if every line has been delivered, 2 if some are left (run it again), 3 if all are settled and some became dead \
-            letters.
+            letters, also in an earlier run that this one went on from.
             """)
 
     @Argument(help: ArgumentHelp("The file, or - for standard input.", valueName: "file"))
@@ -52,7 +59,7 @@ struct ImportCommand: AsyncParsableCommand {
         if let signal = result.signal { throw ExitCode.signal(signal) }
         if result.isDamaged { throw ExitCode.failure }
         if !result.isComplete { throw ExitCode.undelivered }
-        if result.counts.deadLettered > 0 { throw ExitCode.deadLettered }
+        if result.counts.deadLettered + result.deadLetteredBefore > 0 { throw ExitCode.deadLettered }
     }
 
     private func tell(_ result: ImportRun.Result) {
@@ -60,13 +67,15 @@ struct ImportCommand: AsyncParsableCommand {
         if output.json {
             return Terminal.say(json: [
                 "lines": .count(counts.lines), "stored": .count(counts.stored), "duplicates": .count(counts.duplicates),
-                "dead_lettered": .count(counts.deadLettered), "complete": .bool(result.isComplete),
+                "dead_lettered": .count(counts.deadLettered), "dead_lettered_before": .count(result.deadLetteredBefore),
+                "complete": .bool(result.isComplete),
                 "resumed_after_line": .integer(result.resumedAfterLine), "failure": .optional(result.failure),
             ])
         }
         if result.resumedAfterLine > 0 { Terminal.complain("went on after line \(result.resumedAfterLine)") }
         Terminal.say("\(counts.stored) stored, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters")
-        if counts.deadLettered > 0 { Terminal.complain("see hapax dead-letters list") }
+        if result.deadLetteredBefore > 0 { Terminal.complain("\(result.deadLetteredBefore) dead letters in the part imported before") }
+        if counts.deadLettered + result.deadLetteredBefore > 0 { Terminal.complain("see hapax dead-letters list") }
         if !result.isComplete { Terminal.complain("not all delivered\(result.failure.map { ": " + $0 } ?? "")") }
     }
 }

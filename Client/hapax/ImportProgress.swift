@@ -79,6 +79,6 @@ final class ImportProgress: Sendable {
     }
 
     private func write(_ text: String) {
-        FileHandle.standardError.write(Data(text.utf8))
+        Terminal.note(text)
     }
 }

@@ -13,6 +13,8 @@ final class ImportRun: Sendable {
         var failure: String?
         var signal: Int32?
         var resumedAfterLine: Int64
+        /// By the part that was imported before.
+        var deadLetteredBefore: Int
     }
 
     private enum Stop: Sendable {
@@ -36,11 +38,16 @@ final class ImportRun: Sendable {
     ) throws(StartError) {
         let endpoint = try configuration.endpoint()
         let clock = SystemClock()
-        let name = path.flatMap { ImportCheckpoint.name(descriptor: descriptor, path: $0) }
+        let name = path.flatMap { ImportCheckpoint.name(descriptor: descriptor, path: $0, endpoint: endpoint) }
         let checkpointPath = name.map { ImportCheckpoint.path(queue: configuration.queueDirectory, name: $0) }
         var start = ImportCheckpoint()
-        if let checkpointPath, !restart { start = ImportCheckpoint.load(path: checkpointPath, descriptor: descriptor) }
-        if lseek(descriptor, off_t(start.offset), SEEK_SET) < 0 { start = ImportCheckpoint() }
+        var fingerprint = ImportFingerprint()
+        if let checkpointPath, !restart, let found = ImportCheckpoint.load(path: checkpointPath, descriptor: descriptor),
+            lseek(descriptor, off_t(found.checkpoint.offset), SEEK_SET) >= 0
+        {
+            (start, fingerprint) = found
+        }
+        let hashed = Locked(fingerprint)
 
         var status = stat()
         let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
@@ -51,12 +58,14 @@ final class ImportRun: Sendable {
             descriptor: descriptor, start: start, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
             now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration.queueDirectory, clock: clock) },
             settled: { progress.update($0) },
-            saveCheckpoint: { offset, lines in
-                guard let checkpointPath, let fingerprint = ImportCheckpoint.fingerprint(descriptor: descriptor, offset: offset) else {
-                    return
-                }
+            saveCheckpoint: { checkpoint in
+                guard let checkpointPath else { return }
+                var checkpoint = checkpoint
+                let text = hashed.withLock { $0.advance(to: checkpoint.offset, descriptor: descriptor) ? $0.text : nil }
+                guard let text else { return }
+                checkpoint.fingerprint = text
                 // Without it the next run begins at the first line, and the server knows what it has.
-                try? ImportCheckpoint(offset: offset, lines: lines, fingerprint: fingerprint).save(path: checkpointPath)
+                try? checkpoint.save(path: checkpointPath)
             },
             failed: { text in
                 stopped.withLock { $0 = $0 ?? .damage(text) }
@@ -83,7 +92,10 @@ final class ImportRun: Sendable {
         progress.finish()
         var result = Result(
             counts: counts, isComplete: ending == .drained, isDamaged: false, failure: state.failure.map { "\($0)" },
-            resumedAfterLine: start.lines)
+            resumedAfterLine: start.lines, deadLetteredBefore: start.deadLettered)
+        if result.isComplete, await source.isUnfinished {
+            (result.isComplete, result.failure) = (false, "the last line is unfinished: it has neither an end of line nor a whole object")
+        }
         switch stopped.withLock({ $0 }) {
         // A stopped reader looks like the end of the file.
         case .signal(let number): (result.signal, result.isComplete) = (number, false)

@@ -9,6 +9,9 @@ actor ImportSource: BatchSource {
     /// Told after each settled batch.
     typealias Settled = @Sendable (ImportCounts) -> Void
 
+    /// Told how far all is settled, without the fingerprint.
+    typealias SaveCheckpoint = @Sendable (ImportCheckpoint) -> Void
+
     private struct Waiting {
         var event: OutgoingEvent
         /// Where its line begins.
@@ -19,7 +22,7 @@ actor ImportSource: BatchSource {
     private let now: @Sendable () -> Int64
     private let bury: Bury
     private let settled: Settled
-    private let saveCheckpoint: @Sendable (_ offset: Int64, _ lines: Int64) -> Void
+    private let saveCheckpoint: SaveCheckpoint
     /// Told when the file cannot be read or a letter not be kept: trying again would not help.
     private let failed: @Sendable (String) -> Void
     /// Gives the same line of the same file the same name, so that it is buried once however often it is read.
@@ -30,6 +33,11 @@ actor ImportSource: BatchSource {
     /// Behind the last line read.
     private var readOffset: Int64
     private var readLines: Int64
+    /// Lines before the checkpoint that became dead letters, and those behind it.
+    private var deadBefore: Int
+    private var deadLines: [Int64] = []
+    /// A file ended in the middle of a line, which is still to come.
+    private(set) var isUnfinished = false
     private(set) var counts = ImportCounts()
 
     /// - Parameters:
@@ -37,11 +45,12 @@ actor ImportSource: BatchSource {
     init(
         descriptor: Int32, start: ImportCheckpoint, letterNames: String?, isStopped: @escaping @Sendable () -> Bool,
         now: @escaping @Sendable () -> Int64, bury: @escaping Bury, settled: @escaping Settled,
-        saveCheckpoint: @escaping @Sendable (_ offset: Int64, _ lines: Int64) -> Void, failed: @escaping @Sendable (String) -> Void
+        saveCheckpoint: @escaping SaveCheckpoint, failed: @escaping @Sendable (String) -> Void
     ) {
         reader = LineReader(descriptor: descriptor, offset: start.offset, lines: start.lines, isStopped: isStopped)
         readOffset = start.offset
         readLines = start.lines
+        deadBefore = start.deadLettered
         self.letterNames = letterNames
         self.now = now
         self.bury = bury
@@ -74,6 +83,9 @@ actor ImportSource: BatchSource {
             }
         }
         try keep(letters)
+        for settlement in settlements {
+            if case .deadLetter = settlement.fate { deadLines.append(settlement.event.row) }
+        }
         let rows = Set(settlements.map(\.event.row))
         waiting.removeAll { rows.contains($0.event.row) }
         for settlement in settlements {
@@ -89,14 +101,21 @@ actor ImportSource: BatchSource {
     /// Reads until so many events wait or the file ends. Bad lines are buried before anything behind them is sent.
     private func fill(to count: Int) throws {
         var letters: [DeadLetter] = []
+        var lettered: [Int64] = []
         while waiting.count < count, !reachedEnd {
-            guard let line = try nextLine() else {
+            guard var line = try nextLine() else {
+                reachedEnd = true
+                break
+            }
+            if isStillToCome(line) {
+                isUnfinished = true
                 reachedEnd = true
                 break
             }
             let start = readOffset
             readOffset = line.end
             readLines = line.number
+            if line.number == 1, line.bytes.starts(with: Self.byteOrderMark) { line.bytes.removeFirst(Self.byteOrderMark.count) }
             if line.bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { continue }
             counts.lines += 1
             let scanned = EventScanner.scan(line.bytes[...])
@@ -107,12 +126,27 @@ actor ImportSource: BatchSource {
                     line.isCut
                     ? EventProblem(.eventTooLarge, detail: "the line is longer than \(LineReader.maximumLineBytes) bytes and was cut")
                     : scanned.problem ?? EventProblem(.missingID, detail: "event_id is missing")
+                lettered.append(line.number)
                 letters.append(
                     letter(line: line.number, id: scanned.id, reason: problem.reason.rawValue, detail: problem.detail, bytes: line.bytes))
             }
         }
         try keep(letters)
+        deadLines += lettered
         counts.deadLettered += letters.count
+    }
+
+    /// Some editors write it in front of UTF-8 (RFC 3629 §6); it is no part of the first event.
+    private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+
+    /// Whether somebody is still writing this line of a file. A whole object is not waited for: no more can come but its end of line.
+    private func isStillToCome(_ line: LineReader.Line) -> Bool {
+        guard letterNames != nil, !line.isTerminated else { return false }
+        var bytes = line.bytes[...]
+        if line.number == 1, bytes.starts(with: Self.byteOrderMark) { bytes = bytes.dropFirst(Self.byteOrderMark.count) }
+        if bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { return false }
+        if !line.isCut, EventScanner.scan(bytes).problem == nil { return false }
+        return line.isCut || (try? JSONSerialization.jsonObject(with: Data(bytes))) == nil
     }
 
     private func nextLine() throws -> LineReader.Line? {
@@ -138,7 +172,9 @@ actor ImportSource: BatchSource {
         var letter = DeadLetter(number: 0, eventID: id, reason: reason, detail: detail, time: now(), event: bytes)
         letter.origin = .nobody
         if let letterNames {
-            letter.originNumber = Int64(bitPattern: EventID.derived(name: letterNames, key: "\(line) \(bytes.count)").low)
+            // By all that it says: the same line refused again is the same letter, and another line in its place is another one.
+            let key = "\(line) \(reason) \(ImportFingerprint.text(of: bytes))"
+            letter.originNumber = Int64(bitPattern: EventID.derived(name: letterNames, key: key).low)
         }
         return letter
     }
@@ -153,7 +189,9 @@ actor ImportSource: BatchSource {
             (offset, lines) = (readOffset, readLines)
         }
         counts.offset = max(counts.offset, offset)
-        saveCheckpoint(offset, lines)
+        deadBefore += deadLines.count { $0 <= lines }
+        deadLines.removeAll { $0 <= lines }
+        saveCheckpoint(ImportCheckpoint(offset: offset, lines: lines, deadLettered: deadBefore))
         settled(counts)
     }
 }

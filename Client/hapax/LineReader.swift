@@ -11,6 +11,8 @@ struct LineReader {
         var end: Int64
         /// Bytes of it were left out, because it is longer than ``LineReader/maximumLineBytes``.
         var isCut: Bool
+        /// An end of line stands behind it, not just the end of the file.
+        var isTerminated = false
     }
 
     struct Failure: Error {
@@ -31,6 +33,11 @@ struct LineReader {
     private var number: Int64
     private var offset: Int64
     private var isAtEnd = false
+    private var wasStopped = false
+
+    private enum Filled {
+        case bytes, end, stopped
+    }
 
     /// - Parameters:
     ///   - offset: Where the descriptor stands.
@@ -42,13 +49,23 @@ struct LineReader {
         self.isStopped = isStopped
     }
 
-    /// - Returns: nil at the end, or when stopped.
+    /// - Returns: nil at the end, or when stopped. Part of a line that was read until then is nobody's: it is not a line, and whoever goes
+    ///   on begins behind the last whole one.
     mutating func next() throws(Failure) -> Line? {
+        guard !wasStopped else { return nil }
         var line = Line(bytes: [], number: number + 1, end: offset, isCut: false)
         while true {
-            if position == chunk.count, try !fill() {
-                guard line.end > offset else { return nil }
-                break
+            if position == chunk.count {
+                let filled = try fill()
+                if filled == .stopped {
+                    // What was read of the line is gone.
+                    wasStopped = true
+                    return nil
+                }
+                if filled == .end {
+                    guard line.end > offset else { return nil }
+                    break
+                }
             }
             let newline = chunk[position...].firstIndex(of: UInt8(ascii: "\n"))
             let end = newline ?? chunk.count
@@ -60,6 +77,7 @@ struct LineReader {
             if newline != nil {
                 position += 1
                 line.end += 1
+                line.isTerminated = true
                 break
             }
         }
@@ -68,9 +86,9 @@ struct LineReader {
         return line
     }
 
-    private mutating func fill() throws(Failure) -> Bool {
+    private mutating func fill() throws(Failure) -> Filled {
         while !isAtEnd {
-            if isStopped() { return false }
+            if isStopped() { return .stopped }
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             let ready = poll(&waiting, 1, Self.pollMilliseconds)
             if ready == 0 || (ready < 0 && errno == EINTR) { continue }
@@ -88,10 +106,10 @@ struct LineReader {
             }
             chunk.removeLast(Self.chunkBytes - count)
             position = 0
-            return true
+            return .bytes
         }
         chunk = []
         position = 0
-        return false
+        return .end
     }
 }

@@ -7,24 +7,29 @@ struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Shows what waits, what was delivered and what was refused.",
-        discussion: "Looks only; a process that works on the queue is not disturbed. Exits with 0 also if something waits.")
+        discussion: """
+            Looks only; a process that works on the queue is not disturbed. Exits with 0 also if something waits, \
+            with 1 if a queue, or one stored beside it, cannot be read.
+            """)
 
     @OptionGroup var queue: QueueOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
         let main: QueueReader.Summary?
-        var spools: [QueueReader.Summary] = []
         do throws(StorageFailure) {
             main = try QueueReader(directory: queue.directory)?.summary()
-            // One that is removed while it is looked at was delivered.
-            for spool in queue.directory.spools() {
-                if let summary = try? QueueReader(directory: spool)?.summary() { spools.append(summary) }
-            }
         } catch {
             Terminal.complain("the queue cannot be read: \(error)")
             throw ExitCode.failure
         }
+        let spools = SpoolSurvey(of: queue.directory)
+        tell(main, spools)
+        spools.complain()
+        if !spools.unusable.isEmpty { throw ExitCode.failure }
+    }
+
+    private func tell(_ main: QueueReader.Summary?, _ spools: SpoolSurvey) {
         if output.json { return Terminal.say(json: fields(main, spools)) }
         Terminal.say("queue        \(queue.path)")
         guard let main else { return Terminal.say("             does not exist yet") }
@@ -33,9 +38,10 @@ struct StatusCommand: AsyncParsableCommand {
         Terminal.say("delivered    \(main.books.stored) stored, \(main.books.duplicates) duplicates")
         Terminal.say("dead letters \(main.deadLetters)")
         for (reason, count) in main.books.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("dropped      \(count) (\(reason))") }
-        if !spools.isEmpty {
-            Terminal.say("beside it    \(spools.reduce(0) { $0 + $1.books.depth }) events in \(spools.count) spooled queues")
+        if !spools.summaries.isEmpty {
+            Terminal.say("beside it    \(spools.depth) events in \(spools.summaries.count) spooled queues")
         }
+        if !spools.unusable.isEmpty { Terminal.say("unusable     \(spools.unusable.count) spooled queues") }
     }
 
     private func age(_ oldest: Int64?) -> String {
@@ -44,15 +50,15 @@ struct StatusCommand: AsyncParsableCommand {
         return ", the oldest \(max(seconds, 0)) s old"
     }
 
-    private func fields(_ main: QueueReader.Summary?, _ spools: [QueueReader.Summary]) -> Properties {
+    private func fields(_ main: QueueReader.Summary?, _ spools: SpoolSurvey) -> Properties {
         let books = main?.books ?? QueueBooks()
         return [
             "queue": .string(queue.path), "install_id": .optional(main?.installID), "depth": .integer(books.depth),
             "bytes": .integer(books.bytes), "oldest": .optional(main?.oldest), "created": .integer(books.lastSequence),
             "adopted": .integer(books.adopted), "stored": .integer(books.stored), "duplicates": .integer(books.duplicates),
             "dead_lettered": .integer(books.deadLettered), "dead_letters": .count(main?.deadLetters ?? 0),
-            "dropped": .object(books.dropped.mapValues { PropertyValue.integer($0) }), "spools": .count(spools.count),
-            "spooled": .integer(spools.reduce(0) { $0 + $1.books.depth }),
+            "dropped": .object(books.dropped.mapValues { PropertyValue.integer($0) }), "spools": .count(spools.summaries.count),
+            "spooled": .integer(spools.depth), "unusable_spools": .count(spools.unusable.count),
         ]
     }
 }

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 import HapaxModel
 
@@ -15,11 +16,29 @@ enum Terminal {
     }
 
     static func complain(_ text: String) {
-        FileHandle.standardError.write(Data(("hapax: " + text + "\n").utf8))
+        note("hapax: " + text + "\n")
     }
 
+    /// On standard error, as it is. Where nobody can read it there is nobody to tell.
+    static func note(_ text: String) {
+        try? FileHandle.standardError.write(contentsOf: Data(text.utf8))
+    }
+
+    /// Ends the process if standard output cannot be written: everything durable was made so before. A reader that is gone is no failure
+    /// to speak of.
     static func write(_ bytes: [UInt8]) {
-        FileHandle.standardOutput.write(Data(bytes))
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Foundation.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+            if count >= 0 {
+                rest = rest.dropFirst(count)
+            } else if errno == EPIPE {
+                exit(ExitCode.signal(SIGPIPE).rawValue)
+            } else if errno != EINTR {
+                complain("standard output cannot be written: \(String(cString: strerror(errno)))")
+                exit(ExitCode.outputFailed.rawValue)
+            }
+        }
     }
 }
 

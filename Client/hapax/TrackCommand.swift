@@ -26,7 +26,7 @@ struct TrackCommand: AsyncParsableCommand {
         help: ArgumentHelp(
             "A property: name=text, or name:=json for numbers, booleans, lists and objects. Repeatable; the last of a name wins.",
             valueName: "name=value"))
-    var property: [PropertyArgument] = []
+    var property: [String] = []
 
     @Option(help: ArgumentHelp("The event's own id.", valueName: "uuid"))
     var id: EventID?
@@ -53,7 +53,12 @@ struct TrackCommand: AsyncParsableCommand {
     @OptionGroup var queue: QueueOptions
     @OptionGroup var output: OutputOptions
 
+    private func properties() throws -> Properties {
+        Properties(try property.map { try PropertyArgument.parse($0) }.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
+    }
+
     func validate() throws {
+        _ = try properties()
         if id != nil && deriveID != nil { throw ValidationError("Give --id or --derive-id, not both.") }
         if timeout < 0 { throw ValidationError("--timeout cannot be negative.") }
     }
@@ -63,7 +68,7 @@ struct TrackCommand: AsyncParsableCommand {
         configuration.whenQueueIsTaken = .spool
         configuration.durability = power ? .power : .process
         let client = try EventClient.startForCommand(configuration)
-        let properties = Properties(property.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
+        let properties = try properties()
         let id = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
         let stored: EventID
         do throws(TrackError) {

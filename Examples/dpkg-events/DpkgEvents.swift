@@ -44,7 +44,10 @@ enum DpkgEvents {
         var occurrences: [String: Int] = [:]
         var written = 0
         var skipped = 0
-        for text in log.split(separator: "\n").map(String.init) {
+        // dpkg is still writing a line without its end: half of it would be another event than the whole.
+        let isUnfinished = !log.isEmpty && log.utf8.last != UInt8(ascii: "\n")
+        let whole = isUnfinished ? log[..<(log.lastIndex(of: "\n") ?? log.startIndex)] : log[...]
+        for text in whole.split(separator: "\n").map(String.init) {
             guard let line = PackageLogLine(text[...]), let date = formatter.date(from: line.timestamp) else {
                 skipped += 1
                 continue
@@ -55,15 +58,24 @@ enum DpkgEvents {
             let event = Event(
                 id: .derived(name: "dpkg_\(line.action)", key: "\(host)\n\(text)\n\(occurrence)"), name: "dpkg_\(line.action)",
                 time: Int64(date.timeIntervalSince1970 * 1_000), distinctID: host, properties: line.fields.mapValues { .string($0) })
-            FileHandle.standardOutput.write(Data(event.encoded().bytes + [UInt8(ascii: "\n")]))
+            do {
+                try FileHandle.standardOutput.write(contentsOf: Data(event.encoded().bytes + [UInt8(ascii: "\n")]))
+            } catch {
+                fail("dpkg-events: cannot write standard output", code: 74)
+            }
             written += 1
         }
-        let note = skipped > 0 ? ", \(skipped) lines are none of dpkg's" : ""
-        FileHandle.standardError.write(Data("dpkg-events: \(written) events\(note)\n".utf8))
+        let rest = skipped > 0 ? ", \(skipped) lines are none of dpkg's" : ""
+        let last = isUnfinished ? ", the last line is unfinished and left out" : ""
+        note("dpkg-events: \(written) events\(rest)\(last)")
     }
 
     private static func fail(_ message: String, code: Int32) -> Never {
-        FileHandle.standardError.write(Data("\(message)\n".utf8))
+        note(message)
         exit(code)
+    }
+
+    private static func note(_ message: String) {
+        try? FileHandle.standardError.write(contentsOf: Data("\(message)\n".utf8))
     }
 }

@@ -23,7 +23,13 @@ struct CommandLine {
 
     var queue: String { directory.path + "/queue" }
 
-    func start(_ arguments: [String], input: String? = nil) throws -> (process: Process, finish: @Sendable () async -> Output) {
+    /// - Parameters:
+    ///   - input: What standard input holds, to its end.
+    ///   - openInput: Standard input, if it is to stay open; without `input`.
+    ///   - output: Standard output, if it is not to be a file; ``Output/out`` is empty then.
+    func start(
+        _ arguments: [String], input: String? = nil, openInput: Pipe? = nil, output: FileHandle? = nil
+    ) throws -> (process: Process, finish: @Sendable () async -> Output) {
         let process = Process()
         // Built beside the tests.
         process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
@@ -36,9 +42,13 @@ struct CommandLine {
         let error = try FileHandle(forWritingTo: URL(fileURLWithPath: files[1]))
         try out.truncate(atOffset: 0)
         try error.truncate(atOffset: 0)
-        process.standardOutput = out
+        process.standardOutput = output ?? out
         process.standardError = error
-        process.standardInput = try FileHandle(forReadingFrom: URL(fileURLWithPath: files[2]))
+        if let openInput {
+            process.standardInput = openInput
+        } else {
+            process.standardInput = try FileHandle(forReadingFrom: URL(fileURLWithPath: files[2]))
+        }
         let ended = AsyncStream<Int32>.makeStream()
         process.terminationHandler = { process in
             ended.continuation.yield(process.terminationStatus)

@@ -19,6 +19,9 @@ final class IngestStandIn: Sendable {
         /// Answers `retry` for this event so many times.
         var retry: (time: Int64, left: Int) = (0, 0)
         var isRefused: @Sendable (ScannedEvent) -> Bool = { _ in false }
+        /// A batch that holds one is refused as a whole, in our own words: 400 `malformed`.
+        var isPoison: @Sendable (ScannedEvent) -> Bool = { _ in false }
+        var poisonedBatches = 0
         var arrivals: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
         var requests = 0
     }
@@ -31,6 +34,7 @@ final class IngestStandIn: Sendable {
 
     var url: String { "http://127.0.0.1:\(server.port)" }
     var stored: [EventID: [UInt8]] { state.withLock { $0.stored } }
+    var poisonedBatches: Int { state.withLock { $0.poisonedBatches } }
     var batches: [SentBatch] { state.withLock { $0.batches } }
 
     func change(_ body: (inout State) -> Void) { state.withLock { body(&$0) } }
@@ -68,6 +72,13 @@ final class IngestStandIn: Sendable {
             return .answer("HTTP/1.1 \(state.status) No\r\nContent-Length: 0\r\n\r\n")
         }
         if let silentAfter = state.silentAfter, state.batches.count >= silentAfter { return .silence }
+        if batch.scanned.events.contains(where: { state.isPoison($0) }) {
+            state.poisonedBatches += 1
+            let problem = String(decoding: RequestProblem(.malformed, detail: "refused").encoded(requestID: "1"), as: UTF8.self)
+            return .answer(
+                "HTTP/1.1 400 Bad Request\r\nContent-Type: \(RequestProblem.contentType)\r\n"
+                    + "Content-Length: \(problem.utf8.count)\r\n\r\n\(problem)")
+        }
         state.batches.append(batch)
         let answer = batch.receipt { event in
             guard let id = event.id, event.problem == nil, !state.isRefused(event) else { return .rejected }

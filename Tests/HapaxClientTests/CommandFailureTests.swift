@@ -1,0 +1,71 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+/// What a command says and how it exits when something around it is broken.
+@Suite("hapax, in bad surroundings")
+struct CommandFailureTests {
+    private let server: IngestStandIn
+    private let hapax: CommandLine
+
+    init() throws {
+        server = try IngestStandIn()
+        hapax = CommandLine(server: server.url)
+    }
+
+    @Test(
+        "standard output on a full disk: exit 74, and the event is stored all the same",
+        arguments: [["track", "x"], ["status"], ["flush"]])
+    func fullOutputIsAnError(arguments: [String]) async throws {
+        let full = try FileHandle(forWritingTo: URL(fileURLWithPath: "/dev/full"))
+        let output = try await hapax.start(arguments, output: full).finish()
+        #expect(output.status == 74)
+        #expect(output.error.contains("standard output cannot be written"))
+        #expect(server.stored.count == (arguments[0] == "track" ? 1 : 0))
+    }
+
+    @Test("a reader that is gone ends a command quietly")
+    func closedOutputEndsQuietly() async throws {
+        let pipe = Pipe()
+        try pipe.fileHandleForReading.close()
+        let output = try await hapax.start(["status"], output: pipe.fileHandleForWriting).finish()
+        // By the signal itself, or by the error if the signal is ignored.
+        #expect([SIGPIPE, 128 + SIGPIPE].contains(output.status))
+        #expect(output.error == "")
+    }
+
+    @Test("a spooled queue that cannot be read is counted, named, and makes flush and status fail (I1)")
+    func unusableSpoolIsNotHidden() async throws {
+        #expect(try await hapax.run("flush").status == 0)
+        let spool = hapax.queue + "/spool/\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
+        try Data(repeating: 0x55, count: 8_192).write(to: URL(fileURLWithPath: spool + "/queue.sqlite"))
+        for command in ["flush", "status"] {
+            let output = try await hapax.run(command, "--json")
+            #expect(output.status == 1)
+            #expect(output.json["unusable_spools"] as? Int == 1)
+            #expect(output.error.contains(spool))
+        }
+    }
+
+    @Test("a property whose value is not JSON is named, its value is not repeated (I14)", arguments: [#"card:={"number":4711"#, "4711"])
+    func invalidPropertyIsNotEchoed(property: String) async throws {
+        let output = try await hapax.run("track", "x", "--property", property)
+        #expect(output.status == 64)
+        #expect(!output.error.contains("4711"))
+        #expect(output.error.contains(property.hasPrefix("card") ? "'card'" : "name=text"))
+    }
+
+    @Test("retrying a dead letter that does not exist says so and fails; the others are retried")
+    func unknownLetterIsNamed() async throws {
+        #expect(try await hapax.run("dead-letters", "retry", "7").status == 1)
+        server.change { $0.isRefused = { _ in true } }
+        #expect(try await hapax.run("track", "x").status == 3)
+        let output = try await hapax.run("dead-letters", "retry", "1", "7", "--json")
+        #expect(output.status == 1)
+        #expect(output.json["retried"] as? Int == 1)
+        #expect(output.error.contains("number 7"))
+    }
+}

@@ -1,0 +1,45 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import hapax
+
+@Suite("LineReader")
+struct LineReaderTests {
+    private func lines(_ text: String) throws -> [LineReader.Line] {
+        let pipe = Pipe()
+        try pipe.fileHandleForWriting.write(contentsOf: Data(text.utf8))
+        try pipe.fileHandleForWriting.close()
+        var reader = LineReader(descriptor: pipe.fileHandleForReading.fileDescriptor, offset: 0, lines: 0, isStopped: { false })
+        var lines: [LineReader.Line] = []
+        while let line = try reader.next() { lines.append(line) }
+        return lines
+    }
+
+    @Test("lines come with their places; the last one may lack its end, and says so")
+    func linesHavePlaces() throws {
+        let lines = try lines("one\n\ntwo")
+        #expect(lines.map { String(decoding: $0.bytes, as: UTF8.self) } == ["one", "", "two"])
+        #expect(lines.map(\.end) == [4, 5, 8])
+        #expect(lines.map(\.number) == [1, 2, 3])
+        #expect(lines.map(\.isTerminated) == [true, true, false])
+    }
+
+    @Test("a reader that is stopped inside a line gives no part of it, now or later (I1, I2)")
+    func stoppedReaderGivesNoPartOfALine() throws {
+        let pipe = Pipe()
+        try pipe.fileHandleForWriting.write(contentsOf: Data("whole\n{half".utf8))
+        let looks = Locked(0)
+        // The first look lets the bytes in, the second one, in the middle of the line, says stop.
+        var reader = LineReader(descriptor: pipe.fileHandleForReading.fileDescriptor, offset: 0, lines: 0) {
+            looks.withLock { looks in
+                looks += 1
+                return looks == 2
+            }
+        }
+        #expect(try reader.next()?.end == 6)
+        #expect(try reader.next()?.number == nil)
+        try pipe.fileHandleForWriting.write(contentsOf: Data("rest\n".utf8))
+        #expect(try reader.next()?.number == nil, "the rest of a line is no line")
+    }
+}

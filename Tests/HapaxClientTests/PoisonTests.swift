@@ -1,0 +1,54 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+/// One event that only the server refuses, batch by batch, with our own 400.
+@Suite("A poison event (I1, I12)")
+struct PoisonTests {
+    @Test("among 10,000 queued events is found by halving: one dead letter with the server's reason, 9,999 stored")
+    func poisonInTheQueue() async throws {
+        let server = try IngestStandIn()
+        server.change { $0.isPoison = { $0.time == 4_711 } }
+        let directory = TemporaryDirectory()
+        var configuration = EventClient.Configuration(server: server.url, writeKey: "key", queueDirectory: directory.path + "/queue")
+        configuration.uploadsAutomatically = false
+        let client = try EventClient.start(configuration, clock: SystemClock()) { CurlTransport() }
+        var ids: [EventID] = []
+        for start in stride(from: 1, through: 10_000, by: 500) {
+            ids += try await withThrowingTaskGroup(of: EventID.self) { group in
+                for time in start..<start + 500 { group.addTask { try await client.trackDurably("e", time: Int64(time)) } }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+        }
+        // Each flush ends at a failed attempt; a refusal of ours is none.
+        var report = await client.flush()
+        for _ in 0..<50 where report.remaining > 0 { report = await client.flush() }
+        #expect(report.remaining == 0)
+        let letters = try client.deadLetters.list()
+        #expect(letters.map(\.reason) == ["malformed"])
+        #expect(Set(server.stored.keys).union(letters.compactMap(\.eventID)) == Set(ids))
+        #expect(server.stored.count == 9_999)
+        #expect(server.poisonedBatches > 1, "it was searched for")
+        await client.shutdown(within: .zero)
+    }
+
+    @Test("in a file of 10,000 lines: one dead letter with its line number, 9,999 stored, exit 3")
+    func poisonInAFile() async throws {
+        let server = try IngestStandIn()
+        server.change { $0.isPoison = { $0.time == 4_711 } }
+        let hapax = CommandLine(server: server.url)
+        let lines = (1...10_000).map {
+            #"{"event_id":"\#(EventID.derived(name: "p", key: "\($0)"))","event":"e","time":\#($0),"distinct_id":"u"}"# + "\n"
+        }
+        let output = try await hapax.run("import", "-", "--json", input: lines.joined())
+        #expect(output.status == 3)
+        #expect(output.json["stored"] as? Int == 9_999)
+        #expect(server.stored.count == 9_999)
+        let list = try await hapax.run("dead-letters", "list", "--json")
+        #expect(list.out.split(separator: "\n").count == 1)
+        #expect(list.json["reason"] as? String == "malformed")
+        #expect((list.json["detail"] as? String)?.hasPrefix("line 4711") == true)
+    }
+}
