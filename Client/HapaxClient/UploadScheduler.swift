@@ -6,6 +6,7 @@ final class UploadScheduler: Sendable {
     private let clock: any ClientClock
     private let depth: @Sendable () -> Int
     private let upload: @Sendable () -> Void
+    private let ticked: @Sendable () -> Void
 
     private struct State {
         var policy: FlushPolicy
@@ -15,13 +16,16 @@ final class UploadScheduler: Sendable {
         var isStopped = false
     }
 
+    /// - Parameter ticked: Called at each interval, whether or not anything is to be uploaded.
     init(
-        policy: FlushPolicy, clock: any ClientClock, depth: @escaping @Sendable () -> Int, upload: @escaping @Sendable () -> Void
+        policy: FlushPolicy, clock: any ClientClock, depth: @escaping @Sendable () -> Int, ticked: @escaping @Sendable () -> Void = {},
+        upload: @escaping @Sendable () -> Void
     ) {
         state = Locked(State(policy: policy))
         self.clock = clock
         self.depth = depth
         self.upload = upload
+        self.ticked = ticked
     }
 
     var policy: FlushPolicy { state.withLock { $0.policy } }
@@ -72,6 +76,7 @@ final class UploadScheduler: Sendable {
         guard let actions else { return }
         startTimer()
         perform(actions)
+        ticked()
     }
 
     private func perform(_ actions: [FlushPolicy.Action]) {
