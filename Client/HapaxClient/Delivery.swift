@@ -31,6 +31,10 @@ package actor Delivery<Source: BatchSource> {
     private var batch = SourceBatch(events: [])
     private var verdicts: [Receipt.Result] = []
     private var suspects: [Settlement] = []
+    /// How many of the oldest events the batch in hand left out.
+    private var skipped = 0
+    /// Something that the server has accepted: sent again, it shows whether the server still accepts anything.
+    private var witness: SourceBatch?
     private var counts = DeliveryCounts()
     private var lastFailure: DeliveryFailure?
     private var nextAttempt: Int64?
@@ -90,6 +94,7 @@ package actor Delivery<Source: BatchSource> {
         await restBegins()
         var state = self.state
         state.counts = counts - before
+        if ending == .stopped, state.failure == nil { state.failure = .shutDown }
         return state
     }
 
@@ -163,6 +168,7 @@ package actor Delivery<Source: BatchSource> {
             case .send: action = await send()
             case .settle: action = await settle()
             case .condemn: action = await condemn()
+            case .testify: action = await testify()
             case .rest(let rest): return begin(rest)
             }
         }
@@ -178,6 +184,7 @@ package actor Delivery<Source: BatchSource> {
             timeout = nil
             if !isManual && !mayGoOnByItself() { return machine.held() }
         }
+        skipped = skipping
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
             return machine.batchRead(count: batch.events.count)
@@ -188,6 +195,29 @@ package actor Delivery<Source: BatchSource> {
     }
 
     private func send() async -> DeliveryStateMachine.Action {
+        let answer = await attempt(batch)
+        switch answer {
+        case .accepted(let results):
+            verdicts = results
+            return machine.answered(.accepted)
+        case .batchRefused(let code):
+            let failure = DeliveryFailure.status(code.status, code: code.rawValue)
+            failed(failure)
+            // One that stands farther behind was only tried to learn about the server.
+            if let event = batch.events.first, batch.events.count == 1, skipped == suspects.count {
+                suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
+            }
+            return machine.answered(.batchRefused)
+        case .tryLater(let failure, let retryAfter):
+            failed(failure)
+            return machine.answered(.tryLater(retryAfter: retryAfter))
+        case .pause(let failure):
+            failed(failure)
+            return machine.answered(.pause)
+        }
+    }
+
+    private func attempt(_ batch: SourceBatch) async -> AnswerClassifier.Answer {
         let batchID = batchIDs.next(unixMilliseconds: clock.unixMilliseconds)
         var envelope = batch.envelope
         envelope.batchID = batchID
@@ -197,19 +227,17 @@ package actor Delivery<Source: BatchSource> {
         request.timeout = timeout ?? request.timeout
         let outcome = await transport.send(request)
         counts.attempts += 1
-        let answer = AnswerClassifier.classify(
-            outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
-        switch answer {
+        return AnswerClassifier.classify(outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
+    }
+
+    /// The witness was settled when it was accepted: the server finds a duplicate, and nothing is recorded or counted.
+    private func testify() async -> DeliveryStateMachine.Action {
+        guard let witness else { return machine.answered(.pause) }
+        switch await attempt(witness) {
         case .accepted(let results):
-            verdicts = results
-            return machine.answered(.accepted)
-        case .batchRefused(let code):
-            let failure = DeliveryFailure.status(code.status, code: code.rawValue)
-            failed(failure)
-            if let event = batch.events.first, batch.events.count == 1 {
-                suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
-            }
-            return machine.answered(.batchRefused)
+            let isAccepted = !results.contains { $0.outcome == .retry }
+            return machine.answered(isAccepted ? .accepted : .tryLater(retryAfter: nil))
+        case .batchRefused: return machine.answered(.batchRefused)
         case .tryLater(let failure, let retryAfter):
             failed(failure)
             return machine.answered(.tryLater(retryAfter: retryAfter))
@@ -225,6 +253,7 @@ package actor Delivery<Source: BatchSource> {
         }
         let kept = batch.events.count - settlements.count
         guard await record(settlements) else { return machine.settlingFailed() }
+        if let event = settlements.last?.event { witness = SourceBatch(events: [event], envelope: batch.envelope) }
         if kept > 0 { failed(.askedToRetry(events: kept)) } else { lastFailure = nil }
         return machine.settled(kept: kept)
     }

@@ -2,8 +2,9 @@
 ///
 /// One batch is in flight at most (R9), every failure leads to a rest (D11), and only ``Action/settle`` and ``Action/condemn`` ever lead
 /// to a removal (D12). A batch that the server refuses as such is halved down to the event that is to blame, a *suspect*. A suspect is
-/// condemned to the dead letters only if the server has accepted another batch since the first refusal: to find out, the events behind
-/// it are tried one by one. A server that refuses everything therefore costs no event.
+/// condemned to the dead letters only when the server accepts something else after it refused the suspect alone: to find out, the events
+/// behind it are tried one by one, and then a *witness*, an event that was accepted and settled before and is merely sent again. Each
+/// condemnation needs its own acceptance. A server that refuses everything therefore costs no event, whatever it accepted earlier.
 struct DeliveryStateMachine: Sendable {
     enum Action: Hashable {
         case none
@@ -14,6 +15,8 @@ struct DeliveryStateMachine: Sendable {
         case settle
         /// Move the suspects to the dead letters.
         case condemn
+        /// Send the witness again; its answer is no reason to settle anything.
+        case testify
         case rest(Rest)
     }
 
@@ -40,14 +43,15 @@ struct DeliveryStateMachine: Sendable {
     /// How often a server is asked again that refuses for a reason which time alone does not change.
     static let probeInterval: Duration = .seconds(300)
 
-    /// So many events in a row refused, each alone: then it is the server.
+    /// So many events refused in one pass, each alone: then only a witness can tell whether it is the server.
     static let maximumSuspects = 16
 
     private enum State: Hashable {
         case idle  // → reading
-        case reading  // → idle, sending, waiting
-        case sending(count: Int)  // → settling, reading, condemning, waiting
-        case settling  // → reading, condemning, waiting
+        case reading  // → idle, sending, testifying, waiting
+        case sending(count: Int)  // → settling, reading, testifying, waiting
+        case settling(count: Int)  // → reading, condemning, waiting
+        case testifying  // → condemning, waiting
         case condemning  // → reading, waiting
         case waiting  // → reading
         case stopped
@@ -59,8 +63,12 @@ struct DeliveryStateMachine: Sendable {
     private var failures = 0
     /// Leading events that were refused alone and are not settled.
     private var suspects = 0
-    /// From a batch's first refusal until the batch size has recovered: whether another batch was accepted since.
-    private var acceptedSinceRefusal: Bool?
+    /// Events refused alone in this pass, behind the suspects.
+    private var scouted = 0
+    /// How many leading events earlier passes found refused: this one looks behind them once the first is refused again. So even more
+    /// poison events than a pass may try cannot block the queue for ever.
+    private var reach = 0
+    private var hasWitness = false
     /// An upload was wanted while the queue was being read: what was stored meanwhile may have been missed.
     private var readAgain = false
 
@@ -88,8 +96,11 @@ struct DeliveryStateMachine: Sendable {
             return .send
         }
         if readAgain { return read() }
-        // Nothing behind the suspects could clear or convict them.
-        if suspects > 0 { return pause() }
+        // Nothing is left behind the suspects that could clear or convict them.
+        if suspects > 0 {
+            if isScouting { reach = 0 }
+            return testify()
+        }
         state = .idle
         return .rest(.drained)
     }
@@ -113,42 +124,48 @@ struct DeliveryStateMachine: Sendable {
     }
 
     mutating func answered(_ answer: Answer) -> Action {
+        if state == .testifying { return testified(answer) }
         guard case .sending(let count) = state else { return .none }
         switch answer {
         case .accepted:
-            state = .settling
+            state = .settling(count: count)
             return .settle
         case .batchRefused:
-            acceptedSinceRefusal = acceptedSinceRefusal ?? false
             limit = max(count / 2, 1)
             if count > 1 { return read() }
-            suspects += 1
-            if acceptedSinceRefusal == true { return condemn() }
-            return suspects < Self.maximumSuspects ? read() : pause()
+            if isScouting { scouted += 1 } else { suspects += 1 }
+            guard suspects + scouted >= Self.maximumSuspects else { return read() }
+            reach = max(reach, suspects) + scouted
+            return testify()
         case .tryLater(let retryAfter): return backOff(retryAfter: retryAfter)
         case .pause: return pause()
         }
     }
 
-    /// - Parameter kept: How many events of the batch the server wants again.
+    /// - Parameter kept: How many events of the batch the server wants again. If that is all of them, it has accepted nothing.
     mutating func settled(kept: Int) -> Action {
-        guard state == .settling else { return .none }
-        if acceptedSinceRefusal != nil { acceptedSinceRefusal = true }
+        guard case .settling(let count) = state else { return .none }
+        guard kept < count else { return backOff() }
+        hasWitness = true
+        reach = 0
         if suspects > 0 { return condemn() }
-        recover()
+        limit = min(limit * 2, maximumLimit)
         guard kept == 0 else { return backOff() }
         failures = 0
         return read()
     }
 
     mutating func settlingFailed() -> Action {
-        guard state == .settling || state == .condemning else { return .none }
-        return backOff()
+        switch state {
+        case .settling, .condemning: return backOff()
+        default: return .none
+        }
     }
 
     mutating func condemned() -> Action {
         guard state == .condemning else { return .none }
         suspects = 0
+        scouted = 0
         failures = 0
         return read()
     }
@@ -168,7 +185,26 @@ struct DeliveryStateMachine: Sendable {
     private mutating func read() -> Action {
         state = .reading
         readAgain = false
-        return .read(limit: suspects > 0 ? 1 : limit, skipping: suspects)
+        return .read(limit: suspects > 0 ? 1 : limit, skipping: isScouting ? reach + scouted : suspects)
+    }
+
+    /// Whether the next event to try is not the one behind the suspects, but one that no pass has tried yet.
+    private var isScouting: Bool { suspects > 0 && reach > suspects }
+
+    private mutating func testify() -> Action {
+        guard hasWitness else { return pause() }
+        state = .testifying
+        return .testify
+    }
+
+    private mutating func testified(_ answer: Answer) -> Action {
+        switch answer {
+        case .accepted:
+            reach = 0
+            return condemn()
+        case .batchRefused, .pause: return pause()
+        case .tryLater(let retryAfter): return backOff(retryAfter: retryAfter)
+        }
     }
 
     private mutating func condemn() -> Action {
@@ -176,14 +212,10 @@ struct DeliveryStateMachine: Sendable {
         return .condemn
     }
 
-    private mutating func recover() {
-        limit = min(limit * 2, maximumLimit)
-        if limit == maximumLimit { acceptedSinceRefusal = nil }
-    }
-
     private mutating func backOff(retryAfter: Duration? = nil) -> Action {
         state = .waiting
         suspects = 0
+        scouted = 0
         failures += 1
         return .rest(.backoff(failures: failures, retryAfter: retryAfter))
     }
@@ -191,7 +223,7 @@ struct DeliveryStateMachine: Sendable {
     private mutating func pause() -> Action {
         state = .waiting
         suspects = 0
-        acceptedSinceRefusal = nil
+        scouted = 0
         return .rest(.paused)
     }
 }

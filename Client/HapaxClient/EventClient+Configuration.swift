@@ -74,7 +74,7 @@ extension EventClient {
 
 /// Why a client could not start. Nothing has been changed.
 public enum StartError: Error, Hashable, Sendable {
-    /// Not `http://host…` or `https://host…`, or with a user, a query or a fragment.
+    /// Not `http://host…` or `https://host…`, or with a user, a query, a fragment or a port outside 1…65535.
     case malformedURL
     /// Empty, or holds something that cannot stand in a header field.
     case invalidKey
@@ -96,7 +96,8 @@ extension StartError: CustomStringConvertible {
 extension EventClient.Configuration {
     package func endpoint() throws(StartError) -> Endpoint {
         guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
-            let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil
+            let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil,
+            (1...65_535).contains(parts.port ?? 1)
         else { throw .malformedURL }
         guard !writeKey.isEmpty, writeKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .invalidKey }
         var url = server

@@ -1,3 +1,4 @@
+import Dispatch
 import HapaxModel
 
 extension EventClient {
@@ -59,29 +60,52 @@ extension EventClient {
 
     /// Refuses new events, stores those it has, uploads while time is left, and closes the queue.
     ///
-    /// Call it once, last. Storing has at least 500 ms, whatever the limit; what is on disk is sent by the next client on this directory.
+    /// Call it once, last. What is on disk is sent by the next client on this directory. What is stuck at the limit, as a commit behind
+    /// another process's lock, is left behind and ends by itself: then the queue stays locked until it has.
     ///
-    /// - Parameter limit: For all of it. Zero stores without uploading.
+    /// - Parameter limit: For all of it; storing has at least 500 ms, and closing 100 ms more. Zero stores without uploading.
     @discardableResult
     public func shutdown(within limit: Duration) async -> ShutdownReport {
         writer.intake.withLock { $0.close() }
         scheduler.stop()
-        let storing = clock.schedule(after: max(limit, Self.minimumStoringTime)) { [writer] in writer.giveUp() }
-        try? await writer.barrier()
-        storing.cancel()
-        if limit > .zero { _ = await finalUpload(within: limit) }
-        transport.close()
-        await delivery.stop()
-        await adopter?.stop()
-        writer.giveUp()
-        let inMemory = writer.intake.withLock { $0.uncommitted }
-        let report = ShutdownReport(stored: Int(queue.books.depth), lost: inMemory)
-        if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
-        return report
+        let end = CommitWaiter()
+        let start = clock.monotonic
+        let storingTime = max(limit, Self.minimumStoringTime)
+        let uploading = clock.schedule(after: limit) { [transport] in transport.close() }
+        let storing = clock.schedule(after: storingTime) { [writer] in writer.giveUp() }
+        let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
+        Task {
+            try? await writer.barrier()
+            storing.cancel()
+            if clock.monotonic - start < limit { _ = await upload() }
+            uploading.cancel()
+            transport.close()
+            await delivery.stop()
+            await adopter?.stop()
+            writer.giveUp()
+            await closeQueue()
+            end.tell(.success(()))
+        }
+        try? await end.wait()
+        leaving.cancel()
+        return ShutdownReport(stored: Int(queue.books.depth), lost: writer.intake.withLock { $0.uncommitted })
+    }
+
+    /// On a thread that may block: closing waits for a commit that is under way.
+    private func closeQueue() async {
+        await withCheckedContinuation { continuation in
+            DispatchQueue.global().async { [queue] in
+                if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
+                continuation.resume()
+            }
+        }
     }
 
     /// What storing is given at least (R38).
     private static let minimumStoringTime: Duration = .milliseconds(500)
+
+    /// What closing is given on top.
+    private static let closingTime: Duration = .milliseconds(100)
 
     private var remaining: Int { Int(queue.books.depth) + writer.intake.withLock { $0.uncommitted } }
 }

@@ -52,7 +52,7 @@ public final class EventClient: Sendable {
         if configuration.uploadsAutomatically {
             client.scheduler.startTimer()
             client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
-            if let adopter = client.adopter { Task { _ = await adopter.adopt() } }
+            if let adopter = client.adopter { Task { await adopter.adoptIfDue() } }
         }
         return client
     }
@@ -73,7 +73,14 @@ public final class EventClient: Sendable {
             networkPolicy: configuration.flushNetworkPolicy, preset: configuration.preset, now: clock.monotonic)
         let uploads = configuration.uploadsAutomatically
         let later = Locked<Delivery<QueueBatchSource>?>(nil)
-        let scheduler = UploadScheduler(policy: policy, clock: clock, depth: { Int(queue.books.depth) }, network: configuration.network) {
+        let laterAdopter = Locked<SpoolAdopter?>(nil)
+        let scheduler = UploadScheduler(
+            policy: policy, clock: clock, depth: { Int(queue.books.depth) }, network: configuration.network,
+            ticked: {
+                guard uploads, let adopter = laterAdopter.withLock({ $0 }) else { return }
+                Task { await adopter.adoptIfDue() }
+            }
+        ) {
             guard uploads, let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
@@ -107,6 +114,7 @@ public final class EventClient: Sendable {
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
                 logger: configuration.logger)
+        laterAdopter.withLock { [adopter] in $0 = adopter }
     }
 
     deinit {

@@ -13,7 +13,7 @@ package final class EventQueue: Sendable {
     package let isSpool: Bool
     /// Names this queue file; a new file has a new one.
     package let installID: EventID
-    let database: DatabaseQueue
+    private let connection: Locked<DatabaseQueue?>
     private let lock: Locked<FileLock?>
     private let currentBooks: Locked<QueueBooks>
 
@@ -51,13 +51,23 @@ package final class EventQueue: Sendable {
                     sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
                 return (try Self.installID(db), Locked(try Self.books(db)))
             }
-            self.database = database
+            connection = Locked(database)
         } catch {
             throw .unusable(StorageFailure(error))
         }
         self.directory = directory
         self.isSpool = isSpool
         lock = Locked(held)
+    }
+
+    /// The one connection. Who works with it keeps it open until done, also while the queue is being closed.
+    ///
+    /// - Throws: SQLITE_MISUSE once the queue is closed: a closed connection must not be touched.
+    var database: DatabaseQueue {
+        get throws {
+            guard let database = connection.withLock({ $0 }) else { throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "closed") }
+            return database
+        }
     }
 
     /// What the latest commit left.
@@ -168,8 +178,17 @@ package final class EventQueue: Sendable {
 
     /// Closes the file and gives up the lock. What comes after fails.
     package func close() {
-        try? database.close()
+        endConnection()
         lock.withLock { $0 = nil }
+    }
+
+    /// Waits for what is under way; the file is closed when its last user is done.
+    private func endConnection() {
+        let ended = connection.withLock { database in
+            defer { database = nil }
+            return database
+        }
+        ended?.writeWithoutTransaction { _ in }
     }
 
     /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone.
@@ -181,7 +200,7 @@ package final class EventQueue: Sendable {
         }
         guard holdsNothing == true else { return false }
         // Nobody else can have added anything since: this process holds the lock.
-        try? database.close()
+        endConnection()
         directory.removeFiles()
         lock.withLock { $0 = nil }
         return true

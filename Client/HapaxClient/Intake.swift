@@ -97,6 +97,15 @@ struct Intake: Sendable {
         swap(&mailbox, &entries)
     }
 
+    /// Takes those who wait, but not the events, out of the mailbox.
+    mutating func takeWaiters() -> [CommitWaiter] {
+        let waiters = mailbox.compactMap(\.waiter)
+        if waiters.isEmpty { return [] }
+        mailbox.removeAll { $0.event == nil }
+        for index in mailbox.indices { mailbox[index].waiter = nil }
+        return waiters
+    }
+
     /// - Returns: Whether the drainer may rest, which it then must: the next event starts it again.
     mutating func rest() -> Bool {
         guard mailbox.isEmpty else { return false }

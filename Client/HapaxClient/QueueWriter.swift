@@ -78,6 +78,8 @@ final class QueueWriter: Sendable {
     func barrier() async throws(TrackError) {
         let waiter = CommitWaiter()
         if intake.withLock({ $0.mark(waiter) }) { wake() }
+        // Nobody would come to tell it. Looked at after the mark: giving up looks for marks after it has said so here.
+        if state.withLock({ $0.hasGivenUp }) { waiter.tell(.failure(.shutDown)) }
         try await waiter.wait()
     }
 
@@ -164,6 +166,18 @@ final class QueueWriter: Sendable {
         }
     }
 
+    /// Also those behind the group: they wait behind what failed, and must learn of it now and not one group after the other.
+    private func tellEveryone(_ result: Result<Void, TrackError>) {
+        var waiters = work.groupWaiters
+        work.groupWaiters.removeAll(keepingCapacity: true)
+        for index in work.used..<work.taken.count {
+            if let waiter = work.taken[index].waiter { waiters.append(waiter) }
+            work.taken[index].waiter = nil
+        }
+        intake.withLock { waiters += $0.takeWaiters() }
+        for waiter in waiters { waiter.tell(result) }
+    }
+
     private func failed(_ failure: StorageFailure, _ dropped: [String: Int64]) {
         intake.withLock { $0.restoreRefusals(dropped) }
         let delay = state.withLock { state in
@@ -172,7 +186,7 @@ final class QueueWriter: Sendable {
             var randomness = SystemRandomNumberGenerator()
             return retryPolicy.delay(failures: state.failures, using: &randomness)
         }
-        for waiter in work.groupWaiters { waiter.tell(.failure(.notStored(failure))) }
+        tellEveryone(.failure(.notStored(failure)))
         _ = clock.schedule(after: delay) { [weak self] in self?.wake() }
     }
 }

@@ -15,6 +15,10 @@ actor SpoolAdopter {
     private var running: Task<DeliveryState, Never>?
     private var current: Delivery<QueueBatchSource>?
     private var isStopped = false
+    /// In a row, since a spool was last delivered.
+    private var failures = 0
+    /// Monotonic; before that only a caller's wish tries again (I16).
+    private var notBefore: Duration = .zero
 
     /// Dead letters moved in one transaction.
     private static let lettersPerMove = 500
@@ -39,6 +43,12 @@ actor SpoolAdopter {
         running = task
         defer { running = nil }
         return await task.value
+    }
+
+    /// The same without being asked: looks for spools, and respects the backoff after one that could not be delivered.
+    func adoptIfDue() async {
+        guard !isStopped, running == nil, clock.monotonic >= notBefore else { return }
+        _ = await adopt()
     }
 
     func stop() async {
@@ -66,6 +76,14 @@ actor SpoolAdopter {
             let delivered = await deliver(spool)
             total.counts = total.counts + delivered.counts
             total.failure = delivered.failure
+        }
+        if total.failure == nil {
+            failures = 0
+            notBefore = .zero
+        } else {
+            failures += 1
+            var randomness = SystemRandomNumberGenerator()
+            notBefore = clock.monotonic + RetryPolicy.delivery.delay(failures: failures, using: &randomness)
         }
         return total
     }

@@ -7,6 +7,7 @@ final class UploadScheduler: Sendable {
     private let depth: @Sendable () -> Int
     private let network: @Sendable () -> NetworkType?
     private let upload: @Sendable () -> Void
+    private let ticked: @Sendable () -> Void
 
     private struct State {
         var policy: FlushPolicy
@@ -18,15 +19,18 @@ final class UploadScheduler: Sendable {
         var isStopped = false
     }
 
+    /// - Parameter ticked: Called at each interval, whether or not anything is to be uploaded.
     init(
         policy: FlushPolicy, clock: any ClientClock, depth: @escaping @Sendable () -> Int,
-        network: @escaping @Sendable () -> NetworkType? = { .wired }, upload: @escaping @Sendable () -> Void
+        network: @escaping @Sendable () -> NetworkType? = { .wired }, ticked: @escaping @Sendable () -> Void = {},
+        upload: @escaping @Sendable () -> Void
     ) {
         state = Locked(State(policy: policy))
         self.clock = clock
         self.depth = depth
         self.network = network
         self.upload = upload
+        self.ticked = ticked
     }
 
     var policy: FlushPolicy { state.withLock { $0.policy } }
@@ -102,6 +106,7 @@ final class UploadScheduler: Sendable {
         guard let actions else { return }
         startTimer(after: generation)
         perform(actions)
+        ticked()
     }
 
     private func perform(_ actions: [FlushPolicy.Action]) {

@@ -97,16 +97,44 @@ struct DeliveryStateMachineTests {
         #expect(machine.settled(kept: 0) == .read(limit: 50, skipping: 0))
     }
 
-    @Test("a culprit is condemned at once if another batch was accepted since the first refusal (D13)")
-    mutating func culpritIsCondemnedAfterAcceptance() {
+    @Test("a culprit with nothing behind it is condemned only if the witness is accepted again after its refusal (D13)")
+    mutating func culpritAtTheEndNeedsTheWitness() {
         send(2)
         #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 0))
         #expect(machine.batchRead(count: 1) == .send)
         #expect(machine.answered(.accepted) == .settle)
         #expect(machine.settled(kept: 0) == .read(limit: 2, skipping: 0))
         #expect(machine.batchRead(count: 1) == .send)
-        #expect(machine.answered(.batchRefused) == .condemn)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        #expect(machine.batchRead(count: 0) == .testify)
+        var refusing = machine
+        #expect(refusing.answered(.batchRefused) == .rest(.paused))
+        #expect(machine.answered(.accepted) == .condemn)
         #expect(machine.condemned() == .read(limit: 1, skipping: 0))
+    }
+
+    @Test("a receipt that wants all of its events again is no acceptance: it convicts nobody (D12)")
+    mutating func retryIsNoAcceptance() {
+        send(1)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 1) == .rest(.backoff(failures: 1, retryAfter: nil)))
+    }
+
+    @Test("a condemnation uses its acceptance up: a server that refuses everything afterwards costs no more (D12)")
+    mutating func acceptanceConvictsOnce() {
+        culpritAtTheHeadNeedsAProof()
+        var requests = 0
+        var action = DeliveryStateMachine.Action.read(limit: 1, skipping: 0)
+        while case .read(let limit, _) = action {
+            #expect(machine.batchRead(count: limit) == .send)
+            requests += 1
+            action = machine.answered(.batchRefused)
+        }
+        #expect(action == .testify)
+        #expect(requests == DeliveryStateMachine.maximumSuspects)
+        #expect(machine.answered(.batchRefused) == .rest(.paused))
     }
 
     @Test("a culprit at the head is condemned only after an event behind it was accepted")

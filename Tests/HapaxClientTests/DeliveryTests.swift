@@ -126,6 +126,41 @@ struct DeliveryTests {
         #expect(await test.client.flush() == FlushReport(stored: 1, duplicates: 0, deadLettered: 1, remaining: 0, failure: nil))
     }
 
+    @Test("one acceptance, then a server that refuses everything: it costs the one culprit at most, and no storm (D12, I16)")
+    func oneAcceptanceIsNotALicence() async throws {
+        let accepted = Locked(0)
+        let test = try TestClient(
+            transport: ScriptedTransport { batch in
+                let isFirst = accepted.withLock { count in
+                    guard count == 0, !batch.sequences.contains(1) else { return false }
+                    count += 1
+                    return true
+                }
+                return .success(isFirst ? batch.receipt() : .problem(.malformed))
+            })
+        let ids = try await test.track(0..<31)
+        _ = await test.client.flush()
+        #expect(try test.client.deadLetters.list().map(\.eventID) == [ids[0]])
+        #expect(await test.client.status().depth == 29)
+        #expect(test.transport.batches.count < 40)
+        for _ in 0..<5 { _ = await test.client.flush() }
+        #expect(try test.client.deadLetters.count() == 1)
+    }
+
+    @Test("forty poison events at the head do not block the queue for ever (D13)")
+    func longRowOfPoisonIsPassed() async throws {
+        let test = try TestClient(
+            transport: ScriptedTransport { batch in
+                batch.sequences.contains { $0 <= 40 } ? .success(.problem(.malformed)) : .success(batch.receipt())
+            })
+        let ids = try await test.track(0..<60)
+        var flushes = 1
+        while await test.client.flush().remaining > 0, flushes < 10 { flushes += 1 }
+        #expect(flushes <= 4)
+        #expect(try test.client.deadLetters.list().map(\.eventID) == Array(ids[..<40]))
+        #expect(await test.client.status().stored == 20)
+    }
+
     @Test("several poison events in a row do not block the queue (D13)")
     func neighbouringPoisonEventsAreIsolated() async throws {
         let test = try TestClient(

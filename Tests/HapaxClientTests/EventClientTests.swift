@@ -1,5 +1,7 @@
 import Foundation
+import GRDB
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -10,6 +12,7 @@ struct EventClientTests {
         "a malformed URL is refused with a typed error (R3)",
         arguments: [
             "https//:host", "", "host:8080", "ftp://host", "http://", "http://user:secret@host", "http://host?key=1", "http://host/#part",
+            "http://host:65536", "http://host:0",
         ])
     func malformedURLIsRefused(server: String) {
         #expect(throws: StartError.malformedURL) { try TestClient { $0.server = server } }
@@ -127,7 +130,7 @@ struct EventClientTests {
 
     @Test("events survive the end of the client and are sent by the next (R14, I6); sequences go on (I7)")
     func nextClientSends() async throws {
-        let directory = TemporaryDirectory()
+        let directory = HapaxClientTests.TemporaryDirectory()
         let first = try TestClient(directory: directory)
         try await first.track(0..<3)
         #expect(await first.client.shutdown(within: .zero) == ShutdownReport(stored: 3, lost: 0))
@@ -141,7 +144,7 @@ struct EventClientTests {
     func durableEventIsOnDisk(durability: Durability) async throws {
         let test = try TestClient { $0.durability = durability }
         let id = try await test.client.trackDurably("paid", properties: ["amount": 12])
-        let copy = TemporaryDirectory()
+        let copy = HapaxClientTests.TemporaryDirectory()
         try FileManager.default.removeItem(atPath: copy.path)
         try FileManager.default.copyItem(atPath: test.directory.path + "/queue", toPath: copy.path)
         let queue = try EventQueue(
@@ -168,7 +171,7 @@ struct EventClientTests {
 
     @Test("tracking a queued id again keeps the first and takes no sequence (R12), also after a restart; once delivered it is a new event")
     func queuedIDIsTrackedOnce() async throws {
-        let directory = TemporaryDirectory()
+        let directory = HapaxClientTests.TemporaryDirectory()
         let id = EventID.derived(name: "order", key: "1")
         let first = try TestClient(directory: directory)
         #expect(first.client.track("order", properties: ["first": true], id: id) == id)
@@ -213,6 +216,17 @@ struct EventClientTests {
         await #expect(throws: TrackError.refused(.shutDown)) { try await test.client.trackDurably("late") }
     }
 
+    @Test("what is asked after shutdown returns and says so (D7)")
+    func callsAfterShutdownReturn() async throws {
+        let test = try TestClient()
+        try await test.track(0..<2)
+        _ = await test.client.shutdown(within: .zero)
+        #expect(await test.client.flush() == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 2, failure: .shutDown))
+        await #expect(throws: TrackError.shutDown) { try await test.client.waitUntilStored() }
+        #expect(await test.client.shutdown(within: .zero).lost == 0)
+        #expect(await test.client.status().depth == 2)
+    }
+
     @Test("shutdown ends an upload that hangs at its limit and keeps the events (D6, D7, R38)")
     func shutdownIsBounded() async throws {
         let test = try TestClient()
@@ -223,6 +237,30 @@ struct EventClientTests {
         await test.clock.scheduled(1)
         test.clock.advance(by: .seconds(2))
         #expect(await report == ShutdownReport(stored: 3, lost: 0))
+    }
+
+    @Test("shutdown leaves a commit that is stuck behind another process's lock, at its limit (D7, R38)")
+    func shutdownLeavesWhatIsStuck() async throws {
+        let test = try TestClient()
+        try await test.track(0..<3)
+        let locked = Gate()
+        let unlock = Gate()
+        let holder = Task { [queue = test.client.queue] in
+            try await blocking {
+                try queue.database.writeWithoutTransaction { _ in
+                    locked.open()
+                    unlock.blockUntilOpen()
+                }
+            }
+        }
+        try await blocking { locked.blockUntilOpen() }
+        test.client.track("stuck")
+        async let report = test.client.shutdown(within: .zero)
+        await test.clock.scheduled(3)
+        test.clock.advance(by: .milliseconds(600))
+        #expect(await report == ShutdownReport(stored: 3, lost: 1))
+        unlock.open()
+        try await holder.value
     }
 
     @Test("shutdown with a store that never succeeds says what is lost")

@@ -10,8 +10,16 @@ struct QueueWriterTests {
     private final class Store: Sendable {
         let state = Locked((failing: false, sequences: [Int64](), attempts: 0))
 
+        /// Run once, while the next commit is under way.
+        let duringCommit = Locked<(@Sendable () -> Void)?>(nil)
+
         func commit(_ events: [PreparedEvent]) throws -> Int {
-            try state.withLock { state in
+            let action = duringCommit.withLock { action in
+                defer { action = nil }
+                return action
+            }
+            action?()
+            return try state.withLock { state in
                 state.attempts += 1
                 if state.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
                 state.sequences.append(contentsOf: events.map(\.sequence))
@@ -53,6 +61,38 @@ struct QueueWriterTests {
         #expect(store.state.withLock { $0.sequences } == [1, 2, 3, 4, 5, 6])
         #expect(writer.lastFailure == nil)
         #expect(writer.intake.withLock { $0.uncommitted } == 0)
+    }
+
+    @Test("a failed commit throws to everyone who waits, beyond its group and in the mailbox, and loses no event (R8)")
+    func failedCommitTellsEveryone() async throws {
+        let writer = writer()
+        store.state.withLock { $0.failing = true }
+        let waiters = (0..<3_000).map { _ in CommitWaiter() }
+        for waiter in waiters.prefix(2_500) {
+            // Not woken: the drainer finds all of them at once, in three groups.
+            _ = writer.intake.withLock {
+                $0.admit(name: "e", properties: [:], id: nil, time: nil, distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
+            }
+        }
+        store.duringCommit.withLock { action in
+            action = { for waiter in waiters.suffix(500) { admit(writer, waiter: waiter) } }
+        }
+        writer.wake()
+        for waiter in waiters { await #expect(throws: TrackError.self) { try await waiter.wait() } }
+        #expect(store.state.withLock { $0.attempts } == 1)
+        await clock.scheduled(1)
+        store.state.withLock { $0.failing = false }
+        clock.advance(by: .seconds(5))
+        try await writer.barrier()
+        #expect(store.state.withLock { $0.sequences } == Array(1...3_000))
+    }
+
+    @Test("what is asked after giving up is answered (D7)")
+    func barrierAfterGivingUpReturns() async {
+        let writer = writer()
+        writer.giveUp()
+        await #expect(throws: TrackError.shutDown) { try await writer.barrier() }
+        await #expect(throws: TrackError.shutDown) { try await writer.barrier() }
     }
 
     @Test("events that could not be stored fill the mailbox, which then refuses (I12, I13)")

@@ -42,6 +42,31 @@ struct SpoolTests {
         #expect(batch.scanned.envelope.installID == install)
     }
 
+    @Test("a running client that uploads by itself adopts a spool at its next interval, and respects a backoff (I15, I16)")
+    func runningClientAdopts() async throws {
+        let main = try TestClient(directory: directory) {
+            $0.whenQueueIsTaken = .spool
+            $0.uploadsAutomatically = true
+        }
+        _ = await main.client.adopter?.adopt()
+        let spool = try open()
+        let id = try await spool.client.trackDurably("spooled")
+        _ = await spool.client.shutdown(within: .zero)
+        main.transport.script { _ in .failure(.cannotConnect) }
+        main.clock.advance(by: .seconds(15))
+        await main.transport.requests(1)
+        // The end of what is under way, whichever call began it.
+        #expect(await main.client.adopter?.adopt().failure == .transport(.cannotConnect))
+        #expect(spools.count == 1)
+        main.transport.script { .success($0.receipt()) }
+        let refused = main.transport.batches.count
+        main.clock.advance(by: .seconds(600))
+        await main.transport.requests(refused + 1)
+        _ = await main.client.adopter?.adopt()
+        #expect(spools.isEmpty)
+        #expect(main.transport.batches.last?.ids == [id])
+    }
+
     @Test("a spool whose client lives is left alone")
     func livingSpoolIsLeft() async throws {
         let main = try open()
