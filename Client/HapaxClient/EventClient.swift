@@ -63,7 +63,7 @@ public final class EventClient: Sendable {
         self.clock = clock
         self.transport = transport
         distinctID = configuration.distinctID ?? queue.installID.description
-        let ids = try queue.callerSuppliedIDs()
+        let ids = try queue.waitingIDs()
 
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
         let policy = FlushPolicy(
@@ -83,7 +83,7 @@ public final class EventClient: Sendable {
             Task { await delivery.uploadWanted(manual: false) }
         }
         let writer = QueueWriter(
-            intake: Intake(lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity),
+            intake: Intake(lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity),
             clock: clock,
             isImmediate: { scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in

@@ -23,8 +23,9 @@ struct Intake: Sendable {
     private(set) var mailbox: [Entry] = []
     private var ids = UUIDv7Generator()
     private var lastSequence: Int64
-    /// Chosen by callers, and in the mailbox or in the queue.
-    private var callerSuppliedIDs: Set<EventID>
+    /// In the mailbox, in the drainer's hands or in the queue. Those made here as well: a caller may give back what tracking returned,
+    /// and that must take no sequence either (R12).
+    private var waitingIDs: Set<EventID>
     /// Events taken in and not yet committed, those the drainer has taken included.
     private(set) var uncommitted = 0
     private let capacity: Int
@@ -33,9 +34,9 @@ struct Intake: Sendable {
     /// Refused, and counted by no commit yet.
     private(set) var uncounted: [String: Int64] = [:]
 
-    init(lastSequence: Int64, callerSuppliedIDs: Set<EventID>, capacity: Int) {
+    init(lastSequence: Int64, waitingIDs: Set<EventID>, capacity: Int) {
         self.lastSequence = lastSequence
-        self.callerSuppliedIDs = callerSuppliedIDs
+        self.waitingIDs = waitingIDs
         self.capacity = max(capacity, 1)
         mailbox.reserveCapacity(min(self.capacity, 1_024))
     }
@@ -50,7 +51,7 @@ struct Intake: Sendable {
         name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String, now: Int64, waiter: CommitWaiter? = nil
     ) -> Admission {
         if isClosed { return refuse(.shutDown) }
-        if let id, callerSuppliedIDs.contains(id) {
+        if let id, waitingIDs.contains(id) {
             // The mark behind the first event: who waits here waits for that one's commit.
             guard let waiter else { return .alreadyQueued(id, wake: false) }
             mailbox.append(Entry(waiter: waiter))
@@ -59,10 +60,10 @@ struct Intake: Sendable {
         guard uncommitted < capacity else { return refuse(.mailboxFull) }
         uncommitted += 1
         lastSequence += 1
-        if let id { callerSuppliedIDs.insert(id) }
         let event = Event(
             id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID, sequence: lastSequence,
             properties: properties)
+        waitingIDs.insert(event.id)
         mailbox.append(Entry(event: event, callerSupplied: id != nil, waiter: waiter))
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }
@@ -101,12 +102,12 @@ struct Intake: Sendable {
     }
 
     mutating func removed(_ ids: some Sequence<EventID>) {
-        guard !callerSuppliedIDs.isEmpty else { return }
-        for id in ids { callerSuppliedIDs.remove(id) }
+        guard !waitingIDs.isEmpty else { return }
+        for id in ids { waitingIDs.remove(id) }
     }
 
     mutating func queued(_ ids: some Sequence<EventID>) {
-        callerSuppliedIDs.formUnion(ids)
+        waitingIDs.formUnion(ids)
     }
 
     /// What the next commit has to count; call ``restoreRefusals(_:)`` if it fails.
