@@ -141,7 +141,7 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "hapax", "hapax-server", "hapax-test-worker",
+                "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "dpkg-events", "hapax", "hapax-server", "hapax-test-worker",
                 .product(name: "GRDB", package: "GRDB.swift"), .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: server),
             ],

@@ -8,7 +8,7 @@ extension EventClient {
         let books = queue.books
         return Status(
             installID: queue.installID, depth: Int(books.depth), bytes: Int(books.bytes), inMemory: inMemory,
-            oldest: try? queue.oldestTime(), failure: delivery.failure, storageFailure: writer.lastFailure,
+            oldest: queue.oldestTime, failure: delivery.failure, storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
             duplicates: books.duplicates, deadLettered: books.deadLettered,
             dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool)

@@ -64,7 +64,7 @@ public final class EventClient: Sendable {
         self.queue = queue
         self.clock = clock
         self.transport = transport
-        let ids = try queue.callerSuppliedIDs()
+        let ids = try queue.waitingIDs()
         let context = try Self.context(configuration, queue)
 
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
@@ -87,7 +87,7 @@ public final class EventClient: Sendable {
         let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
             intake: Intake(
-                lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity, context: context),
+                lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity, context: context),
             clock: clock,
             isImmediate: { scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in

@@ -65,8 +65,10 @@ extension EventQueue {
     }
 
     /// The time of the oldest waiting event by the client's clock, in Unix milliseconds.
-    package func oldestTime() throws -> Int64? {
-        try database.read { try Int64.fetchOne($0, sql: "SELECT time FROM queue ORDER BY row LIMIT 1") }
+    package var oldestTime: Int64? { oldest.withLock { $0 } }
+
+    static func oldestTime(_ db: Database) throws -> Int64? {
+        try Int64.fetchOne(db.cachedStatement(sql: "SELECT time FROM queue ORDER BY row LIMIT 1"))
     }
 }
 

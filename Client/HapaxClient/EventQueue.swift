@@ -16,6 +16,8 @@ package final class EventQueue: Sendable {
     private let connection: Locked<DatabaseQueue?>
     private let lock: Locked<FileLock?>
     private let currentBooks: Locked<QueueBooks>
+    /// The time of the oldest waiting event, as the latest commit left it: known without waiting for the one under way.
+    let oldest: Locked<Int64?>
 
     /// Takes the directory's lock, then opens its queue, which is created if missing.
     ///
@@ -43,13 +45,18 @@ package final class EventQueue: Sendable {
             }
         }
         do {
+            // Made here for its permissions, which the write-ahead log inherits; nobody else can make it, since this process holds the lock.
+            if !FileManager.default.fileExists(atPath: directory.databasePath) {
+                _ = FileManager.default.createFile(
+                    atPath: directory.databasePath, contents: nil, attributes: [.posixPermissions: 0o600])
+            }
             let database = try DatabaseFile.open(
                 path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue")
             try Self.migrator.migrate(database)
-            (installID, currentBooks) = try database.write { db in
+            (installID, currentBooks, oldest) = try database.write { db in
                 try db.execute(
                     sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
-                return (try Self.installID(db), Locked(try Self.books(db)))
+                return (try Self.installID(db), Locked(try Self.books(db)), Locked(try Self.oldestTime(db)))
             }
             connection = Locked(database)
         } catch {
@@ -73,10 +80,10 @@ package final class EventQueue: Sendable {
     /// What the latest commit left.
     package var books: QueueBooks { currentBooks.withLock { $0 } }
 
-    /// The ids of waiting events that callers chose themselves.
-    func callerSuppliedIDs() throws -> Set<EventID> {
+    /// The ids of all waiting events.
+    func waitingIDs() throws -> Set<EventID> {
         try database.read { db in
-            Set(try Data.fetchAll(db, sql: "SELECT event_id FROM queue WHERE caller_supplied = 1").compactMap { EventID(bytes: $0) })
+            Set(try Data.fetchAll(db, sql: "SELECT event_id FROM queue").compactMap { EventID(bytes: $0) })
         }
     }
 
@@ -129,12 +136,15 @@ package final class EventQueue: Sendable {
         try database.writeWithoutTransaction { db in
             var books = currentBooks.withLock { $0 }
             var value: Value?
+            var oldest: Int64?
             try db.inTransaction(.immediate) {
                 let before = books
                 value = try body(db, &books)
                 if books != before { try Self.write(books, db) }
+                oldest = try Self.oldestTime(db)
                 return .commit
             }
+            self.oldest.withLock { $0 = oldest }
             currentBooks.withLock { $0 = books }
             guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
             return value

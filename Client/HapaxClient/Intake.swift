@@ -32,8 +32,9 @@ struct Intake: Sendable {
     var context: EventContext
     private var ids = UUIDv7Generator()
     private var lastSequence: Int64
-    /// Chosen by callers, and in the mailbox or in the queue.
-    private var callerSuppliedIDs: Set<EventID>
+    /// In the mailbox, in the drainer's hands or in the queue. Those made here as well: a caller may give back what tracking returned,
+    /// and that must take no sequence either (R12).
+    private var waitingIDs: Set<EventID>
     /// Events taken in and not yet committed, those the drainer has taken included.
     private(set) var uncommitted = 0
     private let capacity: Int
@@ -43,12 +44,12 @@ struct Intake: Sendable {
     private(set) var uncounted: [String: Int64] = [:]
 
     init(
-        lastSequence: Int64, callerSuppliedIDs: Set<EventID>, capacity: Int,
+        lastSequence: Int64, waitingIDs: Set<EventID>, capacity: Int,
         context: EventContext = EventContext(identity: Identity(anonymousID: "nobody"))
     ) {
         self.context = context
         self.lastSequence = lastSequence
-        self.callerSuppliedIDs = callerSuppliedIDs
+        self.waitingIDs = waitingIDs
         self.capacity = max(capacity, 1)
         mailbox.reserveCapacity(min(self.capacity, 1_024))
     }
@@ -67,7 +68,7 @@ struct Intake: Sendable {
     ) -> Admission {
         if isClosed { return refuse(.shutDown) }
         if context.isOptedOut { return refuse(.optedOut) }
-        if let id, callerSuppliedIDs.contains(id) {
+        if let id, waitingIDs.contains(id) {
             // The mark behind the first event: who waits here waits for that one's commit.
             guard let waiter else { return .alreadyQueued(id, wake: false) }
             mailbox.append(Entry(waiter: waiter))
@@ -76,10 +77,10 @@ struct Intake: Sendable {
         guard uncommitted < capacity else { return refuse(.mailboxFull) }
         uncommitted += 1
         lastSequence += 1
-        if let id { callerSuppliedIDs.insert(id) }
         let event = Event(
             id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID ?? context.identity.distinctID,
             sequence: lastSequence, properties: properties)
+        waitingIDs.insert(event.id)
         mailbox.append(Entry(event: event, base: isComplete ? [:] : context.base, callerSupplied: id != nil, waiter: waiter))
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }
@@ -118,12 +119,12 @@ struct Intake: Sendable {
     }
 
     mutating func removed(_ ids: some Sequence<EventID>) {
-        guard !callerSuppliedIDs.isEmpty else { return }
-        for id in ids { callerSuppliedIDs.remove(id) }
+        guard !waitingIDs.isEmpty else { return }
+        for id in ids { waitingIDs.remove(id) }
     }
 
     mutating func queued(_ ids: some Sequence<EventID>) {
-        callerSuppliedIDs.formUnion(ids)
+        waitingIDs.formUnion(ids)
     }
 
     /// What the next commit has to count; call ``restoreRefusals(_:)`` if it fails.

@@ -152,7 +152,7 @@ final class QueueWriter: Sendable {
             }
             intake.withLock { intake in
                 intake.committed(work.group.count)
-                intake.removed(work.group.lazy.filter { $0.problem != nil && $0.callerSupplied }.map(\.id))
+                intake.removed(work.group.lazy.filter { $0.problem != nil }.map(\.id))
             }
             let waiters = work.groupWaiters
             let stored = work.group.isEmpty ? nil : Stored(depth: depth, immediate: work.groupIsImmediate)

@@ -188,6 +188,33 @@ struct EventClientTests {
         #expect(second.transport.batches.map(\.sequences) == [[1], [2]])
     }
 
+    @Test("tracking again what track returned takes no sequence, stored or not, also after a restart (R12, I7)")
+    func ownIDIsTrackedOnce() async throws {
+        let directory = HapaxClientTests.TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        let id = try #require(first.client.track("order"))
+        #expect(first.client.track("order", id: id) == id)
+        #expect(try await first.client.trackDurably("order", id: id) == id)
+        #expect(first.client.track("order", id: id) == id)
+        _ = await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: directory)
+        #expect(try await second.client.trackDurably("order", id: id) == id)
+        second.client.track("next")
+        #expect(await second.client.flush().stored == 2)
+        #expect(second.transport.batches.flatMap(\.sequences) == [1, 2])
+    }
+
+    @Test("the queue's files are readable by their owner only")
+    func filesAreTheOwners() async throws {
+        let test = try TestClient()
+        try await test.track(0..<1)
+        let path = test.directory.path + "/queue"
+        for (file, mode) in [("", 0o700), ("/queue.sqlite", 0o600), ("/queue.sqlite-wal", 0o600), ("/queue.lock", 0o600)] {
+            let attributes = try FileManager.default.attributesOfItem(atPath: path + file)
+            #expect((attributes[.posixPermissions] as? NSNumber)?.intValue == mode, "\(file)")
+        }
+    }
+
     @Test("events that break a limit, or that JSON cannot hold, become dead letters with their reason and sequence (I12)")
     func unfitEventsBecomeDeadLetters() async throws {
         let test = try TestClient()
@@ -255,6 +282,7 @@ struct EventClientTests {
         }
         try await blocking { locked.blockUntilOpen() }
         test.client.track("stuck")
+        #expect(await test.client.status().depth == 3, "a status does not wait for the commit")
         async let report = test.client.shutdown(within: .zero)
         await test.clock.scheduled(3)
         test.clock.advance(by: .milliseconds(600))

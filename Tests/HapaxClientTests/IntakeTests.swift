@@ -6,7 +6,7 @@ import Testing
 @Suite("Intake (R8, R12, I7, I12, I13)")
 struct IntakeTests {
     private func intake(capacity: Int = 4, last: Int64 = 0, ids: Set<EventID> = []) -> Intake {
-        Intake(lastSequence: last, callerSuppliedIDs: ids, capacity: capacity)
+        Intake(lastSequence: last, waitingIDs: ids, capacity: capacity)
     }
 
     private func admit(_ intake: inout Intake, id: EventID? = nil, now: Int64 = 1_763_680_000_000) -> Intake.Admission {
@@ -60,6 +60,18 @@ struct IntakeTests {
         #expect(intake.created == 1)
         intake.removed([id])
         #expect(sequence(admit(&intake, id: id)) == 2, "delivered: it may come again")
+    }
+
+    @Test("an id that was made here and is given back keeps the first, too, and takes no sequence (R12, I7)")
+    func ownIDGivenBackKeepsTheFirst() {
+        var intake = intake()
+        guard case .admitted(let id, 1, _) = admit(&intake), case .alreadyQueued(id, _) = admit(&intake, id: id) else {
+            Issue.record("the id waits")
+            return
+        }
+        #expect(intake.created == 1)
+        intake.removed([id])
+        #expect(sequence(admit(&intake, id: id)) == 2)
     }
 
     @Test("ids loaded from the queue count as waiting (R12)")

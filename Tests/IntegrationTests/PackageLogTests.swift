@@ -1,0 +1,30 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The example that turns a package log into events.
+@Suite("dpkg-events")
+struct PackageLogTests {
+    private func convert(_ log: String) async throws -> (lines: [String], exit: ChildProcess.Exit) {
+        let directory = try TemporaryDirectory("log")
+        try Data(log.utf8).write(to: URL(filePath: directory.path("dpkg.log")))
+        let run = try ChildProcess("dpkg-events", ["--host", "h", directory.path("dpkg.log")])
+        return (await run.remainingLines(), await run.waitUntilExit())
+    }
+
+    @Test("a line that dpkg is still writing is left out, and the whole line is one event later (I2)")
+    func unfinishedLineIsLeftOut() async throws {
+        let first = "2026-11-21 10:15:00 install curl:amd64 <none> 8.5.0-2\n"
+        let second = "2026-11-21 10:15:01 status installed curl:amd64 8.5.0-2\n"
+        let early = try await convert(first + second.dropLast(3))
+        let late = try await convert(first + second)
+        #expect(early.exit == .exited(0) && late.exit == .exited(0))
+        #expect(early.lines.count == 1 && late.lines.count == 2)
+        #expect(early.lines.first == late.lines.first, "the same line is the same event each time")
+    }
+
+    @Test("a log that is one unfinished line holds no event yet")
+    func onlyAnUnfinishedLine() async throws {
+        #expect(try await convert("2026-11-21 10:15:00 install curl:amd64 <none> 8.5.0-2").lines.isEmpty)
+    }
+}
