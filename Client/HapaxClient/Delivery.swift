@@ -36,6 +36,8 @@ package actor Delivery<Source: BatchSource> {
     /// Something that the server has accepted: sent again, it shows whether the server still accepts anything.
     private var witness: SourceBatch?
     private var counts = DeliveryCounts()
+    /// What calls have reported already.
+    private var reported = DeliveryCounts()
     private var lastFailure: DeliveryFailure?
     private var nextAttempt: Int64?
     private var isResting = true
@@ -86,14 +88,16 @@ package actor Delivery<Source: BatchSource> {
 
     /// Delivers until the source is empty or an attempt fails, during a backoff at once (R13).
     ///
-    /// - Returns: What this call saw delivered, and why it ended early if it did.
+    /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
     package func drain() async -> DeliveryState {
         let before = counts
         isManual = true
         begin(machine.uploadWanted(manual: true))
         await restBegins()
         var state = self.state
-        state.counts = counts - before
+        // Of calls that end together, one reports what was delivered.
+        state.counts = counts - before.orLater(reported)
+        reported = counts
         if ending == .stopped, state.failure == nil { state.failure = .shutDown }
         return state
     }

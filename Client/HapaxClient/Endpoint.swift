@@ -50,6 +50,13 @@ package struct DeliveryCounts: Hashable, Sendable {
         }
     }
 
+    /// Of two readings of counts that only grow.
+    func orLater(_ other: DeliveryCounts) -> DeliveryCounts {
+        DeliveryCounts(
+            attempts: max(attempts, other.attempts), stored: max(stored, other.stored), duplicates: max(duplicates, other.duplicates),
+            deadLettered: max(deadLettered, other.deadLettered))
+    }
+
     static func - (left: DeliveryCounts, right: DeliveryCounts) -> DeliveryCounts {
         DeliveryCounts(
             attempts: left.attempts - right.attempts, stored: left.stored - right.stored, duplicates: left.duplicates - right.duplicates,

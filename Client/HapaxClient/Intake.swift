@@ -43,6 +43,10 @@ struct Intake: Sendable {
     /// Refused, and counted by no commit yet.
     private(set) var uncounted: [String: Int64] = [:]
 
+    /// Plants, for a control test, the interleaving of threads that take their sequence in one critical section and are queued in
+    /// another: given each entry, it says which are queued now. nil in production.
+    var plantedInterleaving: (@Sendable (Entry) -> [Entry])?
+
     init(
         lastSequence: Int64, waitingIDs: Set<EventID>, capacity: Int,
         context: EventContext = EventContext(identity: Identity(anonymousID: "nobody"))
@@ -81,7 +85,8 @@ struct Intake: Sendable {
             id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID ?? context.identity.distinctID,
             sequence: lastSequence, properties: properties)
         waitingIDs.insert(event.id)
-        mailbox.append(Entry(event: event, base: isComplete ? [:] : context.base, callerSupplied: id != nil, waiter: waiter))
+        let entry = Entry(event: event, base: isComplete ? [:] : context.base, callerSupplied: id != nil, waiter: waiter)
+        if let plantedInterleaving { mailbox += plantedInterleaving(entry) } else { mailbox.append(entry) }
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }
 

@@ -36,9 +36,10 @@ actor SpoolAdopter {
 
     /// Goes through the spools until one cannot be delivered: the others would fare no better (I16).
     ///
-    /// - Returns: What was delivered, and why it ended early if it did. Called while under way, the same as that call.
+    /// - Returns: What was delivered, and why it ended early if it did. Called while under way, it waits and
+    ///   leaves the counts to that call.
     func adopt() async -> DeliveryState {
-        if let running { return await running.value }
+        if let running { return DeliveryState(counts: DeliveryCounts(), failure: await running.value.failure) }
         let task = Task { await adoptAll() }
         running = task
         defer { running = nil }

@@ -241,13 +241,16 @@ struct DeliveryTests {
         #expect(test.transport.batches.map(\.sequences) == [[1, 2], [1, 2]])
     }
 
-    @Test("flushes that come together share one pass (R9)")
+    @Test("flushes that come together share one pass (R9), and one reports it (R13)")
     func concurrentFlushesShareAPass() async throws {
         let test = try TestClient()
         try await test.track(0..<30)
-        await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<10 { group.addTask { #expect(await test.client.flush().remaining == 0) } }
+        let reports = await withTaskGroup(of: FlushReport.self) { group in
+            for _ in 0..<10 { group.addTask { await test.client.flush() } }
+            return await group.reduce(into: [FlushReport]()) { $0.append($1) }
         }
+        #expect(reports.allSatisfy { $0.remaining == 0 })
+        #expect(reports.reduce(0) { $0 + $1.stored } == 30)
         #expect(test.transport.batches.flatMap(\.sequences) == Array(1...30))
     }
 

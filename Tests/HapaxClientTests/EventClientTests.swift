@@ -169,6 +169,28 @@ struct EventClientTests {
         #expect(test.transport.batches.flatMap(\.sequences) == [1])
     }
 
+    @Test("while another process holds the write lock, every durable call throws once its commit has failed, and no event is lost")
+    func heldWriteLockTellsEveryone() async throws {
+        let test = try TestClient()
+        var raw = GRDB.Configuration()
+        raw.allowsUnsafeTransactions = true
+        let other = try DatabaseQueue(path: test.directory.path + "/queue/queue.sqlite", configuration: raw)
+        try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }
+        let failures = await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<1_500 {
+                group.addTask {
+                    do throws(TrackError) { _ = try await test.client.trackDurably("e") } catch { return true }; return false
+                }
+            }
+            return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+        }
+        #expect(failures == 1_500)
+        try await other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+        await test.clock.scheduled(1)
+        test.clock.advance(by: .seconds(5))
+        #expect(await test.client.flush().stored == 1_500)
+    }
+
     @Test("tracking a queued id again keeps the first and takes no sequence (R12), also after a restart; once delivered it is a new event")
     func queuedIDIsTrackedOnce() async throws {
         let directory = HapaxClientTests.TemporaryDirectory()
