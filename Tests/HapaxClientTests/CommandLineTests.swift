@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -29,39 +30,29 @@ struct CommandLine {
     ///   - output: Standard output, if it is not to be a file; ``Output/out`` is empty then.
     func start(
         _ arguments: [String], input: String? = nil, openInput: Pipe? = nil, output: FileHandle? = nil
-    ) throws -> (process: Process, finish: @Sendable () async -> Output) {
-        let process = Process()
-        // Built beside the tests.
-        process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            .appendingPathComponent("hapax")
-        process.arguments = arguments
-        process.environment = ["HAPAX_SERVER": server, "HAPAX_KEY": "secret-key", "HAPAX_QUEUE": queue]
-        let files = ["out", "error", "in"].map { directory.path + "/\($0)-\(UUID().uuidString)" }
-        for file in files { _ = FileManager.default.createFile(atPath: file, contents: Data((input ?? "").utf8)) }
-        let out = try FileHandle(forWritingTo: URL(fileURLWithPath: files[0]))
-        let error = try FileHandle(forWritingTo: URL(fileURLWithPath: files[1]))
-        try out.truncate(atOffset: 0)
-        try error.truncate(atOffset: 0)
-        process.standardOutput = output ?? out
-        process.standardError = error
-        if let openInput {
-            process.standardInput = openInput
-        } else {
-            process.standardInput = try FileHandle(forReadingFrom: URL(fileURLWithPath: files[2]))
-        }
-        let ended = AsyncStream<Int32>.makeStream()
-        process.terminationHandler = { process in
-            ended.continuation.yield(process.terminationStatus)
-            ended.continuation.finish()
-        }
-        try process.run()
+    ) throws -> (process: ChildProcess, finish: @Sendable () async -> Output) {
+        let files = ["in", "out", "error"].map { directory.path + "/\($0)-\(UUID().uuidString)" }
+        _ = FileManager.default.createFile(atPath: files[0], contents: Data((input ?? "").utf8))
+        // A shell redirects and then becomes the program: its number, and so its signals, stay.
+        var script = #"exec "$0" "$@""#
+        if openInput == nil { script += " <'\(files[0])'" }
+        if output == nil { script += " >'\(files[1])'" }
+        script += " 2>'\(files[2])'"
+        let process = try ChildProcess(
+            "/bin/sh", ["-c", script, try PackageLayout.executable("hapax")] + arguments,
+            environment: ["HAPAX_SERVER": server, "HAPAX_KEY": "secret-key", "HAPAX_QUEUE": queue],
+            input: openInput.map { .duplicate($0.fileHandleForReading.fileDescriptor) },
+            output: output.map { .duplicate($0.fileDescriptor) })
         return (
             process,
             {
-                var status: Int32 = -1
-                for await end in ended.stream { status = end }
+                let status: Int32
+                switch await process.waitUntilExit() {
+                case .exited(let code): status = code
+                case .signaled(let signal): status = signal
+                }
                 let read = { (path: String) in String(decoding: FileManager.default.contents(atPath: path) ?? Data(), as: UTF8.self) }
-                return Output(status: status, out: read(files[0]), error: read(files[1]))
+                return Output(status: status, out: read(files[1]), error: read(files[2]))
             }
         )
     }
@@ -267,7 +258,7 @@ struct CommandLineTests {
         let path = try file(lines)
         let (process, finish) = try hapax.start(["import", path, "--json"])
         await server.requests(3)
-        kill(process.processIdentifier, signal)
+        process.kill(signal)
         let interrupted = await finish()
         #expect(interrupted.status == 128 + signal)
         #expect(interrupted.json["stored"] as? Int == 1_000)
@@ -286,7 +277,7 @@ struct CommandLineTests {
         let path = try file(lines(0..<1_000))
         let (process, finish) = try hapax.start(["import", path])
         await server.requests(2)
-        kill(process.processIdentifier, SIGINT)
+        process.kill(SIGINT)
         _ = await finish()
         // The same file, rewritten in place: same inode, same size, other events.
         let other = lines(1_000..<2_000).joined(separator: "\n") + "\n"

@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -41,7 +42,7 @@ struct ImportTests {
             await Task.yield()
         }
         #expect(left == 0)
-        kill(process.processIdentifier, signal)
+        process.kill(signal)
         let output = await finish()
         #expect(output.status == 128 + signal)
         #expect(output.json["dead_lettered"] as? Int == 0)
@@ -64,7 +65,7 @@ struct ImportTests {
         server.change { $0.silentAfter = batches }
         let (process, finish) = try hapax.start(["import", path])
         await server.requests(batches + 1)
-        kill(process.processIdentifier, SIGINT)
+        process.kill(SIGINT)
         #expect(await finish().status == 128 + SIGINT)
         server.change { $0.silentAfter = nil }
     }

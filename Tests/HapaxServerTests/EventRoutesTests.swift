@@ -212,7 +212,8 @@ struct EventRoutesTests {
         try await RunningServer.run(options: options) { server in
             let drips = [
                 Array("POST /v1/events HTTP/1.1\r\nHost: x\r\n".utf8),
-                RawHTTP.request("POST", "/v1/events", headers: RunningServer.headers.merging(["Content-Length": "100"]) { $1 }) + Array("{".utf8),
+                RawHTTP.request("POST", "/v1/events", headers: RunningServer.headers.merging(["Content-Length": "100"]) { $1 })
+                    + Array("{".utf8),
             ]
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for drip in drips {

@@ -28,7 +28,12 @@ package final class ChildProcess: Sendable {
     /// - Parameters:
     ///   - executable: A path, or the name of an executable of this package.
     ///   - environment: Added to this process's own.
-    package init(_ executable: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
+    ///   - input: Standard input; nil reads as empty.
+    ///   - output: Standard output, if it is not to be read line by line here; there are no lines then.
+    package init(
+        _ executable: String, _ arguments: [String] = [], environment: [String: String] = [:], input: Descriptor? = nil,
+        output: Descriptor? = nil
+    ) throws {
         let path = executable.hasPrefix("/") ? executable : try PackageLayout.executable(executable)
         name = URL(filePath: path).lastPathComponent
         // Only the reading ends may live on in the threads below, or the end of the output would never be read.
@@ -36,7 +41,7 @@ package final class ChildProcess: Sendable {
         let (errorReading, errorWriting) = try Descriptor.pipe()
         let processID = try Spawn.start(
             path, arguments, environment: ProcessInfo.processInfo.environment.merging(environment) { $1 },
-            output: outputWriting, error: errorWriting, inOwnGroup: true)
+            input: input, output: output ?? outputWriting, error: errorWriting, inOwnGroup: true)
         self.processID = processID
         will = try LastWill.shared.add("kill -9 -\(processID)")
         let life = Life(processID)
@@ -44,9 +49,9 @@ package final class ChildProcess: Sendable {
         let errors = Locked(Tail())
         self.errors = errors
         // The threads hold no reference to this object: dropping it must end the program.
-        Thread.detachNewThread { [output] in
-            while let bytes = try? outputReading.read(), !bytes.isEmpty { output.append(bytes) }
-            output.end()
+        Thread.detachNewThread { [lines = self.output] in
+            while let bytes = try? outputReading.read(), !bytes.isEmpty { lines.append(bytes) }
+            lines.end()
         }
         Thread.detachNewThread {
             while let bytes = try? errorReading.read(), !bytes.isEmpty { errors.withLock { $0.append(bytes) } }

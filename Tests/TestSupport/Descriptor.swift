@@ -29,6 +29,11 @@ package final class Descriptor: Sendable {
         }
     }
 
+    /// A second descriptor for the same open file, this one closed on exec.
+    package static func duplicate(_ number: Int32) -> Descriptor {
+        Descriptor { dup(number) }
+    }
+
     /// Takes ownership; closed on exec already.
     init(_ number: Int32) { self.number = number }
 

@@ -28,8 +28,7 @@ enum Spawn {
             }
         }
         #if os(Linux)
-        // Foundation's Process learns of a program's end by a socket that closes; a server that inherited it would keep it open for ever.
-        // Closing what is not open is no error (glibc).
+        // Whatever a library of this process has open is none of the child's. Closing what is not open is no error (glibc).
         for number in Int32(3)..<256 { posix_spawn_file_actions_addclose(&actions, number) }
         #endif
         posix_spawnattr_init(&attributes)
