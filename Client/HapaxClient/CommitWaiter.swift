@@ -54,6 +54,7 @@ extension TrackError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .refused(.mailboxFull): "more events wait to be stored than the mailbox holds"
+        case .refused(.quotaFull): "the queue holds as much as its quota allows"
         case .refused(.shutDown), .shutDown: "the client is shut down"
         case .notStored(let failure): "the event could not be stored yet: \(failure)"
         }

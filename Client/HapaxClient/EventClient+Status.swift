@@ -10,7 +10,7 @@ extension EventClient {
             installID: queue.installID, depth: Int(books.depth), bytes: Int(books.bytes), inMemory: inMemory,
             oldest: try? queue.oldestTime(), failure: delivery.failure, storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
-            duplicates: books.duplicates, deadLettered: books.deadLettered,
+            duplicates: books.duplicates, deadLettered: books.deadLettered, discarded: books.discarded,
             dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool)
     }
 
@@ -25,7 +25,7 @@ extension EventClient {
 
 /// How a client's queue and delivery stand at one moment.
 ///
-/// `tracked = depth + stored + duplicates + deadLettered`, whatever happened (I12).
+/// `tracked = depth + stored + duplicates + deadLettered + discarded`, whatever happened (I12).
 public struct Status: Hashable, Sendable {
     /// Names the queue file.
     public var installID: EventID
@@ -52,7 +52,9 @@ public struct Status: Hashable, Sendable {
     /// Acknowledged as stored before, or tracked again under an id that waited.
     public var duplicates: Int64
     public var deadLettered: Int64
-    /// Events refused at intake, by reason. They took no sequence.
+    /// Events that the quota removed unsent after they had been stored.
+    public var discarded: Int64
+    /// By reason: events refused at intake, which took no sequence, and what the quota removed.
     public var dropped: [String: Int64]
     /// Whether this queue stands in for a main one that was taken.
     public var isSpool: Bool

@@ -33,7 +33,8 @@ public final class EventClient: Sendable {
         let queue: EventQueue
         do throws(QueueOpenError) {
             queue = try EventQueue.open(
-                configuration.queueDirectory, whenTaken: configuration.whenQueueIsTaken, durability: configuration.durability, clock: clock)
+                configuration.queueDirectory, whenTaken: configuration.whenQueueIsTaken, durability: configuration.durability,
+                quota: configuration.quota, clock: clock)
         } catch {
             switch error {
             case .taken: throw .queueTaken
@@ -76,12 +77,14 @@ public final class EventClient: Sendable {
             Task { await delivery.uploadWanted(manual: false) }
         }
         let writer = QueueWriter(
-            intake: Intake(lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity),
+            intake: Intake(
+                lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity,
+                quota: queue.account),
             clock: clock,
             isImmediate: { scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in
-                try queue.append(events, dropped: dropped)
-                return Int(queue.books.depth)
+                let discarded = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
+                return QueueWriter.Committed(depth: Int(queue.books.depth), discarded: discarded)
             },
             stored: { scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate) })
         let source = QueueBatchSource(queue: queue, clock: clock) { [intake = writer.intake] ids in
@@ -115,7 +118,8 @@ public final class EventClient: Sendable {
     ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; the configuration's if nil.
-    /// - Returns: The event's id; nil if it was refused, because too many wait for their commit or the client is shut down. A refusal is
+    /// - Returns: The event's id; nil if it was refused, because too many wait for their commit, the queue's quota is used up, or the client is
+    ///   shut down. A refusal is
     ///   counted in ``Status/dropped``. An event over a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(

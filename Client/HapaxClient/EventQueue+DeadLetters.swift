@@ -3,15 +3,23 @@ import GRDB
 import HapaxModel
 
 extension EventQueue {
+    /// - Returns: Whether it was not there yet.
+    @discardableResult
     static func bury(
-        _ db: Database, id: EventID?, install: Data?, origin: Int64?, reason: String, detail: String, payload: Data, time: Int64
-    ) throws {
+        _ db: Database, _ books: inout QueueBooks, id: EventID?, install: Data?, origin: Int64?, reason: String, detail: String,
+        payload: Data,
+        time: Int64
+    ) throws -> Bool {
         try db.cachedStatement(
             sql: """
                 INSERT INTO dead_letters (event_id, reason, detail, payload, time, install_id, origin) VALUES (?, ?, ?, ?, ?, ?, ?)
                 ON CONFLICT (install_id, origin) DO NOTHING
                 """
         ).execute(arguments: [id.map { Data($0.bytes) }, reason, detail, payload, time, install, origin])
+        guard db.changesCount == 1 else { return false }
+        books.letters += 1
+        books.letterBytes += Int64(payload.count)
+        return true
     }
 
     /// In the order they came, those after `number`.
@@ -74,6 +82,8 @@ extension EventQueue {
                 }
                 try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [number])
                 books.deadLettered -= 1
+                books.letters -= 1
+                books.letterBytes -= Int64(payload.count)
                 books.depth += 1
                 books.bytes += Int64(payload.count)
                 result.retried.append(id)
@@ -84,11 +94,14 @@ extension EventQueue {
 
     /// Removes letters for ever. They stay counted.
     package func purgeDeadLetters(_ numbers: [Int64]) throws -> Int {
-        try transaction { db, _ in
+        try transaction { db, books in
             var purged = 0
             for number in numbers {
-                try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [number])
-                purged += db.changesCount
+                let sql = "DELETE FROM dead_letters WHERE row = ? RETURNING length(payload)"
+                guard let length = try Int64.fetchOne(db, sql: sql, arguments: [number]) else { continue }
+                books.letters -= 1
+                books.letterBytes -= length
+                purged += 1
             }
             return purged
         }
@@ -104,10 +117,11 @@ extension EventQueue {
                 case .nobody: install = Data()
                 case .install(let id): install = Data(id.bytes)
                 }
-                try Self.bury(
-                    db, id: letter.eventID, install: install, origin: letter.originNumber, reason: letter.reason, detail: letter.detail,
+                let isNew = try Self.bury(
+                    db, &books, id: letter.eventID, install: install, origin: letter.originNumber, reason: letter.reason,
+                    detail: letter.detail,
                     payload: Data(letter.event), time: letter.time)
-                guard db.changesCount == 1 else { continue }
+                guard isNew else { continue }
                 books.adopted += 1
                 books.deadLettered += 1
             }

@@ -22,6 +22,7 @@ extension EventQueue {
                 bytes += payload.count + 1  // and its comma
                 events.append(OutgoingEvent(row: row["row"], id: id, bytes: [UInt8](payload)))
             }
+            underWay.withLock { $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row) }
             return SourceBatch(events: events, envelope: envelope(install))
         }
     }
@@ -40,13 +41,15 @@ extension EventQueue {
     func settle(_ settlements: [Settlement], time: Int64) throws {
         try transaction { db, books in
             let delete = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? RETURNING length(payload)")
-            for settlement in settlements {
+            let gone = underWay.withLock { $0.gone }
+            // What the quota removed while it was being sent is counted as dropped and stays so.
+            for settlement in settlements where !gone.contains(settlement.event.row) {
                 if case .deadLetter(let reason, let detail) = settlement.fate {
                     let row = settlement.event.row
                     let install = try Data.fetchOne(
                         db.cachedStatement(sql: "SELECT install_id FROM queue WHERE row = ?"), arguments: [row])
                     try Self.bury(
-                        db, id: settlement.event.id, install: install, origin: nil, reason: reason, detail: detail,
+                        db, &books, id: settlement.event.id, install: install, origin: nil, reason: reason, detail: detail,
                         payload: Data(settlement.event.bytes), time: time)
                 }
                 guard let length = try Int64.fetchOne(delete, arguments: [settlement.event.row]) else {
@@ -78,7 +81,11 @@ struct QueueBatchSource: BatchSource {
     let removed: @Sendable ([EventID]) -> Void
 
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
-        try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+        if skipping == 0 {
+            let discarded = try queue.discardAged(now: clock.unixMilliseconds)
+            if !discarded.isEmpty { removed(discarded) }
+        }
+        return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
     }
 
     func settle(_ settlements: [Settlement]) async throws {

@@ -3,7 +3,8 @@ import HapaxModel
 extension EventQueue {
     /// Opens the queue of a directory, or one in its spool if it is taken and that is wanted.
     package static func open(
-        _ path: String, whenTaken: EventClient.TakenQueue, durability: Durability, clock: any ClientClock
+        _ path: String, whenTaken: EventClient.TakenQueue, durability: Durability, quota: QueueQuota = .unlimited,
+        clock: any ClientClock
     ) throws(QueueOpenError) -> EventQueue {
         var ids = UUIDv7Generator()
         let main = QueueDirectory(path: path)
@@ -14,7 +15,7 @@ extension EventQueue {
             do throws(QueueOpenError) {
                 return try EventQueue(
                     directory: directory, durability: durability, newInstallID: ids.next(unixMilliseconds: clock.unixMilliseconds),
-                    isSpool: directory != main)
+                    quota: quota, isSpool: directory != main)
             } catch {
                 attemptsLeft -= 1
                 let mayMove = directory != main || (error == .taken && whenTaken == .spool)

@@ -43,6 +43,16 @@ extension EventQueue {
                     CREATE TABLE dropped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL);
                     """)
         }
+        migrator.registerMigration("2 quota") { db in
+            try db.execute(
+                sql: """
+                    ALTER TABLE books ADD COLUMN discarded INTEGER NOT NULL DEFAULT 0;
+                    ALTER TABLE books ADD COLUMN letters INTEGER NOT NULL DEFAULT 0;
+                    ALTER TABLE books ADD COLUMN letter_bytes INTEGER NOT NULL DEFAULT 0;
+                    UPDATE books SET letters = (SELECT COUNT(*) FROM dead_letters),
+                        letter_bytes = (SELECT COALESCE(SUM(length(payload)), 0) FROM dead_letters);
+                    """)
+        }
         return migrator
     }
 }

@@ -6,7 +6,7 @@ import HapaxSQLite
 /// The client's events on disk, in one SQLite file: what waits, what was refused, and the books about both.
 ///
 /// Every method is one transaction. The books are kept in the same transactions as the rows, so that at any commit
-/// `lastSequence + adopted = depth + stored + duplicates + deadLettered` (I12).
+/// `lastSequence + adopted = depth + stored + duplicates + deadLettered + discarded` (I12).
 package final class EventQueue: Sendable {
     package let directory: QueueDirectory
     /// Whether it stands in for a main queue that was taken.
@@ -16,6 +16,10 @@ package final class EventQueue: Sendable {
     let database: DatabaseQueue
     private let lock: Locked<FileLock?>
     private let currentBooks: Locked<QueueBooks>
+    let quota: QueueQuota
+    /// Room for events: what is on disk and what is promised.
+    let account: Locked<QuotaAccount>
+    let underWay = Locked(RowsUnderWay())
 
     /// Takes the directory's lock, then opens its queue, which is created if missing.
     ///
@@ -23,7 +27,8 @@ package final class EventQueue: Sendable {
     ///   - newInstallID: Used if the queue is new.
     ///   - createsDirectory: Whether a missing directory is made; if not, it is unusable.
     package init(
-        directory: QueueDirectory, durability: Durability, newInstallID: EventID, isSpool: Bool = false, createsDirectory: Bool = true
+        directory: QueueDirectory, durability: Durability, newInstallID: EventID, quota: QueueQuota = .unlimited, isSpool: Bool = false,
+        createsDirectory: Bool = true
     ) throws(QueueOpenError) {
         let held: FileLock
         do {
@@ -56,6 +61,8 @@ package final class EventQueue: Sendable {
             throw .unusable(StorageFailure(error))
         }
         self.directory = directory
+        self.quota = quota
+        account = Locked(QuotaAccount(quota: quota, used: currentBooks.withLock { $0.usage }))
         self.isSpool = isSpool
         lock = Locked(held)
     }
@@ -74,9 +81,14 @@ package final class EventQueue: Sendable {
 
     /// Appends events in their order; what obeys no limit goes to the dead letters instead. After return all of it is durable.
     ///
-    /// - Parameter dropped: Added to the counts of events refused at intake.
-    func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:]) throws {
-        try transaction { db, books in
+    /// - Parameters:
+    ///   - dropped: Added to the counts of events refused at intake.
+    ///   - now: The clock in Unix milliseconds, for events that are too old.
+    /// - Returns: The ids, of those that callers chose, whose events the quota removed.
+    @discardableResult
+    func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0) throws -> [EventID] {
+        let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
+        return try transaction(releasing: reserved) { db, books in
             let insert = try db.cachedStatement(
                 sql: """
                     INSERT INTO queue (event_id, payload, time, caller_supplied) VALUES (?, ?, ?, ?)
@@ -86,7 +98,7 @@ package final class EventQueue: Sendable {
                 books.lastSequence = max(books.lastSequence, event.sequence)
                 if let problem = event.problem {
                     try Self.bury(
-                        db, id: event.id, install: nil, origin: nil, reason: problem.reason.rawValue, detail: problem.detail,
+                        db, &books, id: event.id, install: nil, origin: nil, reason: problem.reason.rawValue, detail: problem.detail,
                         payload: Data(event.bytes), time: event.time)
                     books.deadLettered += 1
                     continue
@@ -100,32 +112,30 @@ package final class EventQueue: Sendable {
                     books.duplicates += 1
                 }
             }
-            for (reason, count) in dropped {
-                try db.cachedStatement(
-                    sql: """
-                        INSERT INTO dropped (reason, count) VALUES (?, ?)
-                        ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count
-                        """
-                ).execute(arguments: [reason, count])
-                books.dropped[reason, default: 0] += count
-            }
+            for (reason, count) in dropped { try Self.count(db, &books, reason, count) }
+            return try discard(db, &books, now: now)
         }
     }
 
     // MARK: - Books
 
     /// One transaction, whose changes to the books are seen by others only after its commit.
-    func transaction<Value>(_ body: (Database, inout QueueBooks) throws -> Value) throws -> Value {
+    ///
+    /// - Parameter released: Reservations of the events that it stores.
+    func transaction<Value>(
+        releasing released: QueueUsage = QueueUsage(), _ body: (Database, inout QueueBooks) throws -> Value
+    ) throws -> Value {
         try database.writeWithoutTransaction { db in
-            var books = currentBooks.withLock { $0 }
+            let before = currentBooks.withLock { $0 }
+            var books = before
             var value: Value?
             try db.inTransaction(.immediate) {
-                let before = books
                 value = try body(db, &books)
                 if books != before { try Self.write(books, db) }
                 return .commit
             }
             currentBooks.withLock { $0 = books }
+            account.withLock { $0.committed(books.usage - before.usage, releasing: released) }
             guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
             return value
         }
@@ -134,11 +144,13 @@ package final class EventQueue: Sendable {
     private static func write(_ books: QueueBooks, _ db: Database) throws {
         try db.cachedStatement(
             sql: """
-                UPDATE books SET last_sequence = ?, adopted = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?
+                UPDATE books SET last_sequence = ?, adopted = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?,
+                    discarded = ?, letters = ?, letter_bytes = ?
                 """
         ).execute(
             arguments: [
                 books.lastSequence, books.adopted, books.depth, books.bytes, books.stored, books.duplicates, books.deadLettered,
+                books.discarded, books.letters, books.letterBytes,
             ])
     }
 
@@ -152,6 +164,10 @@ package final class EventQueue: Sendable {
             books.stored = row["stored"]
             books.duplicates = row["duplicates"]
             books.deadLettered = row["dead_lettered"]
+            // A reader can meet a file from before these were kept.
+            books.discarded = row["discarded"] as Int64? ?? 0
+            books.letters = row["letters"] as Int64? ?? 0
+            books.letterBytes = row["letter_bytes"] as Int64? ?? 0
         }
         for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") { books.dropped[row["reason"]] = row["count"] }
         return books
@@ -200,8 +216,15 @@ package struct QueueBooks: Hashable, Sendable {
     package var stored: Int64 = 0
     package var duplicates: Int64 = 0
     package var deadLettered: Int64 = 0
-    /// Refused at intake, by reason; these have no sequence.
+    /// Removed unsent after they had been stored.
+    package var discarded: Int64 = 0
+    /// Dead letters that are in the file now, and their bytes.
+    package var letters: Int64 = 0
+    package var letterBytes: Int64 = 0
+    /// Refused at intake, which gives no sequence, or discarded, by reason; dead letters that the quota removed are here as well.
     package var dropped: [String: Int64] = [:]
+
+    var usage: QueueUsage { QueueUsage(events: depth + letters, bytes: bytes + letterBytes) }
 
     package init() {}
 }
@@ -215,6 +238,8 @@ struct PreparedEvent: Sendable {
     var callerSupplied: Bool
     /// Why it can only be a dead letter.
     var problem: EventProblem?
+    /// Room that was promised to it at intake.
+    var reserved = QueueUsage()
 }
 
 /// Why a queue cannot be used.

@@ -28,15 +28,18 @@ struct Intake: Sendable {
     /// Events taken in and not yet committed, those the drainer has taken included.
     private(set) var uncommitted = 0
     private let capacity: Int
+    /// Room on disk; nil if that is not limited.
+    private let quota: Locked<QuotaAccount>?
     private var isDraining = false
     private(set) var isClosed = false
     /// Refused, and counted by no commit yet.
     private(set) var uncounted: [String: Int64] = [:]
 
-    init(lastSequence: Int64, callerSuppliedIDs: Set<EventID>, capacity: Int) {
+    init(lastSequence: Int64, callerSuppliedIDs: Set<EventID>, capacity: Int, quota: Locked<QuotaAccount>? = nil) {
         self.lastSequence = lastSequence
         self.callerSuppliedIDs = callerSuppliedIDs
         self.capacity = max(capacity, 1)
+        self.quota = quota
         mailbox.reserveCapacity(min(self.capacity, 1_024))
     }
 
@@ -57,12 +60,13 @@ struct Intake: Sendable {
             return .alreadyQueued(id, wake: wake())
         }
         guard uncommitted < capacity else { return refuse(.mailboxFull) }
+        let event = Event(
+            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID, sequence: lastSequence + 1,
+            properties: properties)
+        if let quota, !quota.withLock({ $0.reserve(QueueUsage(estimating: event)) }) { return refuse(.quotaFull) }
         uncommitted += 1
         lastSequence += 1
         if let id { callerSuppliedIDs.insert(id) }
-        let event = Event(
-            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID, sequence: lastSequence,
-            properties: properties)
         mailbox.append(Entry(event: event, callerSupplied: id != nil, waiter: waiter))
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }
@@ -131,5 +135,7 @@ struct Intake: Sendable {
 public enum DropReason: String, Sendable, Hashable, CaseIterable {
     /// More events wait for their commit than the mailbox holds.
     case mailboxFull = "mailbox_full"
+    /// The queue holds what its quota allows.
+    case quotaFull = "quota_full"
     case shutDown = "shut_down"
 }

@@ -12,7 +12,14 @@ final class QueueWriter: Sendable {
     }
 
     /// What the store keeps: a queue file, or in tests something that fails on purpose.
-    typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64]) throws -> Int
+    typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64]) throws -> Committed
+
+    struct Committed: Sendable {
+        /// Events that wait in the store now.
+        var depth: Int
+        /// Events that the store's quota removed, of those whose ids callers chose.
+        var discarded: [EventID] = []
+    }
 
     let intake: Locked<Intake>
     private let commit: Commit
@@ -136,24 +143,25 @@ final class QueueWriter: Sendable {
         let encoded = event.encoded()
         return PreparedEvent(
             id: event.id, sequence: event.sequence ?? 0, time: event.time, bytes: encoded.bytes, callerSupplied: callerSupplied,
-            problem: encoded.unencodable ?? EventScanner.check(encoded.bytes))
+            problem: encoded.unencodable ?? EventScanner.check(encoded.bytes), reserved: QueueUsage(estimating: event))
     }
 
     /// - Returns: false if it failed and the next attempt is scheduled.
     private func commitGroup() -> Bool {
         let dropped = intake.withLock { $0.takeRefusals() }
         do {
-            let depth = work.group.isEmpty && dropped.isEmpty ? 0 : try commit(work.group, dropped)
+            let committed = work.group.isEmpty && dropped.isEmpty ? Committed(depth: 0) : try commit(work.group, dropped)
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
             }
             intake.withLock { intake in
                 intake.committed(work.group.count)
+                intake.removed(committed.discarded)
                 intake.removed(work.group.lazy.filter { $0.problem != nil && $0.callerSupplied }.map(\.id))
             }
             let waiters = work.groupWaiters
-            let stored = work.group.isEmpty ? nil : Stored(depth: depth, immediate: work.groupIsImmediate)
+            let stored = work.group.isEmpty ? nil : Stored(depth: committed.depth, immediate: work.groupIsImmediate)
             work.endGroup()
             for waiter in waiters { waiter.tell(.success(())) }
             if let stored { self.stored(stored) }

@@ -26,7 +26,7 @@ struct QueueWriterTests {
     private func writer(capacity: Int = 10_000) -> QueueWriter {
         QueueWriter(
             intake: Intake(lastSequence: 0, callerSuppliedIDs: [], capacity: capacity), clock: clock, isImmediate: { _ in false },
-            commit: { [store] events, _ in try store.commit(events) }, stored: { _ in })
+            commit: { [store] events, _ in QueueWriter.Committed(depth: try store.commit(events)) }, stored: { _ in })
     }
 
     private func admit(_ writer: QueueWriter, waiter: CommitWaiter? = nil) {
