@@ -80,7 +80,7 @@ public final class EventClient: Sendable {
             intake: Intake(
                 lastSequence: queue.books.lastSequence, callerSuppliedIDs: ids, capacity: configuration.mailboxCapacity,
                 quota: queue.account),
-            clock: clock,
+            clock: clock, maximumGroupBytes: queue.room.groupBytes,
             isImmediate: { scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in
                 let discarded = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)

@@ -19,6 +19,8 @@ package final class EventQueue: Sendable {
     let quota: QueueQuota
     /// Room for events: what is on disk and what is promised.
     let account: Locked<QuotaAccount>
+    let room: QueueRoom
+    let ballast: Locked<Ballast>
     let underWay = Locked(RowsUnderWay())
 
     /// Takes the directory's lock, then opens its queue, which is created if missing.
@@ -48,15 +50,17 @@ package final class EventQueue: Sendable {
             }
         }
         do {
-            let database = try DatabaseFile.open(
-                path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue")
-            try Self.migrator.migrate(database)
-            (installID, currentBooks) = try database.write { db in
-                try db.execute(
-                    sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
-                return (try Self.installID(db), Locked(try Self.books(db)))
+            room = QueueRoom(freeBytes: Self.freeBytes(directory.path))
+            var ballast = Ballast(path: directory.ballastPath, bytes: room.ballastBytes)
+            let opened: Opened
+            do {
+                opened = try Self.open(directory, durability, newInstallID, room)
+            } catch  where error.isDiskFull {
+                ballast.release()
+                opened = try Self.open(directory, durability, newInstallID, room)
             }
-            self.database = database
+            self.ballast = Locked(ballast)
+            (database, installID, currentBooks) = (opened.database, opened.installID, Locked(opened.books))
         } catch {
             throw .unusable(StorageFailure(error))
         }
@@ -88,7 +92,7 @@ package final class EventQueue: Sendable {
     @discardableResult
     func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0) throws -> [EventID] {
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
-        return try transaction(releasing: reserved) { db, books in
+        return try transaction(growing: true, releasing: reserved) { db, books in
             let insert = try db.cachedStatement(
                 sql: """
                     INSERT INTO queue (event_id, payload, time, caller_supplied) VALUES (?, ?, ?, ?)
@@ -121,24 +125,42 @@ package final class EventQueue: Sendable {
 
     /// One transaction, whose changes to the books are seen by others only after its commit.
     ///
-    /// - Parameter released: Reservations of the events that it stores.
+    /// - Parameters:
+    ///   - growing: Whether it stores events: then a full disk refuses it, while others get the ballast's room.
+    ///   - released: Reservations of the events that it stores.
     func transaction<Value>(
-        releasing released: QueueUsage = QueueUsage(), _ body: (Database, inout QueueBooks) throws -> Value
+        growing: Bool = false, releasing released: QueueUsage = QueueUsage(), _ body: (Database, inout QueueBooks) throws -> Value
     ) throws -> Value {
         try database.writeWithoutTransaction { db in
-            let before = currentBooks.withLock { $0 }
-            var books = before
-            var value: Value?
-            try db.inTransaction(.immediate) {
-                value = try body(db, &books)
-                if books != before { try Self.write(books, db) }
-                return .commit
+            if growing {
+                try requireBallast()
+                return try attempt(db, releasing: released, body)
             }
-            currentBooks.withLock { $0 = books }
-            account.withLock { $0.committed(books.usage - before.usage, releasing: released) }
-            guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
-            return value
+            defer { giveBackRoom(db) }
+            do {
+                return try attempt(db, releasing: released, body)
+            } catch  where error.isDiskFull {
+                makeRoom(db)
+                return try attempt(db, releasing: released, body)
+            }
         }
+    }
+
+    private func attempt<Value>(
+        _ db: Database, releasing released: QueueUsage, _ body: (Database, inout QueueBooks) throws -> Value
+    ) throws -> Value {
+        let before = currentBooks.withLock { $0 }
+        var books = before
+        var value: Value?
+        try db.inTransaction(.immediate) {
+            value = try body(db, &books)
+            if books != before { try Self.write(books, db) }
+            return .commit
+        }
+        currentBooks.withLock { $0 = books }
+        account.withLock { $0.committed(books.usage - before.usage, releasing: released) }
+        guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
+        return value
     }
 
     private static func write(_ books: QueueBooks, _ db: Database) throws {

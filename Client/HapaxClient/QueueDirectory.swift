@@ -1,6 +1,6 @@
 import Foundation
 
-/// The files of one queue: `queue.sqlite`, `queue.lock`, and in `spool` the queues of those who found it taken.
+/// The files of one queue: `queue.sqlite`, `queue.ballast`, `queue.lock`, and in `spool` the queues of those who found it taken.
 package struct QueueDirectory: Hashable, Sendable {
     package let path: String
 
@@ -9,6 +9,7 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     package var databasePath: String { path + "/queue.sqlite" }
+    var ballastPath: String { path + "/queue.ballast" }
     package var lockPath: String { path + "/queue.lock" }
     private var spoolPath: String { path + "/spool" }
 
@@ -26,7 +27,7 @@ package struct QueueDirectory: Hashable, Sendable {
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
     func removeFiles() {
-        for file in [databasePath, databasePath + "-wal", databasePath + "-shm", lockPath] { unlink(file) }
+        for file in [databasePath, databasePath + "-wal", databasePath + "-shm", ballastPath, lockPath] { unlink(file) }
         rmdir(path)
     }
 }

@@ -33,6 +33,8 @@ final class QueueWriter: Sendable {
 
     /// Events of one transaction.
     static let maximumGroup = 1_000
+    /// Bytes of one transaction's events; the last one may exceed it.
+    private let maximumGroupBytes: Int
 
     private struct State {
         /// Of everything in `work`.
@@ -63,12 +65,14 @@ final class QueueWriter: Sendable {
     }
 
     init(
-        intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, isImmediate: @escaping @Sendable (String) -> Bool,
+        intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
+        isImmediate: @escaping @Sendable (String) -> Bool,
         commit: @escaping Commit, stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = Locked(intake)
         self.clock = clock
         self.retryPolicy = retryPolicy
+        self.maximumGroupBytes = maximumGroupBytes
         self.isImmediate = isImmediate
         self.commit = commit
         self.stored = stored
@@ -82,9 +86,11 @@ final class QueueWriter: Sendable {
     }
 
     /// Returns when everything tracked before is durable.
-    func barrier() async throws(TrackError) {
+    ///
+    /// - Parameter retrying: Whether to try now if commits fail, and not to wait longer than for that one attempt.
+    func barrier(retrying: Bool = false) async throws(TrackError) {
         let waiter = CommitWaiter()
-        if intake.withLock({ $0.mark(waiter) }) { wake() }
+        if intake.withLock({ $0.mark(waiter) }) || (retrying && lastFailure != nil) { wake() }
         try await waiter.wait()
     }
 
@@ -130,13 +136,17 @@ final class QueueWriter: Sendable {
             if hasGivenUp { for waiter in waiters { waiter.tell(.failure(.shutDown)) } }
         }
         let end = min(work.used + Self.maximumGroup, work.taken.count)
-        for entry in work.taken[work.used..<end] {
+        var bytes = 0
+        while work.used < end, bytes < maximumGroupBytes {
+            let entry = work.taken[work.used]
+            work.used += 1
             if let waiter = entry.waiter { work.groupWaiters.append(waiter) }
             guard let event = entry.event else { continue }
-            work.group.append(Self.prepare(event, callerSupplied: entry.callerSupplied))
+            let prepared = Self.prepare(event, callerSupplied: entry.callerSupplied)
+            bytes += prepared.bytes.count
+            work.group.append(prepared)
             if !work.groupIsImmediate { work.groupIsImmediate = isImmediate(event.name) }
         }
-        work.used = end
     }
 
     private static func prepare(_ event: Event, callerSupplied: Bool) -> PreparedEvent {
@@ -180,7 +190,9 @@ final class QueueWriter: Sendable {
             var randomness = SystemRandomNumberGenerator()
             return retryPolicy.delay(failures: state.failures, using: &randomness)
         }
-        for waiter in work.groupWaiters { waiter.tell(.failure(.notStored(failure))) }
+        // Those who wait behind the group as well: what frees the disk may be waiting for them, as a flush does.
+        let behind = state.withLock { $0.waiters } + intake.withLock { $0.mailbox.compactMap(\.waiter) }
+        for waiter in work.groupWaiters + behind { waiter.tell(.failure(.notStored(failure))) }
         _ = clock.schedule(after: delay) { [weak self] in self?.wake() }
     }
 }

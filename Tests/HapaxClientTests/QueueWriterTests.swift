@@ -66,6 +66,16 @@ struct QueueWriterTests {
         #expect(writer.intake.withLock { $0.uncounted } == ["mailbox_full": 3])
     }
 
+    @Test("who flushes waits for one attempt, not for the backoff: the flush may be what makes room")
+    func barrierDoesNotWaitForTheBackoff() async {
+        let writer = writer()
+        store.state.withLock { $0.failing = true }
+        admit(writer)
+        await clock.scheduled(1)
+        await #expect(throws: TrackError.self) { try await writer.barrier(retrying: true) }
+        #expect(store.state.withLock { $0.attempts } == 2)
+    }
+
     @Test("giving up tells everyone who waits (D7)")
     func givingUpTellsEveryone() async {
         let writer = writer()
