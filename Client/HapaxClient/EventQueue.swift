@@ -93,11 +93,7 @@ package final class EventQueue: Sendable {
     func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0) throws -> [EventID] {
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
         return try transaction(growing: true, releasing: reserved) { db, books in
-            let insert = try db.cachedStatement(
-                sql: """
-                    INSERT INTO queue (event_id, payload, time, caller_supplied) VALUES (?, ?, ?, ?)
-                    ON CONFLICT (event_id) DO NOTHING
-                    """)
+            let insert = try RowInsert(db)
             for event in events {
                 books.lastSequence = max(books.lastSequence, event.sequence)
                 if let problem = event.problem {
@@ -107,8 +103,7 @@ package final class EventQueue: Sendable {
                     books.deadLettered += 1
                     continue
                 }
-                try insert.execute(arguments: [Data(event.id.bytes), Data(event.bytes), event.time, event.callerSupplied])
-                if db.changesCount == 1 {
+                if try insert.insert(event) {
                     books.depth += 1
                     books.bytes += Int64(event.bytes.count)
                 } else {
