@@ -11,7 +11,8 @@ extension EventClient {
             oldest: try? queue.oldestTime(), failure: delivery.failure, storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
             duplicates: books.duplicates, deadLettered: books.deadLettered, discarded: books.discarded,
-            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool)
+            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool,
+            damage: queue.damages.withLock { $0.last })
     }
 
     /// Where an event of this client's queue became a dead letter.
@@ -58,4 +59,6 @@ public struct Status: Hashable, Sendable {
     public var dropped: [String: Int64]
     /// Whether this queue stands in for a main one that was taken.
     public var isSpool: Bool
+    /// The latest damage to the queue's file since the client started; nil if there was none.
+    public var damage: QueueDamage?
 }

@@ -94,6 +94,9 @@ public final class EventClient: Sendable {
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
+        queue.onDamage { [weak writer, clock, distinctID] damage in
+            writer?.report(damage, distinctID: distinctID, now: clock.unixMilliseconds)
+        }
         adopter =
             queue.isSpool
             ? nil

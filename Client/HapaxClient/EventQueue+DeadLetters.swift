@@ -24,35 +24,36 @@ extension EventQueue {
 
     /// In the order they came, those after `number`.
     package func deadLetters(after number: Int64, limit: Int) throws -> [DeadLetter] {
-        try database.read { try Self.deadLetters($0, after: number, limit: limit) }
+        try reading { try Self.deadLetters($0, after: number, limit: limit) }
     }
 
     static func deadLetters(_ db: Database, after number: Int64, limit: Int) throws -> [DeadLetter] {
         try Row.fetchAll(
             db, sql: "SELECT * FROM dead_letters WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit]
-        ).map { deadLetter($0) }
+        ).map { try deadLetter($0) }
     }
 
     /// The latest of this event.
     package func deadLetter(of id: EventID) throws -> DeadLetter? {
-        try database.read { db in
+        try reading { db in
             try Row.fetchOne(
                 db, sql: "SELECT * FROM dead_letters WHERE event_id = ? ORDER BY row DESC", arguments: [Data(id.bytes)]
-            ).map { Self.deadLetter($0) }
+            ).map { try Self.deadLetter($0) }
         }
     }
 
-    static func deadLetter(_ row: Row) -> DeadLetter {
+    static func deadLetter(_ row: Row) throws -> DeadLetter {
         var letter = DeadLetter(
-            number: row["row"], eventID: (row["event_id"] as Data?).flatMap { EventID(bytes: $0) }, reason: row["reason"],
-            detail: row["detail"], time: row["time"], event: [UInt8](row["payload"] as Data))
-        letter.originNumber = row["origin"]
-        if let install = row["install_id"] as Data? { letter.origin = EventID(bytes: install).map { .install($0) } ?? .nobody }
+            number: row["row"], eventID: (try row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) },
+            reason: try row.value("reason"), detail: try row.value("detail"), time: try row.value("time"),
+            event: [UInt8](try row.value("payload") as Data))
+        letter.originNumber = try row.optional("origin")
+        if let install = try row.optional("install_id") as Data? { letter.origin = EventID(bytes: install).map { .install($0) } ?? .nobody }
         return letter
     }
 
     package func deadLetterCount() throws -> Int {
-        try database.read { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0 }
+        try reading { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0 }
     }
 
     /// Puts letters back at the queue's end if they obey the limits now; the others stay.
@@ -63,7 +64,7 @@ extension EventQueue {
             var result = RetriedDeadLetters()
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
-                let payload: Data = row["payload"]
+                let payload: Data = try row.value("payload")
                 let scanned = EventScanner.scan([UInt8](payload)[...])
                 guard scanned.problem == nil, let id = scanned.id else {
                     result.unfit += 1
@@ -74,7 +75,7 @@ extension EventQueue {
                         INSERT INTO queue (event_id, payload, time, caller_supplied, install_id) VALUES (?, ?, ?, 1, ?)
                         ON CONFLICT (event_id) DO NOTHING
                         """,
-                    arguments: [Data(id.bytes), payload, scanned.time, row["install_id"] as Data?])
+                    arguments: [Data(id.bytes), payload, scanned.time, try row.optional("install_id") as Data?])
                 guard db.changesCount == 1 else {
                     // The id waits already, perhaps with other content: one at a time.
                     result.unfit += 1

@@ -5,7 +5,7 @@ import HapaxModel
 extension EventQueue {
     /// The oldest events after the first `skipping`, all of one install.
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) throws -> SourceBatch {
-        try database.read { db in
+        try reading { db in
             var events: [OutgoingEvent] = []
             var bytes = 0
             var install: Data?
@@ -13,10 +13,10 @@ extension EventQueue {
                 db.cachedStatement(sql: "SELECT row, event_id, payload, install_id FROM queue ORDER BY row LIMIT ? OFFSET ?"),
                 arguments: [limit, skipping])
             while let row = try rows.next() {
-                let payload: Data = row["payload"]
-                let origin: Data? = row["install_id"]
+                let payload: Data = try row.value("payload")
+                let origin: Data? = try row.optional("install_id")
                 if events.isEmpty { install = origin } else if origin != install || bytes + payload.count > maximumBytes { break }
-                guard let id = EventID(bytes: row["event_id"] as Data) else {
+                guard let id = EventID(bytes: try row.value("event_id") as Data) else {
                     throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "not an id")
                 }
                 bytes += payload.count + 1  // and its comma
@@ -54,7 +54,7 @@ extension EventQueue {
                 }
                 guard let length = try Int64.fetchOne(delete, arguments: [settlement.event.row]) else {
                     // Only the delivery removes rows, and there is one delivery: then the file was changed behind our back.
-                    throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "a sent row is gone")
+                    throw DatabaseError(resultCode: .SQLITE_CONSTRAINT, message: "a sent row is gone")
                 }
                 books.depth -= 1
                 books.bytes -= length
@@ -69,7 +69,7 @@ extension EventQueue {
 
     /// The time of the oldest waiting event by the client's clock, in Unix milliseconds.
     package func oldestTime() throws -> Int64? {
-        try database.read { try Int64.fetchOne($0, sql: "SELECT time FROM queue ORDER BY row LIMIT 1") }
+        try reading { try Int64.fetchOne($0, sql: "SELECT time FROM queue ORDER BY row LIMIT 1") }
     }
 }
 

@@ -11,17 +11,70 @@ extension EventQueue {
         var books: QueueBooks
     }
 
+    /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
+    static func openOrReplace(
+        _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
+    ) throws -> Opened {
+        do {
+            return try open(directory, durability, newInstallID, room)
+        } catch  where error.isDamage {
+            _ = try directory.setAside()
+            return try open(directory, durability, newInstallID, room)
+        }
+    }
+
+    /// A file of somebody else's must not get our tables, and one of a later version is none of our business.
+    ///
+    /// Looked at by a connection that cannot change it.
+    private static func recognise(_ path: String) throws {
+        var configuration = Configuration()
+        configuration.readonly = true
+        let database = try DatabaseQueue(path: path, configuration: configuration)
+        defer { try? database.close() }
+        try database.read { try recognise($0) }
+    }
+
+    private static func recognise(_ db: Database) throws {
+        let hasTables = try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_schema)") == 1
+        guard hasTables else { return }
+        guard try db.tableExists("grdb_migrations") else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
+        let applied = try migrator.appliedIdentifiers(db)
+        // A later version has run every migration of this one; a name that is unknown while one of ours is missing has been damaged.
+        let isWhole = applied.isSuperset(of: migrator.migrations)
+        if try migrator.hasBeenSuperseded(db) { throw isWhole ? NewerSchema() : DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        // An empty list is a file whose making was cut short.
+        guard try applied.isEmpty || (db.tableExists("books") && db.tableExists("queue")) else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+        }
+    }
+
+    /// After an unclean end: every page, but not the rows against their indexes (https://www.sqlite.org/pragma.html#pragma_quick_check).
+    /// A large file is not read whole; its damage is met at the first use.
+    private static func check(_ db: Database) throws {
+        guard let pages = try Int.fetchOne(db, sql: "PRAGMA page_count"), pages <= 4_096 else { return }
+        guard try String.fetchOne(db, sql: "PRAGMA quick_check(1)") == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+    }
+
     static func open(
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
+        if let header = QueueFileHeader(path: directory.databasePath) {
+            try header.check()
+            try recognise(directory.databasePath)
+        }
+        let wasOpen = FileManager.default.fileExists(atPath: directory.databasePath + "-wal")
         let database = try DatabaseFile.open(
             path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages
         )
         try migrator.migrate(database)
+        if wasOpen { try database.read { try check($0) } }
         return try database.write { db in
             try db.execute(
                 sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
-            return Opened(database: database, installID: try installID(db), books: try books(db))
+            let books = try books(db)
+            // SQLite has no checksums: a number that changed on the disk shows here.
+            guard books.isBalanced else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+            return Opened(database: database, installID: try installID(db), books: books)
         }
     }
 

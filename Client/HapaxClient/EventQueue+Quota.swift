@@ -38,10 +38,11 @@ extension EventQueue {
         _ db: Database, _ books: inout QueueBooks, _ reason: DiscardReason, _ discarded: inout [EventID],
         while isUnwanted: (Waiting, QueueBooks) -> Bool
     ) throws {
-        let sql = "SELECT row, event_id, time, length(payload), caller_supplied FROM queue ORDER BY row LIMIT 1"
+        let sql = "SELECT row, event_id, time, length(payload) AS bytes, caller_supplied FROM queue ORDER BY row LIMIT 1"
         while let row = try Row.fetchOne(db.cachedStatement(sql: sql)) {
             let event = Waiting(
-                row: row[0], id: EventID(bytes: row[1] as Data), time: row[2], bytes: row[3], callerSupplied: row[4])
+                row: row["row"], id: EventID(bytes: try row.value("event_id") as Data), time: try row.value("time"),
+                bytes: try row.value("bytes"), callerSupplied: try row.value("caller_supplied"))
             guard isUnwanted(event, books) else { return }
             try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ?").execute(arguments: [event.row])
             books.depth -= 1

@@ -53,6 +53,10 @@ extension EventQueue {
                         letter_bytes = (SELECT COALESCE(SUM(length(payload)), 0) FROM dead_letters);
                     """)
         }
+        migrator.registerMigration("3 salvage") { db in
+            // Damaged files beside this one whose rows have been taken over.
+            try db.execute(sql: "CREATE TABLE salvaged (file TEXT PRIMARY KEY)")
+        }
         return migrator
     }
 }

@@ -13,9 +13,14 @@ package final class EventQueue: Sendable {
     package let isSpool: Bool
     /// Names this queue file; a new file has a new one.
     package let installID: EventID
-    let database: DatabaseQueue
+    var database: DatabaseQueue { current.withLock { $0 } }
+    let current: Locked<DatabaseQueue>
+    let durability: Durability
+    /// What was found damaged since it was opened, the opening included.
+    let damages: Locked<[QueueDamage]>
+    let damageHandler = Locked<(@Sendable (QueueDamage) -> Void)?>(nil)
     private let lock: Locked<FileLock?>
-    private let currentBooks: Locked<QueueBooks>
+    let currentBooks: Locked<QueueBooks>
     let quota: QueueQuota
     /// Room for events: what is on disk and what is promised.
     let account: Locked<QuotaAccount>
@@ -52,20 +57,22 @@ package final class EventQueue: Sendable {
         do {
             room = QueueRoom(freeBytes: Self.freeBytes(directory.path))
             var ballast = Ballast(path: directory.ballastPath, bytes: room.ballastBytes)
-            let opened: Opened
+            var opened: Opened
             do {
-                opened = try Self.open(directory, durability, newInstallID, room)
+                opened = try Self.openOrReplace(directory, durability, newInstallID, room)
             } catch  where error.isDiskFull {
                 ballast.release()
-                opened = try Self.open(directory, durability, newInstallID, room)
+                opened = try Self.openOrReplace(directory, durability, newInstallID, room)
             }
+            damages = Locked(try Self.salvageLeftovers(directory, &opened))
             self.ballast = Locked(ballast)
-            (database, installID, currentBooks) = (opened.database, opened.installID, Locked(opened.books))
+            (current, installID, currentBooks) = (Locked(opened.database), opened.installID, Locked(opened.books))
         } catch {
             throw .unusable(StorageFailure(error))
         }
         self.directory = directory
         self.quota = quota
+        self.durability = durability
         account = Locked(QuotaAccount(quota: quota, used: currentBooks.withLock { $0.usage }))
         self.isSpool = isSpool
         lock = Locked(held)
@@ -76,7 +83,7 @@ package final class EventQueue: Sendable {
 
     /// The ids of waiting events that callers chose themselves.
     func callerSuppliedIDs() throws -> Set<EventID> {
-        try database.read { db in
+        try reading { db in
             Set(try Data.fetchAll(db, sql: "SELECT event_id FROM queue WHERE caller_supplied = 1").compactMap { EventID(bytes: $0) })
         }
     }
@@ -126,6 +133,20 @@ package final class EventQueue: Sendable {
     func transaction<Value>(
         growing: Bool = false, releasing released: QueueUsage = QueueUsage(), _ body: (Database, inout QueueBooks) throws -> Value
     ) throws -> Value {
+        let database = database
+        do {
+            return try transaction(on: database, growing: growing, releasing: released, body)
+        } catch  where error.isDamage {
+            try takeOver(from: database)
+            // What stores goes on; others decided by rows that may be gone.
+            guard growing else { throw error }
+            return try transaction(on: self.database, growing: growing, releasing: released, body)
+        }
+    }
+
+    private func transaction<Value>(
+        on database: DatabaseQueue, growing: Bool, releasing released: QueueUsage, _ body: (Database, inout QueueBooks) throws -> Value
+    ) throws -> Value {
         try database.writeWithoutTransaction { db in
             if growing {
                 try requireBallast()
@@ -158,7 +179,7 @@ package final class EventQueue: Sendable {
         return value
     }
 
-    private static func write(_ books: QueueBooks, _ db: Database) throws {
+    static func write(_ books: QueueBooks, _ db: Database) throws {
         try db.cachedStatement(
             sql: """
                 UPDATE books SET last_sequence = ?, adopted = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?,
@@ -174,19 +195,21 @@ package final class EventQueue: Sendable {
     static func books(_ db: Database) throws -> QueueBooks {
         var books = QueueBooks()
         if let row = try Row.fetchOne(db, sql: "SELECT * FROM books") {
-            books.lastSequence = row["last_sequence"]
-            books.adopted = row["adopted"]
-            books.depth = row["depth"]
-            books.bytes = row["bytes"]
-            books.stored = row["stored"]
-            books.duplicates = row["duplicates"]
-            books.deadLettered = row["dead_lettered"]
+            books.lastSequence = try row.value("last_sequence")
+            books.adopted = try row.value("adopted")
+            books.depth = try row.value("depth")
+            books.bytes = try row.value("bytes")
+            books.stored = try row.value("stored")
+            books.duplicates = try row.value("duplicates")
+            books.deadLettered = try row.value("dead_lettered")
             // A reader can meet a file from before these were kept.
-            books.discarded = row["discarded"] as Int64? ?? 0
-            books.letters = row["letters"] as Int64? ?? 0
-            books.letterBytes = row["letter_bytes"] as Int64? ?? 0
+            books.discarded = try row.optional("discarded") ?? 0
+            books.letters = try row.optional("letters") ?? 0
+            books.letterBytes = try row.optional("letter_bytes") ?? 0
         }
-        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") { books.dropped[row["reason"]] = row["count"] }
+        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") {
+            books.dropped[try row.value("reason")] = try row.value("count")
+        }
         return books
     }
 
@@ -209,7 +232,7 @@ package final class EventQueue: Sendable {
     ///
     /// - Returns: Whether it was removed.
     package func removeIfEmpty() -> Bool {
-        let holdsNothing = try? database.read { db in
+        let holdsNothing = try? reading { db in
             try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters)") == 0
         }
         guard holdsNothing == true else { return false }
@@ -240,6 +263,11 @@ package struct QueueBooks: Hashable, Sendable {
     package var letterBytes: Int64 = 0
     /// Refused at intake, which gives no sequence, or discarded, by reason; dead letters that the quota removed are here as well.
     package var dropped: [String: Int64] = [:]
+
+    /// I12. Added up without trapping, since a damaged file can hold any number.
+    var isBalanced: Bool {
+        lastSequence &+ adopted == depth &+ stored &+ duplicates &+ deadLettered &+ discarded
+    }
 
     var usage: QueueUsage { QueueUsage(events: depth + letters, bytes: bytes + letterBytes) }
 
@@ -273,7 +301,9 @@ extension StorageFailure {
 
     /// Only codes and their fixed texts: messages of SQLite can quote values.
     init(_ error: any Error) {
-        if let error = error as? DatabaseError {
+        if error is NewerSchema {
+            self.init(code: 0, description: "the queue was made by a newer version")
+        } else if let error = (error as? SalvageFailure)?.cause as? DatabaseError ?? error as? DatabaseError {
             let text = "\(error.extendedResultCode)"
             self.init(code: error.extendedResultCode.rawValue, description: text)
         } else if let error = error as? CocoaError {

@@ -13,6 +13,31 @@ package struct QueueDirectory: Hashable, Sendable {
     package var lockPath: String { path + "/queue.lock" }
     private var spoolPath: String { path + "/spool" }
 
+    private var databaseName: String { "queue.sqlite" }
+
+    /// Renames the database and its log, which belongs to it; what the readers share can be made anew.
+    ///
+    /// - Returns: The new name.
+    func setAside() throws -> String {
+        let manager = FileManager.default
+        var number = 1
+        while manager.fileExists(atPath: path + "/\(databaseName).damaged-\(number)") { number += 1 }
+        let name = "\(databaseName).damaged-\(number)"
+        unlink(databasePath + "-shm")
+        // The log first: a log beside a new database of the same name would be taken for its own.
+        if manager.fileExists(atPath: databasePath + "-wal") {
+            try manager.moveItem(atPath: databasePath + "-wal", toPath: path + "/" + name + "-wal")
+        }
+        try manager.moveItem(atPath: databasePath, toPath: path + "/" + name)
+        return name
+    }
+
+    /// The names that ``setAside()`` gave.
+    func damagedFiles() -> [String] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
+        return names.filter { $0.hasPrefix(databaseName + ".damaged-") && !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") }.sorted()
+    }
+
     package func spool(named name: String) -> QueueDirectory {
         QueueDirectory(path: spoolPath + "/" + name)
     }
