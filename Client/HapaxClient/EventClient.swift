@@ -94,7 +94,8 @@ public final class EventClient: Sendable {
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
-        queue.onDamage { [weak writer, clock, distinctID] damage in
+        queue.onDamage { [weak writer, weak queue, clock, distinctID] damage in
+            if let ids = try? queue?.callerSuppliedIDs() { writer?.intake.withLock { $0.onlyQueued(ids) } }
             writer?.report(damage, distinctID: distinctID, now: clock.unixMilliseconds)
         }
         adopter =

@@ -104,6 +104,12 @@ struct Intake: Sendable {
         callerSuppliedIDs.formUnion(ids)
     }
 
+    /// Forgets the ids of events that were lost with a damaged file, so that their callers' retries are taken. One that is still in memory
+    /// may then be taken twice; the queue keeps the first.
+    mutating func onlyQueued(_ ids: Set<EventID>) {
+        callerSuppliedIDs = ids
+    }
+
     /// What the next commit has to count; call ``restoreRefusals(_:)`` if it fails.
     mutating func takeRefusals() -> [String: Int64] {
         defer { uncounted = [:] }
