@@ -117,8 +117,9 @@ struct EventClientTests {
     @Test("16 threads while answers are awaited: uploaded strictly in order, without a gap (R8, R9, I7)")
     func manyThreadsKeepOrder() async throws {
         let test = try TestClient { $0.mailboxCapacity = 100_000 }
-        await withTaskGroup(of: Void.self) { group in
-            for thread in 0..<16 { group.addTask { for _ in 0..<100 { test.client.track("thread \(thread)") } } }
+        let client = test.client
+        _ = await onThreads(16) { thread in
+            for _ in 0..<100 { client.track("thread \(thread)") }
         }
         let report = await test.client.flush()
         #expect(report.stored == 1_600)

@@ -1,5 +1,6 @@
 import GRDB
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -121,8 +122,8 @@ struct QueueWriterTests {
     @Test("16 threads: stored in the order of their sequences, without a gap (R8, I7)")
     func sixteenThreadsKeepOrder() async throws {
         let writer = writer(capacity: 100_000)
-        await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<16 { group.addTask { for _ in 0..<500 { admit(writer) } } }
+        _ = await onThreads(16) { _ in
+            for _ in 0..<500 { admit(writer) }
         }
         try await writer.barrier()
         let sequences = store.state.withLock { $0.sequences }

@@ -92,22 +92,13 @@ struct NetworkFaultTests {
         try await client.track(count: 50)
         async let flush = client.client.flush()
         await gate.waitForArrivals(1)
-        // The answer is being withheld. Now 16 callers at once, each of which sees its own events in order.
-        let orders = try await withThrowingTaskGroup(of: Audit.Order.self) { group in
-            for thread in 0..<16 {
-                group.addTask {
-                    var sequences: [(EventID, Int64)] = []
-                    for index in 0..<50 {
-                        let sequence = try await client.track(properties: [
-                            "thread": .integer(Int64(thread)), "index": .integer(Int64(index)),
-                        ])
-                        sequences.append((client.installID, sequence))
-                    }
-                    return Audit.Order("thread \(thread)", sequences)
-                }
+        // The answer is being withheld. Now 16 threads at once, each of which calls in an order of its own.
+        let tracked = await onThreads(16) { thread in
+            (0..<50).compactMap { index in
+                client.client.track("order_paid", properties: ["thread": .integer(Int64(thread)), "index": .integer(Int64(index))])
             }
-            return try await group.reduce(into: []) { $0.append($1) }
         }
+        try await client.client.waitUntilStored()
         // All of it is durable, and the answer still has not come.
         #expect(!gate.isOpen)
         #expect(await client.client.status().depth == 850)
@@ -116,7 +107,13 @@ struct NetworkFaultTests {
         try await client.drain()
         await server.stop()
         var audit = try await client.audit(store, proxy)
-        audit.orders += orders
+        audit.reports += tracked.flatMap { $0 }.map { Audit.Report(id: $0, install: client.installID) }
+        // Whatever the threads did to each other, each one's own events are in the order of its calls.
+        let sequences = Dictionary(audit.rows.map { ($0.id, $0.sequence ?? 0) }, uniquingKeysWith: { first, _ in first })
+        audit.orders += tracked.enumerated().map { thread, ids in
+            Audit.Order("thread \(thread)", ids.map { (client.installID, sequences[$0] ?? 0) })
+        }
+        #expect(tracked.map(\.count) == Array(repeating: 50, count: 16))
         #expect(audit.violations == [])
         #expect(audit.rows.count == 850)
         #expect(proxy.tally.happened(.delayAnswer) == 1)
