@@ -61,6 +61,7 @@ let package = Package(
                 "HapaxModel", "HapaxSQLite",
                 .target(name: "CCurl", condition: .when(platforms: [.linux])),
                 .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "Logging", package: "swift-log"),
             ],
             path: "Client/HapaxClient",

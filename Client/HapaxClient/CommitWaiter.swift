@@ -59,6 +59,7 @@ extension TrackError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .refused(.mailboxFull): "more events wait to be stored than the mailbox holds"
+        case .refused(.quotaFull): "the queue holds as much as its quota allows"
         case .refused(.shutDown), .shutDown: "the client is shut down"
         case .refused(.optedOut): "the user has opted out"
         case .refused(.enricher): "an enricher dropped the event"

@@ -3,18 +3,17 @@ import HapaxModel
 extension EventClient {
     static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> EventContext {
         var saved = try queue.identity()
-        // A client that found the queue taken acts for the same user: whoever opted out there is opted out here (D16).
+        // A client that found the queue taken acts for the same user.
         if queue.isSpool, let main = try? QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.identity() {
             saved.loginID = main.loginID
             saved.anonymousID = main.anonymousID
-            saved.isOptedOut = main.isOptedOut
         }
         let identity = Identity(
             anonymousID: saved.anonymousID ?? queue.installID.description, loginID: saved.loginID, configuredID: configuration.distinctID)
         var context = EventContext(
             identity: identity,
             automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
-        context.isOptedOut = saved.isOptedOut
+        context.isOptedOut = OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath).isSet
         return context
     }
 

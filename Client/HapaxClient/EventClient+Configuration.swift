@@ -28,6 +28,8 @@ extension EventClient {
         public var enrichers: [EventClient.Enricher] = []
         /// Events that may wait in memory for their commit, from 1; more are refused and counted.
         public var mailboxCapacity = 8_192
+        /// How much may wait on disk, dead letters included, and what happens at the limit.
+        public var quota = QueueQuota()
 
         /// Whether events are uploaded by policy; if not, only ``EventClient/flush()`` sends.
         public var uploadsAutomatically = true

@@ -6,13 +6,13 @@ extension EventClient {
     ///
     /// Queues of clients that found this one taken are delivered, too, once this one's is empty.
     public func flush() async -> FlushReport {
-        try? await writer.barrier()
+        try? await writer.barrier(retrying: true)
         return await upload()
     }
 
     /// The same, but what has not been delivered within `limit` is left. Afterwards nothing more is sent: shut the client down.
     package func finalFlush(within limit: Duration) async -> FlushReport {
-        try? await writer.barrier()
+        try? await writer.barrier(retrying: true)
         return await finalUpload(within: limit)
     }
 

@@ -42,26 +42,41 @@ extension EventClient {
     ///
     /// - Throws: ``IdentityError/notPersisted(_:)``; events are refused in this process all the same.
     public func optOut() throws(IdentityError) {
-        try changeIdentity { $0.isOptedOut = true }
+        try changeOptOut(true)
     }
 
     /// Takes events again. Waits for the disk.
     public func optIn() throws(IdentityError) {
-        try changeIdentity { $0.isOptedOut = false }
+        try changeOptOut(false)
+    }
+
+    private func changeOptOut(_ isOptedOut: Bool) throws(IdentityError) {
+        do {
+            // Of changes at the same time, the last one holds here and on disk.
+            try optOutMark.withLock { mark in
+                writer.intake.withLock { $0.context.isOptedOut = isOptedOut }
+                try mark.set(isOptedOut)
+            }
+        } catch {
+            throw .notPersisted(StorageFailure(error))
+        }
     }
 
     /// Deletes every event of this queue, those that wait and the dead letters, for ever; ``optOut()`` alone deletes nothing.
     ///
     /// A request in flight is awaited first, and what it delivered stays delivered. Waiting events that are deleted are counted in
-    /// ``Status/deadLettered`` and, under `purged`, in ``Status/dropped``. Durable on return. Events tracked during the call may stay.
+    /// ``Status/discarded`` and, under `purged`, in ``Status/dropped``. Durable on return. Events tracked during the call may stay, and so
+    /// do damaged files that were set aside.
     ///
     /// - Returns: How many were deleted.
     @discardableResult
     public func purge() async throws(StorageFailure) -> Int {
         try? await writer.barrier()
+        // What a damaged file held would come back afterwards.
+        await queue.salvage()
         do {
             let purged = try await delivery.exclusively { [queue] in try queue.purge() }
-            writer.intake.withLock { $0.removed(purged.callerSupplied) }
+            writer.intake.withLock { $0.removed(purged.ids) }
             return purged.count
         } catch {
             throw StorageFailure(error)
@@ -72,7 +87,7 @@ extension EventClient {
         writer.intake.withLock { change(&$0.context) }
         do {
             // The lock is taken inside the transaction, and no transaction is begun under the lock: they cannot wait for each other.
-            try queue.saveIdentity { writer.intake.withLock { $0.context } }
+            try queue.saveIdentity { writer.intake.withLock { $0.context.identity } }
         } catch {
             throw .notPersisted(StorageFailure(error))
         }

@@ -10,8 +10,9 @@ extension EventClient {
             installID: queue.installID, depth: Int(books.depth), bytes: Int(books.bytes), inMemory: inMemory,
             oldest: queue.oldestTime, failure: delivery.failure, storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
-            duplicates: books.duplicates, deadLettered: books.deadLettered,
-            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool)
+            duplicates: books.duplicates, deadLettered: books.deadLettered, discarded: books.discarded,
+            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool,
+            damage: queue.latestDamage)
     }
 
     /// Where an event of this client's queue became a dead letter.
@@ -25,7 +26,7 @@ extension EventClient {
 
 /// How a client's queue and delivery stand at one moment.
 ///
-/// `tracked = depth + stored + duplicates + deadLettered`, whatever happened (I12).
+/// `tracked = depth + stored + duplicates + deadLettered + discarded`, whatever happened (I12).
 public struct Status: Hashable, Sendable {
     /// Names the queue file.
     public var installID: EventID
@@ -52,8 +53,12 @@ public struct Status: Hashable, Sendable {
     /// Acknowledged as stored before, or tracked again under an id that waited.
     public var duplicates: Int64
     public var deadLettered: Int64
-    /// Events refused at intake, by reason. They took no sequence.
+    /// Events gone unsent after they had been stored: removed by the quota, purged, or lost with a damaged file.
+    public var discarded: Int64
+    /// By reason: events refused at intake, which took no sequence; discarded ones; dead letters that did not stay.
     public var dropped: [String: Int64]
     /// Whether this queue stands in for a main one that was taken.
     public var isSpool: Bool
+    /// The latest damage to the queue's file that was met since the client started; nil if there was none.
+    public var damage: QueueDamage?
 }

@@ -15,6 +15,8 @@ public final class EventClient: Sendable {
     let timers = Locked(EventTimers())
     let lifecycle = AppLifecycle()
     let session: SessionMarker
+    /// Of the directory, so that it holds for those who spool there, too.
+    let optOutMark: Locked<OptOutMark>
 
     /// Opens the queue and begins to upload what is in it.
     ///
@@ -34,7 +36,8 @@ public final class EventClient: Sendable {
         let queue: EventQueue
         do throws(QueueOpenError) {
             queue = try EventQueue.open(
-                configuration.queueDirectory, whenTaken: configuration.whenQueueIsTaken, durability: configuration.durability, clock: clock)
+                configuration.queueDirectory, whenTaken: configuration.whenQueueIsTaken, durability: configuration.durability,
+                quota: configuration.quota, clock: clock)
         } catch {
             switch error {
             case .taken: throw .queueTaken
@@ -48,6 +51,8 @@ public final class EventClient: Sendable {
             queue.close()
             throw .queueUnusable(StorageFailure(error))
         }
+        // Tells of damage that opening found, and takes over what can be read; an upload waits for it.
+        Task { [queue = client.queue] in await queue.salvage() }
         client.recoverAppEnd()
         if configuration.uploadsAutomatically {
             client.scheduler.startTimer()
@@ -64,6 +69,7 @@ public final class EventClient: Sendable {
         self.queue = queue
         self.clock = clock
         self.transport = transport
+        optOutMark = Locked(OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath))
         let ids = try queue.waitingIDs()
         let context = try Self.context(configuration, queue)
 
@@ -87,12 +93,13 @@ public final class EventClient: Sendable {
         let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
             intake: Intake(
-                lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity, context: context),
-            clock: clock,
+                lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity, context: context,
+                quota: queue.account),
+            clock: clock, maximumGroupBytes: queue.room.groupBytes,
             isImmediate: { scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in
-                try queue.append(events, dropped: dropped)
-                return Int(queue.books.depth)
+                let discarded = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
+                return QueueWriter.Committed(depth: Int(queue.books.depth), discarded: discarded)
             },
             stored: {
                 session.eventsStored()
@@ -108,6 +115,7 @@ public final class EventClient: Sendable {
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
+        queue.observeDamage(Self.damageObserver(writer, session, queue, clock))
         adopter =
             queue.isSpool
             ? nil
@@ -133,7 +141,8 @@ public final class EventClient: Sendable {
     ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
-    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``. An event over a limit is not refused: it goes to the dead letters with its reason.
+    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``. An event over
+    ///   a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil

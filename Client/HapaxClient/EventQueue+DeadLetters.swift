@@ -3,48 +3,60 @@ import GRDB
 import HapaxModel
 
 extension EventQueue {
+    /// - Parameters:
+    ///   - number: nil for the next one.
+    ///   - install: Whose the event is; nil for the queue's own, empty for nobody's.
+    ///   - origin: Its number there.
+    /// - Returns: Whether it was not there yet.
+    @discardableResult
     static func bury(
-        _ db: Database, id: EventID?, install: Data?, origin: Int64?, reason: String, detail: String, payload: Data, time: Int64
-    ) throws {
+        _ db: Database, _ books: inout QueueBooks, number: Int64? = nil, id: EventID?, install: Data?, origin: Int64?, reason: String,
+        detail: String, payload: Data, time: Int64
+    ) throws -> Bool {
         try db.cachedStatement(
             sql: """
-                INSERT INTO dead_letters (event_id, reason, detail, payload, time, install_id, origin) VALUES (?, ?, ?, ?, ?, ?, ?)
-                ON CONFLICT (install_id, origin) DO NOTHING
+                INSERT INTO dead_letters (row, event_id, reason, detail, payload, time, install_id, origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT DO NOTHING
                 """
-        ).execute(arguments: [id.map { Data($0.bytes) }, reason, detail, payload, time, install, origin])
+        ).execute(arguments: [number, id.map { Data($0.bytes) }, reason, detail, payload, time, install, origin])
+        guard db.changesCount == 1 else { return false }
+        books.letters += 1
+        books.letterBytes += Int64(payload.count)
+        return true
     }
 
     /// In the order they came, those after `number`.
     package func deadLetters(after number: Int64, limit: Int) throws -> [DeadLetter] {
-        try database.read { try Self.deadLetters($0, after: number, limit: limit) }
+        try reading { try Self.deadLetters($0, after: number, limit: limit) }
     }
 
     static func deadLetters(_ db: Database, after number: Int64, limit: Int) throws -> [DeadLetter] {
         try Row.fetchAll(
             db, sql: "SELECT * FROM dead_letters WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit]
-        ).map { deadLetter($0) }
+        ).map { try deadLetter($0) }
     }
 
     /// The latest of this event.
     package func deadLetter(of id: EventID) throws -> DeadLetter? {
-        try database.read { db in
+        try reading { db in
             try Row.fetchOne(
                 db, sql: "SELECT * FROM dead_letters WHERE event_id = ? ORDER BY row DESC", arguments: [Data(id.bytes)]
-            ).map { Self.deadLetter($0) }
+            ).map { try Self.deadLetter($0) }
         }
     }
 
-    static func deadLetter(_ row: Row) -> DeadLetter {
+    static func deadLetter(_ row: Row) throws -> DeadLetter {
         var letter = DeadLetter(
-            number: row["row"], eventID: (row["event_id"] as Data?).flatMap { EventID(bytes: $0) }, reason: row["reason"],
-            detail: row["detail"], time: row["time"], event: [UInt8](row["payload"] as Data))
-        letter.originNumber = row["origin"]
-        if let install = row["install_id"] as Data? { letter.origin = EventID(bytes: install).map { .install($0) } ?? .nobody }
+            number: row["row"], eventID: (try row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) },
+            reason: try row.value("reason"), detail: try row.value("detail"), time: try row.value("time"),
+            event: [UInt8](try row.value("payload") as Data))
+        letter.originNumber = try row.optional("origin")
+        if let install = try row.optional("install_id") as Data? { letter.origin = EventID(bytes: install).map { .install($0) } ?? .nobody }
         return letter
     }
 
     package func deadLetterCount() throws -> Int {
-        try database.read { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0 }
+        try reading { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0 }
     }
 
     /// Puts letters back at the queue's end if they obey the limits now; the others stay.
@@ -55,25 +67,24 @@ extension EventQueue {
             var result = RetriedDeadLetters()
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
-                let payload: Data = row["payload"]
+                let payload: Data = try row.value("payload")
                 let scanned = EventScanner.scan([UInt8](payload)[...])
                 guard scanned.problem == nil, let id = scanned.id else {
                     result.unfit += 1
                     continue
                 }
-                try db.execute(
-                    sql: """
-                        INSERT INTO queue (event_id, payload, time, caller_supplied, install_id) VALUES (?, ?, ?, 1, ?)
-                        ON CONFLICT (event_id) DO NOTHING
-                        """,
-                    arguments: [Data(id.bytes), payload, scanned.time, row["install_id"] as Data?])
-                guard db.changesCount == 1 else {
+                let install: Data? = try row.optional("install_id")
+                let isNew = try RowInsert(db).insert(
+                    id: id, payload: [UInt8](payload), time: scanned.time, install: install.map { [UInt8]($0) })
+                guard isNew else {
                     // The id waits already, perhaps with other content: one at a time.
                     result.unfit += 1
                     continue
                 }
                 try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [number])
                 books.deadLettered -= 1
+                books.letters -= 1
+                books.letterBytes -= Int64(payload.count)
                 books.depth += 1
                 books.bytes += Int64(payload.count)
                 result.retried.append(id)
@@ -84,11 +95,14 @@ extension EventQueue {
 
     /// Removes letters for ever. They stay counted.
     package func purgeDeadLetters(_ numbers: [Int64]) throws -> Int {
-        try transaction { db, _ in
+        try transaction { db, books in
             var purged = 0
             for number in numbers {
-                try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [number])
-                purged += db.changesCount
+                let sql = "DELETE FROM dead_letters WHERE row = ? RETURNING length(payload)"
+                guard let length = try Int64.fetchOne(db, sql: sql, arguments: [number]) else { continue }
+                books.letters -= 1
+                books.letterBytes -= length
+                purged += 1
             }
             return purged
         }
@@ -104,10 +118,11 @@ extension EventQueue {
                 case .nobody: install = Data()
                 case .install(let id): install = Data(id.bytes)
                 }
-                try Self.bury(
-                    db, id: letter.eventID, install: install, origin: letter.originNumber, reason: letter.reason, detail: letter.detail,
+                let isNew = try Self.bury(
+                    db, &books, id: letter.eventID, install: install, origin: letter.originNumber, reason: letter.reason,
+                    detail: letter.detail,
                     payload: Data(letter.event), time: letter.time)
-                guard db.changesCount == 1 else { continue }
+                guard isNew else { continue }
                 books.adopted += 1
                 books.deadLettered += 1
             }

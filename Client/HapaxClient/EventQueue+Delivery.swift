@@ -4,24 +4,33 @@ import HapaxModel
 
 extension EventQueue {
     /// The oldest events after the first `skipping`, all of one install.
+    ///
+    /// - Throws: ``DamagedRows`` if some are no longer what was stored; see ``bury(_:time:)``.
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) throws -> SourceBatch {
-        try database.read { db in
+        try reading { db in
             var events: [OutgoingEvent] = []
+            var damaged: [Int64] = []
             var bytes = 0
             var install: Data?
             let rows = try Row.fetchCursor(
-                db.cachedStatement(sql: "SELECT row, event_id, payload, install_id FROM queue ORDER BY row LIMIT ? OFFSET ?"),
+                db.cachedStatement(sql: "SELECT row, event_id, payload, install_id, check_sum FROM queue ORDER BY row LIMIT ? OFFSET ?"),
                 arguments: [limit, skipping])
             while let row = try rows.next() {
-                let payload: Data = row["payload"]
-                let origin: Data? = row["install_id"]
-                if events.isEmpty { install = origin } else if origin != install || bytes + payload.count > maximumBytes { break }
-                guard let id = EventID(bytes: row["event_id"] as Data) else {
-                    throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "not an id")
+                let number: Int64 = row[0]
+                guard let event = try? WaitingRow(row) else {
+                    damaged.append(number)
+                    continue
                 }
-                bytes += payload.count + 1  // and its comma
-                events.append(OutgoingEvent(row: row["row"], id: id, bytes: [UInt8](payload)))
+                if events.isEmpty {
+                    install = event.install
+                } else if event.install != install || bytes + event.payload.count > maximumBytes {
+                    break
+                }
+                bytes += event.payload.count + 1  // and its comma
+                events.append(OutgoingEvent(row: number, id: event.id, bytes: event.payload))
             }
+            if !damaged.isEmpty { throw DamagedRows(rows: damaged) }
+            underWay.withLock { $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row) }
             return SourceBatch(events: events, envelope: envelope(install))
         }
     }
@@ -39,19 +48,21 @@ extension EventQueue {
     /// - Parameter time: When, in Unix milliseconds.
     func settle(_ settlements: [Settlement], time: Int64) throws {
         try transaction { db, books in
-            let delete = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? RETURNING length(payload)")
-            for settlement in settlements {
+            let delete = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? AND event_id = ? RETURNING length(payload)")
+            let gone = underWay.withLock { $0.gone }
+            // What the quota removed while it was being sent is counted as dropped and stays so.
+            for settlement in settlements where !gone.contains(settlement.event.row) {
                 if case .deadLetter(let reason, let detail) = settlement.fate {
                     let row = settlement.event.row
                     let install = try Data.fetchOne(
                         db.cachedStatement(sql: "SELECT install_id FROM queue WHERE row = ?"), arguments: [row])
                     try Self.bury(
-                        db, id: settlement.event.id, install: install, origin: nil, reason: reason, detail: detail,
+                        db, &books, id: settlement.event.id, install: install, origin: nil, reason: reason, detail: detail,
                         payload: Data(settlement.event.bytes), time: time)
                 }
-                guard let length = try Int64.fetchOne(delete, arguments: [settlement.event.row]) else {
-                    // Only the delivery removes rows, and there is one delivery: then the file was changed behind our back.
-                    throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "a sent row is gone")
+                guard let length = try Int64.fetchOne(delete, arguments: [settlement.event.row, Data(settlement.event.id.bytes)]) else {
+                    // Set aside with a damaged file while it was being sent; if it can be salvaged, it is sent again.
+                    throw DatabaseError(resultCode: .SQLITE_CONSTRAINT, message: "a sent row is gone")
                 }
                 books.depth -= 1
                 books.bytes -= length
@@ -80,7 +91,18 @@ struct QueueBatchSource: BatchSource {
     let removed: @Sendable ([EventID]) -> Void
 
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
-        try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+        // What a damaged file held is older than anything here (R9).
+        await queue.salvage()
+        if skipping == 0 {
+            let discarded = try queue.discardAged(now: clock.unixMilliseconds)
+            if !discarded.isEmpty { removed(discarded) }
+        }
+        do {
+            return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+        } catch let damaged as DamagedRows {
+            removed(try queue.bury(damaged, time: clock.unixMilliseconds))
+            return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+        }
     }
 
     func settle(_ settlements: [Settlement]) async throws {

@@ -1,9 +1,127 @@
+import Foundation
+import GRDB
 import HapaxModel
+import HapaxSQLite
 
 extension EventQueue {
+    /// A file that has been opened, migrated and read.
+    struct Opened {
+        var database: DatabaseQueue
+        var installID: EventID
+        var books: QueueBooks
+        var oldest: Int64?
+        /// Still to be salvaged.
+        var damagedFiles: [DamagedFile] = []
+    }
+
+    /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
+    ///
+    /// What a user decided moves at once, events follow later: they stay what they are, events of the install that gave their sequences.
+    static func openOrReplace(
+        _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
+    ) throws -> Opened {
+        try directory.finishSettingAside()
+        var opened: Opened
+        do {
+            opened = try open(directory, durability, newInstallID, room)
+        } catch  where error.isDamage {
+            _ = try directory.setAside()
+            opened = try open(directory, durability, newInstallID, room)
+        }
+        let files = directory.damagedFiles()
+        if files.isEmpty { return opened }
+        opened.damagedFiles = try opened.database.write { db in
+            let known = try Row.fetchAll(db, sql: "SELECT name, is_own, is_salvaged FROM damaged_files").reduce(into: [:]) {
+                $0[$1[0] as String] = (isOwn: $1[1] as Bool, isSalvaged: $1[2] as Bool)
+            }
+            for file in files where known[file] == nil {
+                try remember(DamagedFile(name: file, isOwn: false), db)
+                try takeState(of: file, in: directory, db)
+            }
+            return files.filter { known[$0]?.isSalvaged != true }.map { DamagedFile(name: $0, isOwn: known[$0]?.isOwn ?? false) }
+        }
+        return opened
+    }
+
+    /// Who uses the app, and whether its last session has ended.
+    private static func takeState(of file: String, in directory: QueueDirectory, _ db: Database) throws {
+        guard let source = QueueSalvage(path: directory.path + "/" + file) else { return }
+        defer { source.close() }
+        if let identity = source.identity, try Self.identity(db) == SavedIdentity() {
+            // The install's own id stood for the anonymous one, and the install is another now.
+            try save(
+                SavedIdentity(anonymousID: identity.anonymousID ?? source.installID?.description, loginID: identity.loginID), db)
+        }
+        if let session = source.session, try openSession(db) == nil { try save(session, db) }
+    }
+
+    /// A file of somebody else's must not get our tables, and one of a later version is none of our business.
+    ///
+    /// Looked at by a connection that cannot change it.
+    private static func recognise(_ path: String) throws {
+        var configuration = Configuration()
+        configuration.readonly = true
+        let database = try DatabaseQueue(path: path, configuration: configuration)
+        defer { try? database.close() }
+        try database.read { try recognise($0) }
+    }
+
+    private static func recognise(_ db: Database) throws {
+        let hasTables = try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_schema)") == 1
+        guard hasTables else { return }
+        guard try db.tableExists("grdb_migrations") else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
+        let applied = try migrator.appliedIdentifiers(db)
+        // A later version has run every migration of this one; a name that is unknown while one of ours is missing has been damaged.
+        let isWhole = applied.isSuperset(of: migrator.migrations)
+        if try migrator.hasBeenSuperseded(db) { throw isWhole ? NewerSchema() : DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        // An empty list is a file whose making was cut short.
+        guard try applied.isEmpty || (db.tableExists("books") && db.tableExists("queue")) else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+        }
+    }
+
+    /// After an unclean end: every page, but not the rows against their indexes (https://www.sqlite.org/pragma.html#pragma_quick_check).
+    /// A large file is not read whole; its damage is met at the first use.
+    private static func check(_ db: Database) throws {
+        guard let pages = try Int.fetchOne(db, sql: "PRAGMA page_count"), pages <= 4_096 else { return }
+        guard try String.fetchOne(db, sql: "PRAGMA quick_check(1)") == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+    }
+
+    static func open(
+        _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
+    ) throws -> Opened {
+        if let header = QueueFileHeader(path: directory.databasePath) {
+            try header.check()
+            try recognise(directory.databasePath)
+        }
+        // Made here for its permissions, which the write-ahead log inherits; nobody else can make it, since this process holds the lock.
+        if !FileManager.default.fileExists(atPath: directory.databasePath) {
+            _ = FileManager.default.createFile(atPath: directory.databasePath, contents: nil, attributes: [.posixPermissions: 0o600])
+        }
+        let wasOpen = FileManager.default.fileExists(atPath: directory.databasePath + "-wal")
+        let database = try DatabaseFile.open(
+            path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages
+        )
+        try migrator.migrate(database)
+        if wasOpen { try database.read { try check($0) } }
+        return try database.write { db in
+            try db.execute(
+                sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
+            return Opened(database: database, installID: try installID(db), books: try QueueBooks(db), oldest: try oldestTime(db))
+        }
+    }
+
+    static func installID(_ db: Database) throws -> EventID {
+        guard let id = try Data.fetchOne(db, sql: "SELECT install_id FROM books").flatMap({ EventID(bytes: $0) }) else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "no install id")
+        }
+        return id
+    }
+
     /// Opens the queue of a directory, or one in its spool if it is taken and that is wanted.
     package static func open(
-        _ path: String, whenTaken: EventClient.TakenQueue, durability: Durability, clock: any ClientClock
+        _ path: String, whenTaken: EventClient.TakenQueue, durability: Durability, quota: QueueQuota = .unlimited,
+        clock: any ClientClock
     ) throws(QueueOpenError) -> EventQueue {
         var ids = UUIDv7Generator()
         let main = QueueDirectory(path: path)
@@ -14,7 +132,7 @@ extension EventQueue {
             do throws(QueueOpenError) {
                 return try EventQueue(
                     directory: directory, durability: durability, newInstallID: ids.next(unixMilliseconds: clock.unixMilliseconds),
-                    isSpool: directory != main)
+                    quota: quota, isSpool: directory != main)
             } catch {
                 attemptsLeft -= 1
                 let mayMove = directory != main || (error == .taken && whenTaken == .spool)

@@ -4,9 +4,12 @@ extension EventQueue {
     /// Named and ordered; one that has been released is never edited.
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
-        migrator.registerMigration("1 queue, dead letters, books") { db in
+        migrator.registerMigration("1") { db in
             // AUTOINCREMENT: a row number never comes back, so a delete by row number can only mean the row it was read from (D3).
             // install_id: NULL for this queue's own events, empty for events of no install, else the install that gave the sequence.
+            // check_sum: CRC-32 of event_id and payload; SQLite itself would not notice a bit that changed on the disk.
+            // identity and session: one row or none. Without an anonymous id the install's own stands for it; a session is there from
+            // $AppStart to $AppEnd.
             try db.execute(
                 sql: """
                     CREATE TABLE queue (
@@ -14,10 +17,9 @@ extension EventQueue {
                         event_id BLOB NOT NULL UNIQUE,
                         payload BLOB NOT NULL,
                         time INTEGER NOT NULL,
-                        caller_supplied INTEGER NOT NULL,
+                        check_sum INTEGER NOT NULL,
                         install_id BLOB
                     );
-                    CREATE INDEX queue_caller_supplied ON queue (event_id) WHERE caller_supplied = 1;
                     CREATE TABLE dead_letters (
                         row INTEGER PRIMARY KEY AUTOINCREMENT,
                         event_id BLOB,
@@ -38,12 +40,29 @@ extension EventQueue {
                         bytes INTEGER NOT NULL DEFAULT 0,
                         stored INTEGER NOT NULL DEFAULT 0,
                         duplicates INTEGER NOT NULL DEFAULT 0,
-                        dead_lettered INTEGER NOT NULL DEFAULT 0
+                        dead_lettered INTEGER NOT NULL DEFAULT 0,
+                        discarded INTEGER NOT NULL DEFAULT 0,
+                        letters INTEGER NOT NULL DEFAULT 0,
+                        letter_bytes INTEGER NOT NULL DEFAULT 0
                     );
                     CREATE TABLE dropped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL);
+                    CREATE TABLE identity (
+                        id INTEGER PRIMARY KEY CHECK (id = 1),
+                        anonymous_id TEXT,
+                        login_id TEXT
+                    );
+                    CREATE TABLE session (
+                        id INTEGER PRIMARY KEY CHECK (id = 1),
+                        start_id BLOB NOT NULL,
+                        last_activity INTEGER NOT NULL
+                    );
+                    CREATE TABLE damaged_files (
+                        name TEXT PRIMARY KEY,
+                        is_own INTEGER NOT NULL,
+                        is_salvaged INTEGER NOT NULL
+                    );
                     """)
         }
-        registerIdentity(&migrator)
         return migrator
     }
 }

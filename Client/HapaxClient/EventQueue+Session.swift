@@ -12,26 +12,30 @@ extension EventQueue {
     }
 
     func openSession() throws -> OpenSession? {
-        try database.read { db in
-            guard let row = try Row.fetchOne(db, sql: "SELECT start_id, last_activity FROM session"),
-                let start = EventID(bytes: row["start_id"] as Data)
-            else { return nil }
-            return OpenSession(start: start, lastActivity: row["last_activity"])
-        }
+        try reading(Self.openSession)
     }
 
-    func saveSession(start: EventID, lastActivity: Int64) throws {
-        try database.write { db in
-            try db.execute(
-                sql: """
-                    INSERT INTO session (id, start_id, last_activity) VALUES (1, ?, ?)
-                    ON CONFLICT (id) DO UPDATE SET start_id = excluded.start_id, last_activity = excluded.last_activity
-                    """,
-                arguments: [Data(start.bytes), lastActivity])
-        }
+    static func openSession(_ db: Database) throws -> OpenSession? {
+        guard let row = try Row.fetchOne(db, sql: "SELECT start_id, last_activity FROM session"),
+            let start = EventID(bytes: try row.value("start_id") as Data)
+        else { return nil }
+        return OpenSession(start: start, lastActivity: try row.value("last_activity"))
+    }
+
+    func save(_ session: OpenSession) throws {
+        try transaction { db, _ in try Self.save(session, db) }
+    }
+
+    static func save(_ session: OpenSession, _ db: Database) throws {
+        try db.execute(
+            sql: """
+                INSERT INTO session (id, start_id, last_activity) VALUES (1, ?, ?)
+                ON CONFLICT (id) DO UPDATE SET start_id = excluded.start_id, last_activity = excluded.last_activity
+                """,
+            arguments: [Data(session.start.bytes), session.lastActivity])
     }
 
     func removeSession(start: EventID) throws {
-        try database.write { try $0.execute(sql: "DELETE FROM session WHERE start_id = ?", arguments: [Data(start.bytes)]) }
+        try transaction { db, _ in try db.execute(sql: "DELETE FROM session WHERE start_id = ?", arguments: [Data(start.bytes)]) }
     }
 }

@@ -6,18 +6,27 @@ import HapaxSQLite
 /// The client's events on disk, in one SQLite file: what waits, what was refused, and the books about both.
 ///
 /// Every method is one transaction. The books are kept in the same transactions as the rows, so that at any commit
-/// `lastSequence + adopted = depth + stored + duplicates + deadLettered` (I12).
+/// `lastSequence + adopted = depth + stored + duplicates + deadLettered + discarded` (I12). A file that turns out to be damaged is set
+/// aside, and the same queue goes on in a new one (I11).
 package final class EventQueue: Sendable {
     package let directory: QueueDirectory
     /// Whether it stands in for a main queue that was taken.
     package let isSpool: Bool
-    /// Names this queue file; a new file has a new one.
+    /// Names this queue; one that was damaged when it opened goes on under a new name.
     package let installID: EventID
-    private let connection: Locked<DatabaseQueue?>
+    let durability: Durability
+    let quota: QueueQuota
+    let room: QueueRoom
+    let connection: Locked<DatabaseQueue?>
     private let lock: Locked<FileLock?>
-    private let currentBooks: Locked<QueueBooks>
+    let currentBooks: Locked<QueueBooks>
     /// The time of the oldest waiting event, as the latest commit left it: known without waiting for the one under way.
     let oldest: Locked<Int64?>
+    /// Room for events: what is on disk and what is promised.
+    let account: Locked<QuotaAccount>
+    let ballast: Locked<Ballast>
+    let underWay = Locked(RowsUnderWay())
+    let damage: Locked<DamageRecord>
 
     /// Takes the directory's lock, then opens its queue, which is created if missing.
     ///
@@ -25,9 +34,38 @@ package final class EventQueue: Sendable {
     ///   - newInstallID: Used if the queue is new.
     ///   - createsDirectory: Whether a missing directory is made; if not, it is unusable.
     package init(
-        directory: QueueDirectory, durability: Durability, newInstallID: EventID, isSpool: Bool = false, createsDirectory: Bool = true
+        directory: QueueDirectory, durability: Durability, newInstallID: EventID, quota: QueueQuota = .unlimited, isSpool: Bool = false,
+        createsDirectory: Bool = true
     ) throws(QueueOpenError) {
-        let held: FileLock
+        let held = try Self.lock(directory, createsDirectory: createsDirectory)
+        do {
+            room = QueueRoom(freeBytes: Self.freeBytes(directory.path))
+            var ballast = Ballast(path: directory.ballastPath, bytes: room.ballastBytes)
+            let opened: Opened
+            do {
+                opened = try Self.openOrReplace(directory, durability, newInstallID, room)
+            } catch  where error.isDiskFull {
+                ballast.release()
+                opened = try Self.openOrReplace(directory, durability, newInstallID, room)
+            }
+            self.ballast = Locked(ballast)
+            connection = Locked(opened.database)
+            installID = opened.installID
+            currentBooks = Locked(opened.books)
+            oldest = Locked(opened.oldest)
+            account = Locked(QuotaAccount(quota: quota, used: opened.books.usage))
+            damage = Locked(DamageRecord(pending: opened.damagedFiles))
+        } catch {
+            throw .unusable(StorageFailure(error))
+        }
+        self.directory = directory
+        self.quota = quota
+        self.durability = durability
+        self.isSpool = isSpool
+        lock = Locked(held)
+    }
+
+    private static func lock(_ directory: QueueDirectory, createsDirectory: Bool) throws(QueueOpenError) -> FileLock {
         do {
             if createsDirectory {
                 try FileManager.default.createDirectory(
@@ -37,34 +75,13 @@ package final class EventQueue: Sendable {
             throw .unusable(StorageFailure(error))
         }
         do throws(FileLock.Failure) {
-            held = try FileLock(path: directory.lockPath)
+            return try FileLock(path: directory.lockPath)
         } catch {
             switch error {
             case .taken: throw .taken
             case .system(let number): throw .unusable(StorageFailure(errno: number))
             }
         }
-        do {
-            // Made here for its permissions, which the write-ahead log inherits; nobody else can make it, since this process holds the lock.
-            if !FileManager.default.fileExists(atPath: directory.databasePath) {
-                _ = FileManager.default.createFile(
-                    atPath: directory.databasePath, contents: nil, attributes: [.posixPermissions: 0o600])
-            }
-            let database = try DatabaseFile.open(
-                path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue")
-            try Self.migrator.migrate(database)
-            (installID, currentBooks, oldest) = try database.write { db in
-                try db.execute(
-                    sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
-                return (try Self.installID(db), Locked(try Self.books(db)), Locked(try Self.oldestTime(db)))
-            }
-            connection = Locked(database)
-        } catch {
-            throw .unusable(StorageFailure(error))
-        }
-        self.directory = directory
-        self.isSpool = isSpool
-        lock = Locked(held)
     }
 
     /// The one connection. Who works with it keeps it open until done, also while the queue is being closed.
@@ -80,108 +97,106 @@ package final class EventQueue: Sendable {
     /// What the latest commit left.
     package var books: QueueBooks { currentBooks.withLock { $0 } }
 
-    /// The ids of all waiting events.
-    func waitingIDs() throws -> Set<EventID> {
-        try database.read { db in
-            Set(try Data.fetchAll(db, sql: "SELECT event_id FROM queue").compactMap { EventID(bytes: $0) })
-        }
-    }
-
     // MARK: - Storing
 
     /// Appends events in their order; what obeys no limit goes to the dead letters instead. After return all of it is durable.
     ///
-    /// - Parameter dropped: Added to the counts of events refused at intake.
-    func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:]) throws {
-        try transaction { db, books in
-            let insert = try db.cachedStatement(
-                sql: """
-                    INSERT INTO queue (event_id, payload, time, caller_supplied) VALUES (?, ?, ?, ?)
-                    ON CONFLICT (event_id) DO NOTHING
-                    """)
+    /// - Parameters:
+    ///   - dropped: Added to the counts of events refused at intake.
+    ///   - now: The clock in Unix milliseconds, for events that are too old.
+    /// - Returns: The ids of events that the quota removed.
+    @discardableResult
+    func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0) throws -> [EventID] {
+        let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
+        return try transaction(growing: true, releasing: reserved) { db, books in
+            let insert = try RowInsert(db)
             for event in events {
                 books.lastSequence = max(books.lastSequence, event.sequence)
                 if let problem = event.problem {
                     try Self.bury(
-                        db, id: event.id, install: nil, origin: nil, reason: problem.reason.rawValue, detail: problem.detail,
+                        db, &books, id: event.id, install: nil, origin: nil, reason: problem.reason.rawValue, detail: problem.detail,
                         payload: Data(event.bytes), time: event.time)
                     books.deadLettered += 1
-                    continue
-                }
-                try insert.execute(arguments: [Data(event.id.bytes), Data(event.bytes), event.time, event.callerSupplied])
-                if db.changesCount == 1 {
+                } else if try insert.insert(id: event.id, payload: event.bytes, time: event.time) {
                     books.depth += 1
                     books.bytes += Int64(event.bytes.count)
                 } else {
-                    // An id that this library made and the caller gave back while it was queued: the first stays.
+                    // An id that was waiting all the same: the first stays.
                     books.duplicates += 1
                 }
             }
-            for (reason, count) in dropped {
-                try db.cachedStatement(
-                    sql: """
-                        INSERT INTO dropped (reason, count) VALUES (?, ?)
-                        ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count
-                        """
-                ).execute(arguments: [reason, count])
-                books.dropped[reason, default: 0] += count
-            }
+            for (reason, count) in dropped { try Self.count(db, &books, reason, count) }
+            return try discard(db, &books, now: now)
         }
     }
 
-    // MARK: - Books
+    // MARK: - Transactions
+
+    /// Reads; if the file turns out to be damaged, from the one that takes over.
+    func reading<Value>(_ body: (Database) throws -> Value) throws -> Value {
+        let database = try database
+        do {
+            return try database.read(body)
+        } catch {
+            guard try takesOver(from: database, after: error) else { throw error }
+            return try self.database.read(body)
+        }
+    }
 
     /// One transaction, whose changes to the books are seen by others only after its commit.
-    func transaction<Value>(_ body: (Database, inout QueueBooks) throws -> Value) throws -> Value {
+    ///
+    /// - Parameters:
+    ///   - growing: Whether it stores events: then a full disk refuses it, while others get the ballast's room.
+    ///   - released: Reservations of the events that it stores.
+    func transaction<Value>(
+        growing: Bool = false, releasing released: QueueUsage = QueueUsage(), _ body: (Database, inout QueueBooks) throws -> Value
+    ) throws -> Value {
+        let database = try database
+        do {
+            return try transaction(on: database, growing: growing, releasing: released, body)
+        } catch {
+            // What stores goes on; others decided by rows that may be gone.
+            guard try takesOver(from: database, after: error), growing else { throw error }
+            return try transaction(on: self.database, growing: growing, releasing: released, body)
+        }
+    }
+
+    private func transaction<Value>(
+        on database: DatabaseQueue, growing: Bool, releasing released: QueueUsage, _ body: (Database, inout QueueBooks) throws -> Value
+    ) throws -> Value {
         try database.writeWithoutTransaction { db in
-            var books = currentBooks.withLock { $0 }
-            var value: Value?
-            var oldest: Int64?
-            try db.inTransaction(.immediate) {
-                let before = books
-                value = try body(db, &books)
-                if books != before { try Self.write(books, db) }
-                oldest = try Self.oldestTime(db)
-                return .commit
+            if growing {
+                try requireBallast()
+                return try attempt(db, releasing: released, body)
             }
-            self.oldest.withLock { $0 = oldest }
-            currentBooks.withLock { $0 = books }
-            guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
-            return value
+            defer { giveBackRoom(db) }
+            do {
+                return try attempt(db, releasing: released, body)
+            } catch  where error.isDiskFull {
+                makeRoom(db)
+                return try attempt(db, releasing: released, body)
+            }
         }
     }
 
-    private static func write(_ books: QueueBooks, _ db: Database) throws {
-        try db.cachedStatement(
-            sql: """
-                UPDATE books SET last_sequence = ?, adopted = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?
-                """
-        ).execute(
-            arguments: [
-                books.lastSequence, books.adopted, books.depth, books.bytes, books.stored, books.duplicates, books.deadLettered,
-            ])
-    }
-
-    static func books(_ db: Database) throws -> QueueBooks {
-        var books = QueueBooks()
-        if let row = try Row.fetchOne(db, sql: "SELECT * FROM books") {
-            books.lastSequence = row["last_sequence"]
-            books.adopted = row["adopted"]
-            books.depth = row["depth"]
-            books.bytes = row["bytes"]
-            books.stored = row["stored"]
-            books.duplicates = row["duplicates"]
-            books.deadLettered = row["dead_lettered"]
+    private func attempt<Value>(
+        _ db: Database, releasing released: QueueUsage, _ body: (Database, inout QueueBooks) throws -> Value
+    ) throws -> Value {
+        let before = currentBooks.withLock { $0 }
+        var books = before
+        var value: Value?
+        var oldest: Int64?
+        try db.inTransaction(.immediate) {
+            value = try body(db, &books)
+            if books != before { try books.write(db) }
+            oldest = try Self.oldestTime(db)
+            return .commit
         }
-        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") { books.dropped[row["reason"]] = row["count"] }
-        return books
-    }
-
-    static func installID(_ db: Database) throws -> EventID {
-        guard let id = try Data.fetchOne(db, sql: "SELECT install_id FROM books").flatMap({ EventID(bytes: $0) }) else {
-            throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "no install id")
-        }
-        return id
+        self.oldest.withLock { $0 = oldest }
+        currentBooks.withLock { $0 = books }
+        account.withLock { $0.committed(books.usage - before.usage, releasing: released) }
+        guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
+        return value
     }
 
     // MARK: - End
@@ -201,11 +216,12 @@ package final class EventQueue: Sendable {
         ended?.writeWithoutTransaction { _ in }
     }
 
-    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone.
+    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone. Files that were set aside stay.
     ///
     /// - Returns: Whether it was removed.
     package func removeIfEmpty() -> Bool {
-        let holdsNothing = try? database.read { db in
+        guard damage.withLock({ $0.pending.isEmpty }) else { return false }
+        let holdsNothing = try? reading { db in
             try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters)") == 0
         }
         guard holdsNothing == true else { return false }
@@ -217,33 +233,16 @@ package final class EventQueue: Sendable {
     }
 }
 
-/// What is counted about one queue.
-package struct QueueBooks: Hashable, Sendable {
-    /// The highest sequence given; sequences begin at 1 and leave no gap.
-    package var lastSequence: Int64 = 0
-    /// Events that came with sequences of another install, or with none.
-    package var adopted: Int64 = 0
-    package var depth: Int64 = 0
-    /// Of the waiting events, as they will travel.
-    package var bytes: Int64 = 0
-    package var stored: Int64 = 0
-    package var duplicates: Int64 = 0
-    package var deadLettered: Int64 = 0
-    /// Refused at intake, by reason; these have no sequence.
-    package var dropped: [String: Int64] = [:]
-
-    package init() {}
-}
-
 /// An event as the queue takes it.
 struct PreparedEvent: Sendable {
     var id: EventID
     var sequence: Int64
     var time: Int64
     var bytes: [UInt8]
-    var callerSupplied: Bool
     /// Why it can only be a dead letter.
     var problem: EventProblem?
+    /// Room that was promised to it at intake.
+    var reserved = QueueUsage()
 }
 
 /// Why a queue cannot be used.
@@ -260,7 +259,9 @@ extension StorageFailure {
 
     /// Only codes and their fixed texts: messages of SQLite can quote values.
     init(_ error: any Error) {
-        if let error = error as? DatabaseError {
+        if error is NewerSchema {
+            self.init(code: 0, description: "the queue was made by a newer version")
+        } else if let error = (error as? SalvageFailure)?.cause as? DatabaseError ?? error as? DatabaseError {
             let text = "\(error.extendedResultCode)"
             self.init(code: error.extendedResultCode.rawValue, description: text)
         } else if let error = error as? CocoaError {

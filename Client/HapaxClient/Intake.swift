@@ -9,7 +9,8 @@ struct Intake: Sendable {
         var event: Event?
         /// What the event's own properties are laid over. Joined by the drainer: the caller does not wait for it.
         var base: Properties = [:]
-        var callerSupplied = false
+        /// What was promised to it on disk.
+        var reserved = QueueUsage()
         /// Told when everything up to here is durable.
         var waiter: CommitWaiter?
 
@@ -38,6 +39,8 @@ struct Intake: Sendable {
     /// Events taken in and not yet committed, those the drainer has taken included.
     private(set) var uncommitted = 0
     private let capacity: Int
+    /// Room on disk; nil if that is not limited.
+    private let quota: Locked<QuotaAccount>?
     private var isDraining = false
     private(set) var isClosed = false
     /// Refused, and counted by no commit yet.
@@ -49,12 +52,13 @@ struct Intake: Sendable {
 
     init(
         lastSequence: Int64, waitingIDs: Set<EventID>, capacity: Int,
-        context: EventContext = EventContext(identity: Identity(anonymousID: "nobody"))
+        context: EventContext = EventContext(identity: Identity(anonymousID: "nobody")), quota: Locked<QuotaAccount>? = nil
     ) {
         self.context = context
         self.lastSequence = lastSequence
         self.waitingIDs = waitingIDs
         self.capacity = max(capacity, 1)
+        self.quota = quota
         mailbox.reserveCapacity(min(self.capacity, 1_024))
     }
 
@@ -79,13 +83,19 @@ struct Intake: Sendable {
             return .alreadyQueued(id, wake: wake())
         }
         guard uncommitted < capacity else { return refuse(.mailboxFull) }
-        uncommitted += 1
-        lastSequence += 1
         let event = Event(
             id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID ?? context.identity.distinctID,
-            sequence: lastSequence, properties: properties)
+            sequence: lastSequence + 1, properties: properties)
+        var room = QueueUsage()
+        if let quota {
+            room = QueueUsage(estimating: event)
+            if !isComplete { room.bytes += context.baseBytes }
+            guard quota.withLock({ $0.reserve(room) }) else { return refuse(.quotaFull) }
+        }
+        uncommitted += 1
+        lastSequence += 1
         waitingIDs.insert(event.id)
-        let entry = Entry(event: event, base: isComplete ? [:] : context.base, callerSupplied: id != nil, waiter: waiter)
+        let entry = Entry(event: event, base: isComplete ? [:] : context.base, reserved: room, waiter: waiter)
         if let plantedInterleaving { mailbox += plantedInterleaving(entry) } else { mailbox.append(entry) }
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }
@@ -132,6 +142,12 @@ struct Intake: Sendable {
         waitingIDs.formUnion(ids)
     }
 
+    /// Forgets the ids of all events: those of a damaged file may be lost, and their callers' retries must be taken. One that is still in
+    /// memory may then be taken twice; the queue keeps the first.
+    mutating func forgetIDs() {
+        waitingIDs = []
+    }
+
     /// What the next commit has to count; call ``restoreRefusals(_:)`` if it fails.
     mutating func takeRefusals() -> [String: Int64] {
         defer { uncounted = [:] }
@@ -163,6 +179,8 @@ struct Intake: Sendable {
 public enum DropReason: String, Sendable, Hashable, CaseIterable {
     /// More events wait for their commit than the mailbox holds.
     case mailboxFull = "mailbox_full"
+    /// The queue holds what its quota allows.
+    case quotaFull = "quota_full"
     case shutDown = "shut_down"
     /// After ``EventClient/optOut()``.
     case optedOut = "opted_out"

@@ -1,6 +1,7 @@
 import Foundation
 
-/// The files of one queue: `queue.sqlite`, `queue.lock`, and in `spool` the queues of those who found it taken.
+/// The files of one queue: `queue.sqlite`, `queue.ballast`, `queue.lock`, `queue.opted-out` if events are refused, and in `spool` the
+/// queues of those who found it taken.
 package struct QueueDirectory: Hashable, Sendable {
     package let path: String
 
@@ -9,24 +10,70 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     package var databasePath: String { path + "/queue.sqlite" }
+    var ballastPath: String { path + "/queue.ballast" }
+    var optOutPath: String { path + "/queue.opted-out" }
     package var lockPath: String { path + "/queue.lock" }
     private var spoolPath: String { path + "/spool" }
+
+    // MARK: - Spools
 
     package func spool(named name: String) -> QueueDirectory {
         QueueDirectory(path: spoolPath + "/" + name)
     }
 
-    /// By name; a spool's name is a UUID that carries its time, so that the oldest comes first.
+    /// By name; a spool's name is a UUID that carries its time, so that the oldest comes first. One of which only a damaged file is left
+    /// is none any more.
     package func spools() -> [QueueDirectory] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []
-        return names.sorted().map { spool(named: $0) }
+        return names.sorted().map { spool(named: $0) }.filter { spool in
+            FileManager.default.fileExists(atPath: spool.databasePath) || spool.damagedFiles().isEmpty
+        }
     }
 
     /// Removes a queue's own files and then the directory; one that holds anything else stays.
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
     func removeFiles() {
-        for file in [databasePath, databasePath + "-wal", databasePath + "-shm", lockPath] { unlink(file) }
+        for file in [databasePath, databasePath + "-wal", databasePath + "-shm", ballastPath, lockPath] { unlink(file) }
         rmdir(path)
+    }
+
+    // MARK: - Damaged files
+
+    /// Renames the database and its log, which belongs to it; what the readers share can be made anew.
+    ///
+    /// - Returns: The new name.
+    func setAside() throws -> String {
+        let number = (damagedFiles().last.flatMap(Self.number) ?? 0) + 1
+        let name = "\(Self.damagedPrefix)\(number)"
+        unlink(databasePath + "-shm")
+        try FileManager.default.moveItem(atPath: databasePath, toPath: path + "/" + name)
+        try setLogAside(with: name)
+        return name
+    }
+
+    /// After a crash between the two renames: SQLite would delete a log that has no database.
+    func finishSettingAside() throws {
+        guard !FileManager.default.fileExists(atPath: databasePath), let name = damagedFiles().last else { return }
+        try setLogAside(with: name)
+    }
+
+    private func setLogAside(with name: String) throws {
+        let log = databasePath + "-wal"
+        guard FileManager.default.fileExists(atPath: log) else { return }
+        try FileManager.default.moveItem(atPath: log, toPath: path + "/" + name + "-wal")
+    }
+
+    /// The names that ``setAside()`` gave, in the order it gave them.
+    func damagedFiles() -> [String] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
+        return names.compactMap { name in Self.number(name).map { (name, $0) } }.sorted { $0.1 < $1.1 }.map(\.0)
+    }
+
+    private static let damagedPrefix = "queue.sqlite.damaged-"
+
+    /// 1 for the first file that was set aside; nil for other files.
+    static func number(_ name: String) -> Int? {
+        name.hasPrefix(damagedPrefix) ? Int(name.dropFirst(damagedPrefix.count)) : nil
     }
 }

@@ -30,7 +30,7 @@ package struct QueueReader: Sendable {
     package func summary() throws(StorageFailure) -> Summary {
         try work { db in
             Summary(
-                installID: try EventQueue.installID(db), books: try EventQueue.books(db),
+                installID: try EventQueue.installID(db), books: try QueueBooks(db),
                 oldest: try Int64.fetchOne(db, sql: "SELECT time FROM queue ORDER BY row LIMIT 1"),
                 deadLetters: try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0)
         }

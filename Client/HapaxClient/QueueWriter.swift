@@ -12,7 +12,14 @@ final class QueueWriter: Sendable {
     }
 
     /// What the store keeps: a queue file, or in tests something that fails on purpose.
-    typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64]) throws -> Int
+    typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64]) throws -> Committed
+
+    struct Committed: Sendable {
+        /// Events that wait in the store now.
+        var depth: Int
+        /// Events that the store's quota removed, of those whose ids callers chose.
+        var discarded: [EventID] = []
+    }
 
     let intake: Locked<Intake>
     private let commit: Commit
@@ -26,6 +33,8 @@ final class QueueWriter: Sendable {
 
     /// Events of one transaction.
     static let maximumGroup = 1_000
+    /// Bytes of one transaction's events; the last one may exceed it.
+    private let maximumGroupBytes: Int
 
     private struct State {
         /// Of everything in `work`.
@@ -56,12 +65,14 @@ final class QueueWriter: Sendable {
     }
 
     init(
-        intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, isImmediate: @escaping @Sendable (String) -> Bool,
+        intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
+        isImmediate: @escaping @Sendable (String) -> Bool,
         commit: @escaping Commit, stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = Locked(intake)
         self.clock = clock
         self.retryPolicy = retryPolicy
+        self.maximumGroupBytes = maximumGroupBytes
         self.isImmediate = isImmediate
         self.commit = commit
         self.stored = stored
@@ -75,9 +86,11 @@ final class QueueWriter: Sendable {
     }
 
     /// Returns when everything tracked before is durable.
-    func barrier() async throws(TrackError) {
+    ///
+    /// - Parameter retrying: Whether to try now if commits fail, and not to wait longer than for that one attempt.
+    func barrier(retrying: Bool = false) async throws(TrackError) {
         let waiter = CommitWaiter()
-        if intake.withLock({ $0.mark(waiter) }) { wake() }
+        if intake.withLock({ $0.mark(waiter) }) || (retrying && lastFailure != nil) { wake() }
         // Nobody would come to tell it. Looked at after the mark: giving up looks for marks after it has said so here.
         if state.withLock({ $0.hasGivenUp }) { waiter.tell(.failure(.shutDown)) }
         try await waiter.wait()
@@ -125,37 +138,42 @@ final class QueueWriter: Sendable {
             if hasGivenUp { for waiter in waiters { waiter.tell(.failure(.shutDown)) } }
         }
         let end = min(work.used + Self.maximumGroup, work.taken.count)
-        for entry in work.taken[work.used..<end] {
+        var bytes = 0
+        while work.used < end, bytes < maximumGroupBytes {
+            let entry = work.taken[work.used]
+            work.used += 1
             if let waiter = entry.waiter { work.groupWaiters.append(waiter) }
             guard let event = entry.complete else { continue }
-            work.group.append(Self.prepare(event, callerSupplied: entry.callerSupplied))
+            let prepared = Self.prepare(event, reserved: entry.reserved)
+            bytes += prepared.bytes.count
+            work.group.append(prepared)
             if !work.groupIsImmediate { work.groupIsImmediate = isImmediate(event.name) }
         }
-        work.used = end
     }
 
-    private static func prepare(_ event: Event, callerSupplied: Bool) -> PreparedEvent {
+    private static func prepare(_ event: Event, reserved: QueueUsage) -> PreparedEvent {
         let encoded = event.encoded()
         return PreparedEvent(
-            id: event.id, sequence: event.sequence ?? 0, time: event.time, bytes: encoded.bytes, callerSupplied: callerSupplied,
-            problem: encoded.unencodable ?? EventScanner.check(encoded.bytes))
+            id: event.id, sequence: event.sequence ?? 0, time: event.time, bytes: encoded.bytes,
+            problem: encoded.unencodable ?? EventScanner.check(encoded.bytes), reserved: reserved)
     }
 
     /// - Returns: false if it failed and the next attempt is scheduled.
     private func commitGroup() -> Bool {
         let dropped = intake.withLock { $0.takeRefusals() }
         do {
-            let depth = work.group.isEmpty && dropped.isEmpty ? 0 : try commit(work.group, dropped)
+            let committed = work.group.isEmpty && dropped.isEmpty ? Committed(depth: 0) : try commit(work.group, dropped)
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
             }
             intake.withLock { intake in
                 intake.committed(work.group.count)
+                intake.removed(committed.discarded)
                 intake.removed(work.group.lazy.filter { $0.problem != nil }.map(\.id))
             }
             let waiters = work.groupWaiters
-            let stored = work.group.isEmpty ? nil : Stored(depth: depth, immediate: work.groupIsImmediate)
+            let stored = work.group.isEmpty ? nil : Stored(depth: committed.depth, immediate: work.groupIsImmediate)
             work.endGroup()
             for waiter in waiters { waiter.tell(.success(())) }
             if let stored { self.stored(stored) }

@@ -48,7 +48,13 @@ final class SessionMarker: Sendable {
             return state.start
         }
         // One that cannot be written costs the precision of a recovered end, or that end; the events themselves are stored.
-        if let due { try? queue.saveSession(start: due, lastActivity: clock.unixMilliseconds) }
+        if let due { try? queue.save(EventQueue.OpenSession(start: due, lastActivity: clock.unixMilliseconds)) }
+    }
+
+    /// After the queue began a new file: what was written is gone.
+    func writeAgain() {
+        state.withLock { $0.lastWritten = nil }
+        eventsStored()
     }
 
     /// Once the end is stored; a session that has begun since stays.

@@ -29,7 +29,7 @@ public struct Event: Hashable, Sendable {
     /// `unencodable`, so that even such an event can be kept in the dead letters.
     public func encoded() -> EncodedEvent {
         var writer = JSONWriter()
-        writer.bytes.reserveCapacity(256)
+        writer.bytes.reserveCapacity(512)
         writer.raw(#"{"event_id":"#)
         writer.id(id)
         writer.raw(#","event":"#)

@@ -24,7 +24,18 @@ package struct JSONWriter {
     }
 
     package mutating func integer(_ value: some BinaryInteger) {
-        bytes.append(contentsOf: String(value).utf8)
+        guard let small = UInt64(exactly: value) else { return bytes.append(contentsOf: String(value).utf8) }
+        // Without a text in between: sequences and times are in every event.
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
+            var rest = small
+            var start = 20
+            repeat {
+                start -= 1
+                digits[start] = UInt8(truncatingIfNeeded: rest % 10) + 0x30
+                rest /= 10
+            } while rest > 0
+            bytes.append(contentsOf: digits[start...])
+        }
     }
 
     package mutating func string(_ text: String) {

@@ -44,9 +44,11 @@ package enum DatabaseFile {
         return String(cString: resolved)
     }
 
+    /// - Parameter logPages: The write-ahead log is emptied from this length on and cut to it, and a new file can give its free pages back
+    ///   (https://www.sqlite.org/pragma.html#pragma_incremental_vacuum); nil for SQLite's own choice, and a file that never shrinks.
     /// - Throws: GRDB's `DatabaseError`.
     package static func open(
-        path: String, synchronous: Synchronous, label: String, readonly: Bool = false
+        path: String, synchronous: Synchronous, label: String, readonly: Bool = false, logPages: Int? = nil
     ) throws -> DatabaseQueue {
         var configuration = Configuration()
         configuration.label = label
@@ -54,6 +56,17 @@ package enum DatabaseFile {
         // Our one connection never waits for itself; another process only ever looks.
         configuration.busyMode = .timeout(5)
         if !readonly { configuration.journalMode = .wal }
+        if let logPages, !readonly {
+            configuration.prepareDatabase { db in
+                // Has to be said before the first page is written; a file that has pages keeps what it was made with.
+                try db.execute(
+                    sql: """
+                        PRAGMA auto_vacuum = INCREMENTAL;
+                        PRAGMA wal_autocheckpoint = \(logPages);
+                        PRAGMA journal_size_limit = \(logPages * 4_096);
+                        """)
+            }
+        }
         let database = try DatabaseQueue(path: path, configuration: configuration)
         // Only now: switching to the write-ahead log makes GRDB set NORMAL.
         try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = \(synchronous.rawValue)") }

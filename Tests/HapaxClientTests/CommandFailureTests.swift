@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import Testing
 
@@ -41,7 +42,14 @@ struct CommandFailureTests {
         #expect(try await hapax.run("flush").status == 0)
         let spool = hapax.queue + "/spool/\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
-        try Data(repeating: 0x55, count: 8_192).write(to: URL(fileURLWithPath: spool + "/queue.sqlite"))
+        // Of a later version, which nobody here may touch; a damaged one would be set aside and salvaged.
+        try await DatabaseQueue(path: spool + "/queue.sqlite").write { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE grdb_migrations (identifier TEXT NOT NULL PRIMARY KEY);
+                    INSERT INTO grdb_migrations VALUES ('1'), ('99 from the future');
+                    """)
+        }
         for command in ["flush", "status"] {
             let output = try await hapax.run(command, "--json")
             #expect(output.status == 1)

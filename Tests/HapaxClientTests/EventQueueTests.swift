@@ -14,13 +14,13 @@ struct EventQueueTests {
             newInstallID: .derived(name: "i", key: install))
     }
 
-    private func event(_ sequence: Int64, size: Int = 0, callerSupplied: Bool = false) -> PreparedEvent {
+    private func event(_ sequence: Int64, size: Int = 0) -> PreparedEvent {
         let id = EventID.derived(name: "event", key: "\(sequence)")
         let event = Event(
             id: id, name: "e", time: 1_000 + sequence, distinctID: "u", sequence: sequence,
             properties: ["fill": .string(String(repeating: "x", count: size))])
         return PreparedEvent(
-            id: id, sequence: sequence, time: event.time, bytes: event.encoded().bytes, callerSupplied: callerSupplied)
+            id: id, sequence: sequence, time: event.time, bytes: event.encoded().bytes)
     }
 
     private func stored(_ batch: SourceBatch) -> [Settlement] { batch.events.map { Settlement(event: $0, fate: .stored) } }
@@ -28,13 +28,13 @@ struct EventQueueTests {
     private func rows(_ batch: SourceBatch) -> [Int64] { batch.events.map(\.row) }
 
     private func isBalanced(_ books: QueueBooks) -> Bool {
-        books.lastSequence + books.adopted == books.depth + books.stored + books.duplicates + books.deadLettered
+        books.lastSequence + books.adopted == books.depth + books.stored + books.duplicates + books.deadLettered + books.discarded
     }
 
     @Test("rows, books and install survive reopening (R14)")
     func reopeningFindsEverything() throws {
         let first = try open()
-        try first.append((1...3).map { event($0, callerSupplied: $0 == 2) }[...], dropped: ["mailbox_full": 7])
+        try first.append((1...3).map { event($0) }[...], dropped: ["mailbox_full": 7])
         let books = first.books
         first.close()
         let second = try open(install: "another")

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import Testing
 
@@ -79,9 +80,13 @@ struct IdentityTests {
     }
 
     @Test("what cannot be persisted says so and holds for this process")
-    func unpersistedOptOutHoldsNow() throws {
+    func unpersistedChangeHoldsNow() throws {
         let test = try TestClient()
         try test.refuseCommits(true)
+        #expect(throws: IdentityError.self) { try test.client.login("anna") }
+        #expect(test.client.distinctID == "anna")
+        // As on a device that was pulled out.
+        try FileManager.default.removeItem(atPath: test.directory.path + "/queue")
         #expect(throws: IdentityError.self) { try test.client.optOut() }
         #expect(test.client.track("after") == nil)
     }

@@ -17,6 +17,21 @@ struct IntakeTests {
         if case .admitted(_, let sequence, _) = admission { sequence } else { nil }
     }
 
+    @Test("an id whose event was lost with a damaged file can be tracked again (R12, I11)")
+    func lostIDIsFree() {
+        let id = EventID.derived(name: "order", key: "lost")
+        var intake = Intake(lastSequence: 0, waitingIDs: [id], capacity: 10)
+        func track() -> Bool {
+            let admission = intake.admit(name: "e", properties: [:], id: id, time: nil, distinctID: "u", now: 1)
+            if case .admitted = admission { return true }
+            return false
+        }
+        let before = track()
+        intake.forgetIDs()
+        let after = track()
+        #expect(!before && after)
+    }
+
     @Test("sequences go on from the last one given (I7), and the first event wakes the drainer, once")
     func sequencesGoOn() {
         var intake = intake(last: 41)

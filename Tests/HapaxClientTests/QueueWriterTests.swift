@@ -35,7 +35,7 @@ struct QueueWriterTests {
     private func writer(capacity: Int = 10_000) -> QueueWriter {
         QueueWriter(
             intake: Intake(lastSequence: 0, waitingIDs: [], capacity: capacity), clock: clock, isImmediate: { _ in false },
-            commit: { [store] events, _ in try store.commit(events) }, stored: { _ in })
+            commit: { [store] events, _ in QueueWriter.Committed(depth: try store.commit(events)) }, stored: { _ in })
     }
 
     private func admit(_ writer: QueueWriter, waiter: CommitWaiter? = nil) {
@@ -105,6 +105,16 @@ struct QueueWriterTests {
         for _ in 0..<5 { admit(writer) }
         #expect(writer.intake.withLock { $0.created } == 3)
         #expect(writer.intake.withLock { $0.uncounted } == ["mailbox_full": 3])
+    }
+
+    @Test("who flushes waits for one attempt, not for the backoff: the flush may be what makes room")
+    func barrierDoesNotWaitForTheBackoff() async {
+        let writer = writer()
+        store.state.withLock { $0.failing = true }
+        admit(writer)
+        await clock.scheduled(1)
+        await #expect(throws: TrackError.self) { try await writer.barrier(retrying: true) }
+        #expect(store.state.withLock { $0.attempts } == 2)
     }
 
     @Test("giving up tells everyone who waits (D7)")

@@ -55,5 +55,5 @@ struct TestClient {
 
 extension Status {
     /// I12.
-    var isBalanced: Bool { tracked == Int64(depth) + stored + duplicates + deadLettered }
+    var isBalanced: Bool { tracked == Int64(depth) + stored + duplicates + deadLettered + discarded }
 }

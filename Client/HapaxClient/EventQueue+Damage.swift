@@ -1,0 +1,111 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension EventQueue {
+    /// The latest damage since the queue was opened.
+    var latestDamage: QueueDamage? { damage.withLock { $0.latest } }
+
+    func observeDamage(_ observer: DamageObserver) {
+        damage.withLock { $0.observer = observer }
+    }
+
+    /// After a failure: whether it was this file's damage, and the queue goes on in another file now.
+    func takesOver(from database: DatabaseQueue, after error: any Error) throws -> Bool {
+        if error.isDamage { return try takeOver(from: database) }
+        // Used while it was being set aside, or nothing has taken over yet.
+        guard (error as? DatabaseError)?.resultCode == .SQLITE_MISUSE else { return false }
+        if damage.withLock({ $0.unfinished != nil }) { return try takeOver(from: database) }
+        return connection.withLock { $0 != nil && $0 !== database }
+    }
+
+    /// Sets the damaged file aside and goes on in a new one, which is the same install: its books are in memory and whole. What can be read
+    /// of the old file follows later, see ``salvage()``.
+    ///
+    /// - Returns: false if the queue has been closed.
+    private func takeOver(from damaged: DatabaseQueue) throws -> Bool {
+        let hasReplaced: Bool? = try connection.withLock { current in
+            guard let database = current else { return nil }
+            // Somebody else met the damage first.
+            guard database === damaged else { return false }
+            current = try replace(damaged)
+            return true
+        }
+        if hasReplaced == true { damage.withLock { $0.observer }.replaced() }
+        return hasReplaced != nil
+    }
+
+    private func replace(_ damaged: DatabaseQueue) throws -> DatabaseQueue {
+        let file: DamagedFile
+        if let unfinished = damage.withLock({ $0.unfinished }) {
+            file = unfinished
+        } else {
+            // Before it is renamed: closing looks for the log under the name that the file had.
+            try? damaged.close()
+            file = DamagedFile(name: try directory.setAside(), isOwn: true, depth: books.depth)
+            damage.withLock { record in
+                record.unfinished = file
+                record.latest = QueueDamage(file: file.name)
+            }
+        }
+        let (database, books) = try begin(after: file)
+        let before = currentBooks.withLock { current in
+            defer { current = books }
+            return current
+        }
+        oldest.withLock { $0 = nil }
+        account.withLock { $0.committed(books.usage - before.usage, releasing: QueueUsage()) }
+        damage.withLock { record in
+            record.unfinished = nil
+            record.pending.append(file)
+        }
+        return database
+    }
+
+    /// A new file with this queue's books, in which everything that waited counts as lost until it is salvaged.
+    private func begin(after file: DamagedFile) throws -> (DatabaseQueue, QueueBooks) {
+        var ids = UUIDv7Generator()
+        // A name of its own until it has the books: after a crash in between, no sequence may be given again (I7).
+        let name = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000))
+        let database: DatabaseQueue
+        do {
+            database = try Self.open(directory, durability, name, room).database
+        } catch  where error.isDiskFull {
+            ballast.withLock { $0.release() }
+            database = try Self.open(directory, durability, name, room).database
+        }
+        var books = books
+        try database.write { db in
+            let dropped = books.dropped
+            books.dropped = [:]
+            for (reason, count) in dropped { try Self.count(db, &books, reason, count) }
+            if books.depth > 0 { try Self.count(db, &books, Self.damagedEvent, books.depth) }
+            if books.letters > 0 { try Self.count(db, &books, Self.damagedLetter, books.letters) }
+            books.discarded += books.depth
+            (books.depth, books.bytes, books.letters, books.letterBytes) = (0, 0, 0, 0)
+            try db.execute(sql: "UPDATE books SET install_id = ?", arguments: [Data(installID.bytes)])
+            try books.write(db)
+            try Self.remember(file, db)
+        }
+        return (database, books)
+    }
+
+    /// Reasons in `dropped` for what cannot be read any more.
+    static let damagedEvent = "damaged"
+    static let damagedLetter = "damaged_dead_letter"
+
+    /// Row numbers begin so far behind those of the damaged file, that none can be mistaken for another (D3) and what is salvaged under
+    /// its old number comes first (R9). Dead letters, whose numbers people read, take smaller steps.
+    static func remember(_ file: DamagedFile, _ db: Database) throws {
+        try db.execute(
+            sql: "INSERT INTO damaged_files (name, is_own, is_salvaged) VALUES (?, ?, 0)", arguments: [file.name, file.isOwn])
+        let number = Int64(QueueDirectory.number(file.name) ?? 1)
+        for (table, step) in [("queue", Int64(1) << 40), ("dead_letters", 1_000_000)] {
+            let known = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table]) ?? 0
+            try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = ?", arguments: [table])
+            let (first, overflow) = step.multipliedReportingOverflow(by: number)
+            try db.execute(
+                sql: "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", arguments: [table, overflow ? known : max(known, first)])
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension EventQueue {
+    /// Events are taken only while the ballast is there: what it holds back is for removing delivered rows.
+    func requireBallast() throws {
+        guard ballast.withLock({ $0.keep() }) else { throw DatabaseError(resultCode: .SQLITE_FULL) }
+    }
+
+    /// Gives up the ballast and empties the log, so that a transaction that only removes can be tried again.
+    func makeRoom(_ db: Database) {
+        ballast.withLock { $0.release() }
+        // If this fails as well the transaction has its turn all the same, with the ballast's room.
+        try? db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+    }
+
+    /// After rows were removed: lets the file shrink if that is worth it, and takes the ballast up again if there is room.
+    func giveBackRoom(_ db: Database) {
+        let isTight = ballast.withLock { !$0.isKept }
+        do {
+            let pages = room.pagesToGiveBack(
+                freePages: try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0,
+                filePages: try Int.fetchOne(db, sql: "PRAGMA page_count") ?? 0,
+                isTight: isTight, isEmpty: books.depth == 0)
+            if pages > 0 {
+                // It gives back one page a step, so it is stepped to its end.
+                _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(pages))")
+                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+            }
+        } catch {
+            // What was removed stays removed; the next transaction tries again.
+        }
+        if isTight { ballast.withLock { _ = $0.keep() } }
+    }
+
+    static func freeBytes(_ path: String) -> Int64? {
+        let attributes = try? FileManager.default.attributesOfFileSystem(forPath: path)
+        return (attributes?[.systemFreeSize] as? NSNumber)?.int64Value
+    }
+}
+
+extension Error {
+    /// Whether SQLite found no room on the disk, for its file or for the memory it shares with readers.
+    var isDiskFull: Bool {
+        guard let error = self as? DatabaseError else { return false }
+        return error.resultCode == .SQLITE_FULL || error.extendedResultCode == .SQLITE_IOERR_SHMSIZE
+    }
+}

@@ -1,0 +1,94 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension EventQueue {
+    /// Removes what is too old and, if the policy is to drop, what there is no room for.
+    ///
+    /// - Returns: The removed events' ids.
+    func discard(_ db: Database, _ books: inout QueueBooks, now: Int64) throws -> [EventID] {
+        var discarded: [EventID] = []
+        if let oldestTime = quota.oldestTime(now: now) {
+            try discardOldest(db, &books, .age, &discarded) { event, _ in event.time < oldestTime }
+        }
+        guard quota.policy == .dropOldest, !quota.allows(books.usage) else { return discarded }
+        try discardLetters(db, &books)
+        try discardOldest(db, &books, .oldest, &discarded) { [quota] _, books in !quota.allows(books.usage) }
+        return discarded
+    }
+
+    /// Removes what is too old by now.
+    ///
+    /// - Returns: The removed events' ids.
+    func discardAged(now: Int64) throws -> [EventID] {
+        guard let oldestTime = quota.oldestTime(now: now), let oldest = self.oldestTime, oldest < oldestTime else { return [] }
+        return try transaction { db, books in try discard(db, &books, now: now) }
+    }
+
+    private struct Waiting {
+        var row: Int64
+        var id: EventID?
+        var time: Int64
+        var bytes: Int64
+    }
+
+    /// From the queue's head, as long as `isUnwanted` says so.
+    private func discardOldest(
+        _ db: Database, _ books: inout QueueBooks, _ reason: DiscardReason, _ discarded: inout [EventID],
+        while isUnwanted: (Waiting, QueueBooks) -> Bool
+    ) throws {
+        let sql = "SELECT row, event_id, time, length(payload) AS bytes FROM queue ORDER BY row LIMIT 1"
+        while let row = try Row.fetchOne(db.cachedStatement(sql: sql)) {
+            let event = Waiting(
+                row: row["row"], id: EventID(bytes: try row.value("event_id") as Data), time: try row.value("time"),
+                bytes: try row.value("bytes"))
+            guard isUnwanted(event, books) else { return }
+            try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ?").execute(arguments: [event.row])
+            books.depth -= 1
+            books.bytes -= event.bytes
+            books.discarded += 1
+            try Self.count(db, &books, reason.rawValue, 1)
+            if let id = event.id { discarded.append(id) }
+            underWay.withLock { $0.discarded(event.row) }
+        }
+    }
+
+    private func discardLetters(_ db: Database, _ books: inout QueueBooks) throws {
+        while !quota.allows(books.usage) {
+            guard let row = try Row.fetchOne(db, sql: "SELECT row, length(payload) FROM dead_letters ORDER BY row LIMIT 1") else { return }
+            try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [row[0] as Int64])
+            books.letters -= 1
+            books.letterBytes -= row[1]
+            try Self.count(db, &books, DiscardReason.deadLetter.rawValue, 1)
+        }
+    }
+
+    static func count(_ db: Database, _ books: inout QueueBooks, _ reason: String, _ count: Int64) throws {
+        try db.cachedStatement(
+            sql: """
+                INSERT INTO dropped (reason, count) VALUES (?, ?)
+                ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count
+                """
+        ).execute(arguments: [reason, count])
+        books.dropped[reason, default: 0] += count
+        // What was taken for lost can be found again.
+        guard count < 0, books.dropped[reason] == 0 else { return }
+        try db.execute(sql: "DELETE FROM dropped WHERE reason = ?", arguments: [reason])
+        books.dropped[reason] = nil
+    }
+}
+
+/// Rows of the batch that is being sent which were discarded meanwhile: their outcome comes and finds nothing to settle.
+struct RowsUnderWay: Sendable {
+    private var rows: ClosedRange<Int64>?
+    private(set) var gone: Set<Int64> = []
+
+    mutating func sent(_ rows: ClosedRange<Int64>?) {
+        self.rows = rows
+        gone = []
+    }
+
+    mutating func discarded(_ row: Int64) {
+        if rows?.contains(row) == true { gone.insert(row) }
+    }
+}

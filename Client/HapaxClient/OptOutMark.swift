@@ -1,0 +1,25 @@
+import Foundation
+
+/// Remembers on disk that events are refused: a file that is there or not.
+///
+/// Not in the queue's database: whoever opted out stays so when that is damaged, deleted or replaced (D16).
+struct OptOutMark: Sendable {
+    let path: String
+
+    var isSet: Bool { access(path, F_OK) == 0 }
+
+    /// Durable on return, against a power cut as well.
+    func set(_ isSet: Bool) throws {
+        if isSet {
+            let descriptor = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0o600)
+            guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+            close(descriptor)
+        } else if unlink(path) != 0, errno != ENOENT {
+            throw POSIXError(.init(rawValue: errno) ?? .EIO)
+        }
+        let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
+        guard directory >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        defer { close(directory) }
+        guard fsync(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+    }
+}

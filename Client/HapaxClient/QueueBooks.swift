@@ -1,0 +1,68 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+/// What is counted about one queue.
+package struct QueueBooks: Hashable, Sendable {
+    /// The highest sequence given; sequences begin at 1 and leave no gap.
+    package var lastSequence: Int64 = 0
+    /// Events that came with sequences of another install, or with none.
+    package var adopted: Int64 = 0
+    package var depth: Int64 = 0
+    /// Of the waiting events, as they will travel.
+    package var bytes: Int64 = 0
+    package var stored: Int64 = 0
+    package var duplicates: Int64 = 0
+    package var deadLettered: Int64 = 0
+    /// Gone unsent after they had been stored: removed by the quota, purged, or lost with a damaged file.
+    package var discarded: Int64 = 0
+    /// Dead letters that are in the file now, and their bytes.
+    package var letters: Int64 = 0
+    package var letterBytes: Int64 = 0
+    /// By reason: what was refused at intake, which gives no sequence; what was discarded; dead letters that did not stay.
+    package var dropped: [String: Int64] = [:]
+
+    package init() {}
+
+    /// I12. Added up without trapping, since a damaged file can hold any number.
+    var isBalanced: Bool {
+        lastSequence &+ adopted == depth &+ stored &+ duplicates &+ deadLettered &+ discarded
+    }
+
+    var usage: QueueUsage { QueueUsage(events: depth + letters, bytes: bytes + letterBytes) }
+
+    // MARK: - On disk
+
+    /// - Throws: SQLITE_CORRUPT if there are none, or none that can be right.
+    init(_ db: Database) throws {
+        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM books") else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        lastSequence = try row.value("last_sequence")
+        adopted = try row.value("adopted")
+        depth = try row.value("depth")
+        bytes = try row.value("bytes")
+        stored = try row.value("stored")
+        duplicates = try row.value("duplicates")
+        deadLettered = try row.value("dead_lettered")
+        discarded = try row.value("discarded")
+        letters = try row.value("letters")
+        letterBytes = try row.value("letter_bytes")
+        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") {
+            dropped[try row.value("reason")] = try row.value("count")
+        }
+        // SQLite has no checksums: a number that changed on the disk shows here.
+        guard isBalanced, min(lastSequence, adopted, depth, bytes, letters, letterBytes) >= 0 else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+        }
+    }
+
+    /// All but ``dropped``, which ``EventQueue/count(_:_:_:_:)`` keeps.
+    func write(_ db: Database) throws {
+        try db.cachedStatement(
+            sql: """
+                UPDATE books SET last_sequence = ?, adopted = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?,
+                    discarded = ?, letters = ?, letter_bytes = ?
+                """
+        ).execute(
+            arguments: [lastSequence, adopted, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes])
+    }
+}

@@ -1,0 +1,89 @@
+import GRDB
+import HapaxModel
+
+/// A queue file that could not be read and was set aside. It is never deleted.
+public struct QueueDamage: Hashable, Sendable {
+    /// The file's new name, in the queue's directory.
+    public internal(set) var file: String
+    /// Waiting events that could be read and are in the queue that took over, with their ids.
+    public internal(set) var salvaged = 0
+    /// Dead letters that could be read, likewise.
+    public internal(set) var salvagedDeadLetters = 0
+    /// Waiting events that could not be read; nil if nobody knows how many there were.
+    public internal(set) var lost: Int?
+    /// Whether everything that can be read has been taken over. Until then nothing is uploaded, so that the oldest events go first.
+    public internal(set) var isSalvaged = false
+
+    /// The event that tells the server; its properties are the counts, never the path.
+    static let eventName = "$QueueDamaged"
+
+    var properties: Properties {
+        var properties: Properties = [
+            "$salvaged": .integer(Int64(salvaged)), "$salvaged_dead_letters": .integer(Int64(salvagedDeadLetters)),
+        ]
+        if let lost { properties["$lost"] = .integer(Int64(lost)) }
+        return properties
+    }
+}
+
+/// A file that was set aside and may still hold events.
+struct DamagedFile: Hashable, Sendable {
+    var name: String
+    /// Set aside by a running client, whose books counted its rows: the install is the same.
+    var isOwn: Bool
+    /// How many events waited in it, if that is known better than from the file itself.
+    var depth: Int64?
+}
+
+/// What a queue remembers about its damaged files.
+struct DamageRecord: Sendable {
+    /// Still to be salvaged, oldest first.
+    var pending: [DamagedFile]
+    /// The latest since the queue was opened.
+    var latest: QueueDamage?
+    /// A new file that has not become this queue yet: the disk was full.
+    var unfinished: DamagedFile?
+    var salvaging: Task<Void, Never>?
+    var observer = DamageObserver()
+
+    init(pending: [DamagedFile]) {
+        self.pending = pending
+        latest = pending.last.map { QueueDamage(file: $0.name) }
+    }
+}
+
+/// Who has to know about damage.
+struct DamageObserver: Sendable {
+    /// A running client's file was set aside: what is kept on disk only at changes must be written again, and nobody knows which ids wait.
+    var replaced: @Sendable () -> Void = {}
+    /// These wait again.
+    var took: @Sendable ([EventID]) -> Void = { _ in }
+    var salvaged: @Sendable (QueueDamage) -> Void = { _ in }
+}
+
+/// The file was made by a later version: it is left as it is.
+struct NewerSchema: Error {}
+
+extension Error {
+    /// Whether SQLite found the file to be damaged, or to be something else.
+    var isDamage: Bool {
+        if self is RowDecodingError { return true }
+        guard let error = self as? DatabaseError else { return false }
+        return error.resultCode == .SQLITE_CORRUPT || error.resultCode == .SQLITE_NOTADB
+    }
+}
+
+extension Row {
+    /// A damaged row can hold anything in any column, where a subscript would trap.
+    func value<Value: DatabaseValueConvertible>(_ column: String) throws -> Value {
+        guard let value: Value = try optional(column) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        return value
+    }
+
+    /// nil for NULL and for a column that is not there.
+    func optional<Value: DatabaseValueConvertible>(_ column: String) throws -> Value? {
+        guard let stored = self[column] as DatabaseValue?, !stored.isNull else { return nil }
+        guard let value = Value.fromDatabaseValue(stored) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        return value
+    }
+}

@@ -1,0 +1,66 @@
+/// How much one queue may hold on disk: waiting events and dead letters together. What it costs is counted in ``Status/dropped``.
+///
+/// It keeps the queue far below the disk's size, so that other programs and the queue's own upkeep still find room (I13).
+public struct QueueQuota: Sendable, Hashable {
+    /// What happens to an event for which there is no room.
+    public enum Policy: Sendable, Hashable {
+        /// It is refused: `track` returns nil, `trackDurably` throws, it takes no sequence, and it is counted as `quota_full`.
+        case reject
+        /// It is taken, and room is made by removing dead letters first (`quota_dead_letter`), then the oldest waiting events (`quota_oldest`).
+        case dropOldest
+    }
+
+    /// Events and dead letters together, from 1; nil for no limit.
+    public var maximumEvents: Int?
+    /// Bytes of events and dead letters as they travel, from 1; nil for no limit. The file is larger by about a quarter.
+    ///
+    /// What still waits in memory counts by an estimate that leaves out characters JSON has to escape.
+    public var maximumBytes: Int? = 512 * 1024 * 1024
+    /// Whatever the policy is, the oldest waiting events are removed when their `time` is longer ago than this, and counted as `quota_age`.
+    /// Looked at when events are stored and when uploads begin; nil, the default, keeps them for ever.
+    public var maximumAge: Duration?
+    public var policy = Policy.reject
+
+    public init() {}
+
+    /// Holds whatever comes.
+    package static var unlimited: QueueQuota {
+        var quota = QueueQuota()
+        quota.maximumBytes = nil
+        return quota
+    }
+
+    func allows(_ usage: QueueUsage) -> Bool {
+        usage.events <= maximumEvents.map(Int64.init) ?? .max && usage.bytes <= maximumBytes.map(Int64.init) ?? .max
+    }
+
+    /// The time before which an event is too old, in Unix milliseconds.
+    func oldestTime(now: Int64) -> Int64? {
+        guard let maximumAge else { return nil }
+        let (seconds, attoseconds) = maximumAge.components
+        let milliseconds = seconds.multipliedReportingOverflow(by: 1_000)
+        if milliseconds.overflow { return nil }
+        return now.subtractingReportingOverflow(milliseconds.partialValue + attoseconds / 1_000_000_000_000_000).partialValue
+    }
+}
+
+/// What a queue holds, dead letters included.
+struct QueueUsage: Hashable, Sendable {
+    var events: Int64 = 0
+    var bytes: Int64 = 0
+
+    static func + (left: QueueUsage, right: QueueUsage) -> QueueUsage {
+        QueueUsage(events: left.events + right.events, bytes: left.bytes + right.bytes)
+    }
+
+    static func - (left: QueueUsage, right: QueueUsage) -> QueueUsage {
+        QueueUsage(events: left.events - right.events, bytes: left.bytes - right.bytes)
+    }
+}
+
+/// Why events that had been stored were removed unsent, as it stands in `dropped`.
+enum DiscardReason: String, CaseIterable {
+    case age = "quota_age"
+    case oldest = "quota_oldest"
+    case deadLetter = "quota_dead_letter"
+}

@@ -1,0 +1,38 @@
+/// How a queue divides the room that its disk has, so that it can still shrink when the disk is full.
+///
+/// A full disk makes SQLite refuse the DELETE of delivered rows as well: their pages go through the write-ahead log first, and emptying the
+/// log can make the file grow (https://www.sqlite.org/wal.html#avoiding_excessively_large_wal_files). So the log is capped, and a ballast
+/// file holds room for one log and what emptying it can need.
+struct QueueRoom: Hashable, Sendable {
+    static let pageBytes = 4_096
+    private static let largestLog = 4 * 1024 * 1024
+    private static let smallestLog = 64 * 1024
+
+    /// The log is emptied from here on; one transaction may take it beyond that.
+    let logBytes: Int
+
+    /// - Parameter freeBytes: Of the disk; nil if that cannot be told.
+    init(freeBytes: Int64?) {
+        let share = (freeBytes ?? .max) / 16
+        logBytes = Int(min(max(share, Int64(Self.smallestLog)), Int64(Self.largestLog)))
+    }
+
+    var logPages: Int { logBytes / Self.pageBytes }
+
+    /// Events of one transaction together.
+    var groupBytes: Int { min(logBytes, 1024 * 1024) }
+
+    /// A log, the pages that emptying it can add to the file, and a little for the shared memory file.
+    var ballastBytes: Int { 2 * logBytes + 64 * 1024 }
+
+    /// How many free pages to give back to the disk after rows were removed. Doing so moves pages, which is not for nothing.
+    ///
+    /// - Parameters:
+    ///   - isTight: The ballast has been given up.
+    ///   - isEmpty: No event waits, so hardly a page has to move.
+    func pagesToGiveBack(freePages: Int, filePages: Int, isTight: Bool, isEmpty: Bool) -> Int {
+        if isTight { return freePages }
+        let isMuch = freePages * Self.pageBytes >= logBytes
+        return isMuch && (isEmpty || freePages * 4 > filePages * 3) ? freePages : 0
+    }
+}

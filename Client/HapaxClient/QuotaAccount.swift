@@ -1,0 +1,57 @@
+import HapaxModel
+
+/// Decides whether there is room for one more event: what is on disk, and what has been promised to events that wait for their commit.
+///
+/// A value; commits and reservations change it by differences, so that it is right in whatever order they are told.
+struct QuotaAccount: Sendable {
+    let quota: QueueQuota
+    private(set) var used: QueueUsage
+    private(set) var reserved = QueueUsage()
+
+    init(quota: QueueQuota, used: QueueUsage) {
+        self.quota = quota
+        self.used = used
+    }
+
+    /// - Returns: false if there is no room and the policy is to refuse.
+    mutating func reserve(_ event: QueueUsage) -> Bool {
+        let wanted = reserved + event
+        guard quota.policy == .dropOldest || quota.allows(used + wanted) else { return false }
+        reserved = wanted
+        return true
+    }
+
+    /// - Parameters:
+    ///   - change: What a commit did to what is on disk.
+    ///   - released: Reservations of the events that it stored.
+    mutating func committed(_ change: QueueUsage, releasing released: QueueUsage) {
+        used = used + change
+        reserved = reserved - released
+    }
+}
+
+extension QueueUsage {
+    /// What an event will take, as far as that can be told without encoding it.
+    init(estimating event: Event) {
+        // The names of the fields, the id and the numbers.
+        let bytes = 134 + event.name.utf8.count + event.distinctID.utf8.count
+        self.init(events: 1, bytes: Int64(bytes) + Self.bytes(of: event.properties))
+    }
+
+    static func bytes(of properties: Properties) -> Int64 {
+        Int64(properties.reduce(0) { $0 + $1.key.utf8.count + 4 + bytes($1.value, depth: 3) })
+    }
+
+    private static func bytes(_ value: PropertyValue, depth: Int) -> Int {
+        // Deeper ones are refused anyway, and recursion must end.
+        if depth > EventLimits.maximumDepth { return 0 }
+        switch value {
+        case .null, .bool(true): return 4
+        case .bool(false): return 5
+        case .integer, .double: return 8
+        case .string(let text): return text.utf8.count + 2
+        case .array(let elements): return elements.reduce(2) { $0 + 1 + bytes($1, depth: depth + 1) }
+        case .object(let properties): return properties.reduce(2) { $0 + $1.key.utf8.count + 4 + bytes($1.value, depth: depth + 1) }
+        }
+    }
+}

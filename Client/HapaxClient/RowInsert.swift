@@ -1,0 +1,53 @@
+import GRDB
+import GRDBSQLite
+import HapaxModel
+
+/// Inserts events into `queue` by SQLite's own interface: with values that are copied and wrapped, binding takes as long as storing.
+struct RowInsert {
+    private let statement: Statement
+    private let connection: OpaquePointer?
+
+    init(_ db: Database) throws {
+        statement = try db.cachedStatement(
+            sql: """
+                INSERT INTO queue (row, event_id, payload, time, check_sum, install_id) VALUES (?, ?, ?, ?, ?, ?)
+                ON CONFLICT DO NOTHING
+                """)
+        connection = db.sqliteConnection
+    }
+
+    /// - Parameters:
+    ///   - row: nil for the next one.
+    ///   - install: Whose the event is; nil for the queue's own, empty for nobody's.
+    /// - Returns: false if its id, or the row, is there already.
+    func insert(id: EventID, payload: [UInt8], time: Int64, row: Int64? = nil, install: [UInt8]? = nil) throws -> Bool {
+        let handle = statement.sqliteStatement
+        if let row { sqlite3_bind_int64(handle, 1, row) } else { sqlite3_bind_null(handle, 1) }
+        sqlite3_bind_int64(handle, 4, time)
+        if let install { bind(install, to: 6) } else { sqlite3_bind_null(handle, 6) }
+        // Nothing of these is read after the step, so SQLite need not copy them; the pointers do not outlive it either.
+        let result = withUnsafeBytes(of: (id.high.bigEndian, id.low.bigEndian)) { idBytes in
+            payload.withUnsafeBytes { payload in
+                sqlite3_bind_blob(handle, 2, idBytes.baseAddress, Int32(idBytes.count), nil)
+                sqlite3_bind_blob64(handle, 3, payload.baseAddress, UInt64(payload.count), nil)
+                sqlite3_bind_int64(handle, 5, Int64(CheckSum.crc32(id, payload)))
+                let result = sqlite3_step(handle)
+                sqlite3_reset(handle)
+                sqlite3_clear_bindings(handle)
+                return result
+            }
+        }
+        guard result == SQLITE_DONE else { throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection))) }
+        return sqlite3_changes(connection) == 1
+    }
+
+    /// Copied by SQLite: hardly any event has one.
+    private func bind(_ bytes: [UInt8], to index: Int32) {
+        let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+        if bytes.isEmpty {
+            sqlite3_bind_zeroblob(statement.sqliteStatement, index, 0)
+        } else {
+            sqlite3_bind_blob(statement.sqliteStatement, index, bytes, Int32(bytes.count), transient)
+        }
+    }
+}

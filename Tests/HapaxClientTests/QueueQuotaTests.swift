@@ -1,0 +1,155 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("QueueQuota (I12, I13)")
+struct QueueQuotaTests {
+    private func client(
+        _ transport: ScriptedTransport = ScriptedTransport(), clock: ManualClock = ManualClock(), _ change: (inout QueueQuota) -> Void
+    ) throws -> TestClient {
+        var quota = QueueQuota()
+        change(&quota)
+        return try TestClient(clock: clock, transport: transport) { $0.quota = quota }
+    }
+
+    @Test("exactly as many events as allowed are taken; the others take no sequence and are counted (I12)")
+    func fullQueueRefuses() async throws {
+        let test = try client { $0.maximumEvents = 100 }
+        let ids = (0..<150).map { test.client.track("event \($0)") }
+        #expect(ids.prefix(100).allSatisfy { $0 != nil } && ids.dropFirst(100).allSatisfy { $0 == nil })
+        try await test.client.writer.barrier()
+        await #expect(throws: TrackError.refused(.quotaFull)) { try await test.client.trackDurably("one more") }
+        let status = await test.client.status()
+        #expect(status.created == 100 && status.depth == 100)
+        #expect(status.dropped == ["quota_full": 51])
+        #expect(status.isBalanced)
+    }
+
+    @Test("delivery makes room again, and the refusals are reported with the batches (I12)")
+    func deliveryMakesRoom() async throws {
+        let test = try client { $0.maximumEvents = 3 }
+        try await test.track(0..<5)
+        #expect(await test.client.flush().stored == 3)
+        _ = try await test.client.trackDurably("later")
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches.last?.sequences == [4], "no gap where events were refused (I7)")
+        #expect(test.transport.batches.last?.scanned.envelope.dropped == ["quota_full": 2])
+    }
+
+    @Test("dead letters count: a queue full of them refuses, purging makes room")
+    func deadLettersCount() async throws {
+        let test = try client(ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) }) { $0.maximumEvents = 2 }
+        try await test.track(0..<2)
+        #expect(await test.client.flush().deadLettered == 2)
+        #expect(test.client.track("no room") == nil)
+        #expect(try test.client.deadLetters.purge([1]) == 1)
+        #expect(test.client.track("room") != nil)
+        #expect(test.client.track("no room again") == nil)
+    }
+
+    @Test("bytes are limited as well, those in memory included")
+    func bytesAreLimited() async throws {
+        let test = try client { $0.maximumBytes = 10_000 }
+        let fill = PropertyValue.string(String(repeating: "x", count: 900))
+        let taken = (0..<50).compactMap { _ in test.client.track("e", properties: ["fill": fill]) }
+        #expect((8...10).contains(taken.count))
+        try await test.client.writer.barrier()
+        #expect(await test.client.status().bytes <= 10_000)
+    }
+
+    @Test("what the quota counts survives reopening")
+    func usageSurvivesReopening() async throws {
+        let directory = TemporaryDirectory()
+        var quota = QueueQuota()
+        quota.maximumEvents = 2
+        do {
+            let test = try TestClient(directory: directory) { [quota] in $0.quota = quota }
+            try await test.track(0..<2)
+            test.client.queue.close()
+        }
+        let test = try TestClient(directory: directory) { [quota] in $0.quota = quota }
+        #expect(test.client.track("no room") == nil)
+    }
+
+    @Test("dropOldest takes what is new, removes dead letters, then the oldest, and counts each (I12)")
+    func dropOldestKeepsTheNewest() async throws {
+        let test = try client(ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) }) {
+            $0.maximumEvents = 3
+            $0.policy = .dropOldest
+        }
+        try await test.track(0..<1)
+        #expect(await test.client.flush().deadLettered == 1)
+        try await test.track(1..<7)
+        let status = await test.client.status()
+        #expect(status.depth == 3 && status.discarded == 3 && status.isBalanced)
+        #expect(status.dropped == ["quota_dead_letter": 1, "quota_oldest": 3])
+        test.transport.script { .success($0.receipt()) }
+        #expect(await test.client.flush().stored == 3)
+        #expect(test.transport.batches.last?.names == ["event 4", "event 5", "event 6"])
+        #expect(test.transport.batches.last?.scanned.envelope.dropped == ["quota_dead_letter": 1, "quota_oldest": 3])
+    }
+
+    @Test("an event that is dropped while it is being sent is settled as dropped, its neighbours as usual (I5)")
+    func droppedWhileSent() async throws {
+        let gate = Locked<TestClient?>(nil)
+        let transport = ScriptedTransport { batch in
+            if let test = gate.withLock({ $0 }) {
+                gate.withLock { $0 = nil }
+                _ = try? await test.track(3..<4)
+            }
+            return .success(batch.receipt())
+        }
+        let test = try client(transport) {
+            $0.maximumEvents = 3
+            $0.policy = .dropOldest
+        }
+        try await test.track(0..<3)
+        gate.withLock { $0 = test }
+        _ = await test.client.flush()
+        let status = await test.client.status()
+        #expect(test.transport.batches.map(\.names) == [["event 0", "event 1", "event 2"], ["event 3"]])
+        #expect(status.stored == 3 && status.discarded == 1 && status.depth == 0 && status.isBalanced)
+    }
+
+    @Test("a dropped event's id is free again (R12)")
+    func droppedIDIsFree() async throws {
+        let test = try client {
+            $0.maximumEvents = 1
+            $0.policy = .dropOldest
+        }
+        let id = EventID.derived(name: "order", key: "1")
+        _ = try await test.client.trackDurably("first", id: id)
+        _ = try await test.client.trackDurably("second")
+        _ = try await test.client.trackDurably("again", id: id)
+        #expect(await test.client.status().created == 3)
+    }
+
+    @Test("events that are too old are removed before an upload and counted; without a limit none is")
+    func oldEventsAreRemoved() async throws {
+        for limit in [Duration.seconds(60), nil] {
+            let test = try client { $0.maximumAge = limit }
+            try await test.track(0..<2)
+            test.clock.advance(by: .seconds(61))
+            test.client.track("young")
+            #expect(await test.client.flush().stored == (limit == nil ? 3 : 1))
+            let status = await test.client.status()
+            #expect(status.dropped == (limit == nil ? [:] : ["quota_age": 2]))
+            #expect(status.isBalanced)
+        }
+    }
+
+    @Test("control: an account that forgets what is in memory takes more than allowed")
+    func forgetfulAccountIsSeen() {
+        var quota = QueueQuota()
+        quota.maximumEvents = 1
+        var account = QuotaAccount(quota: quota, used: QueueUsage())
+        let one = QueueUsage(events: 1, bytes: 10)
+        let first = account.reserve(one)
+        let second = account.reserve(one)
+        #expect(first && !second)
+        account.committed(QueueUsage(), releasing: one)
+        let third = account.reserve(one)
+        #expect(third, "released without being stored: the check above would let it in")
+    }
+}
