@@ -76,7 +76,7 @@ extension DeadLetter {
         // An event over a limit is JSON all the same, unless the problem says otherwise.
         if EventScanner.check(event) == nil {
             writer.raw(#","event":"#)
-            writer.bytes.append(contentsOf: event.filter { $0 != 0x0A && $0 != 0x0D })
+            writer.raw(event.filter { $0 != 0x0A && $0 != 0x0D })
         } else {
             writer.raw(#","text":"#)
             writer.string(String(decoding: event, as: UTF8.self))

@@ -96,7 +96,7 @@ public final class EventClient: Sendable {
                 lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity, context: context,
                 quota: queue.account),
             clock: clock, maximumGroupBytes: queue.room.groupBytes,
-            isImmediate: { scheduler.policy.immediateEvents.contains($0) },
+            immediateEvents: { scheduler.policy.immediateEvents },
             commit: { events, dropped in
                 let discarded = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
                 return QueueWriter.Committed(depth: Int(queue.books.depth), discarded: discarded)

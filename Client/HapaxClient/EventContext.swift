@@ -13,8 +13,8 @@ struct EventContext: Sendable {
     /// Everything an event's own properties are laid over: automatic, then super, then `$app_state`. Joined when it changes, so that an
     /// event only refers to it.
     private(set) var base: Properties = [:]
-    /// About what ``base`` adds to an event's bytes.
-    private(set) var baseBytes: Int64 = 0
+    /// The same as it will travel.
+    private(set) var encodedBase = EncodedProperties.none
     /// Which version this is; another one after each change.
     private(set) var generation = 0
 
@@ -27,7 +27,7 @@ struct EventContext: Sendable {
     private mutating func join() {
         base = automatic.merging(superProperties) { $1 }
         if isPassive { base["$app_state"] = "background" }
-        baseBytes = QueueUsage.bytes(of: base)
+        encodedBase = EncodedProperties(base)
         generation += 1
     }
 }

@@ -7,18 +7,12 @@ struct Intake: Sendable {
     struct Entry: Sendable {
         /// nil for a mark that only waits for what stands before it.
         var event: Event?
-        /// What the event's own properties are laid over. Joined by the drainer: the caller does not wait for it.
-        var base: Properties = [:]
+        /// What the event's own properties are laid over. Joined when it is encoded: the caller does not wait for it.
+        var base = EncodedProperties.none
         /// What was promised to it on disk.
         var reserved = QueueUsage()
         /// Told when everything up to here is durable.
         var waiter: CommitWaiter?
-
-        var complete: Event? {
-            guard var event, !base.isEmpty else { return event }
-            event.properties = base.merging(event.properties) { $1 }
-            return event
-        }
     }
 
     enum Admission: Sendable {
@@ -59,6 +53,7 @@ struct Intake: Sendable {
         self.waitingIDs = waitingIDs
         self.capacity = max(capacity, 1)
         self.quota = quota
+        quota?.withLock { [capacity = self.capacity] in $0.margin = Int64(capacity) * Int64(EventLimits.maximumEventBytes) }
         mailbox.reserveCapacity(min(self.capacity, 1_024))
     }
 
@@ -88,14 +83,16 @@ struct Intake: Sendable {
             sequence: lastSequence + 1, properties: properties)
         var room = QueueUsage()
         if let quota {
-            room = QueueUsage(estimating: event)
-            if !isComplete { room.bytes += context.baseBytes }
-            guard quota.withLock({ $0.reserve(room) }) else { return refuse(.quotaFull) }
+            let baseBytes = isComplete ? 0 : Int64(context.encodedBase.byteCount)
+            guard let promised = quota.withLock({ $0.reserve { QueueUsage.bytes(estimating: event) + baseBytes } }) else {
+                return refuse(.quotaFull)
+            }
+            room = promised
         }
         uncommitted += 1
         lastSequence += 1
         waitingIDs.insert(event.id)
-        let entry = Entry(event: event, base: isComplete ? [:] : context.base, reserved: room, waiter: waiter)
+        let entry = Entry(event: event, base: isComplete ? .none : context.encodedBase, reserved: room, waiter: waiter)
         if let plantedInterleaving { mailbox += plantedInterleaving(entry) } else { mailbox.append(entry) }
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }

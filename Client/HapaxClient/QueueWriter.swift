@@ -25,14 +25,17 @@ final class QueueWriter: Sendable {
     private let commit: Commit
     private let clock: any ClientClock
     private let retryPolicy: RetryPolicy
-    private let isImmediate: @Sendable (String) -> Bool
+    private let immediateEvents: @Sendable () -> Set<String>
     private let stored: @Sendable (Stored) -> Void
     private let dispatch = DispatchQueue(label: "hapax.writer")
+    private let encoder = DispatchQueue(label: "hapax.encoder")
     private let work = Work()
     private let state = Locked(State())
 
     /// Events of one transaction.
     static let maximumGroup = 1_000
+    /// Events that must wait for it to be worth encoding a group while another is committed.
+    static let minimumAhead = 256
     /// Bytes of one transaction's events; the last one may exceed it.
     private let maximumGroupBytes: Int
 
@@ -44,36 +47,42 @@ final class QueueWriter: Sendable {
         var hasGivenUp = false
     }
 
-    /// What the drainer has in hand, in order: first the group, then the rest of what it took from the mailbox.
-    // Unchecked: touched on `dispatch` only.
+    /// Encoded events; one transaction.
+    private struct Group {
+        var events: [PreparedEvent] = []
+        var waiters: [CommitWaiter] = []
+        var isImmediate = false
+
+        var isEmpty: Bool { events.isEmpty && waiters.isEmpty }
+
+        mutating func removeAll() {
+            events.removeAll(keepingCapacity: true)
+            waiters.removeAll(keepingCapacity: true)
+            isImmediate = false
+        }
+    }
+
+    /// What the drainer has in hand, in order: the group that is being committed, the one behind it, then the rest of what it took from the
+    /// mailbox.
+    // Unchecked: touched on `dispatch` only, but for `next` and what follows it while `dispatch` commits and then waits for `encoding`.
     private final class Work: @unchecked Sendable {
+        var group = Group()
+        var next = Group()
         var taken: [Intake.Entry] = []
         /// How many of `taken` have gone into a group.
         var used = 0
-        /// Encoded; the next transaction.
-        var group: [PreparedEvent] = []
-        var groupWaiters: [CommitWaiter] = []
-        var groupIsImmediate = false
-
-        var hasGroup: Bool { !group.isEmpty || !groupWaiters.isEmpty }
-
-        func endGroup() {
-            group.removeAll(keepingCapacity: true)
-            groupWaiters.removeAll(keepingCapacity: true)
-            groupIsImmediate = false
-        }
     }
 
     init(
         intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
-        isImmediate: @escaping @Sendable (String) -> Bool,
+        immediateEvents: @escaping @Sendable () -> Set<String>,
         commit: @escaping Commit, stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = Locked(intake)
         self.clock = clock
         self.retryPolicy = retryPolicy
         self.maximumGroupBytes = maximumGroupBytes
-        self.isImmediate = isImmediate
+        self.immediateEvents = immediateEvents
         self.commit = commit
         self.stored = stored
     }
@@ -114,80 +123,100 @@ final class QueueWriter: Sendable {
 
     private func drain() {
         while !state.withLock({ $0.hasGivenUp }) {
-            if !work.hasGroup { makeGroup() }
-            if !work.hasGroup {
+            if work.group.isEmpty { swap(&work.group, &work.next) }
+            if work.group.isEmpty { fill(&work.group, behind: []) }
+            if work.group.isEmpty {
                 if intake.withLock({ $0.rest() }) { return }
                 continue
             }
-            guard commitGroup() else { return }
+            let encoding = encodeAhead()
+            let result = commitGroup()
+            encoding?.wait()
+            if case .failure(let failure) = result { return failed(failure) }
+            work.group.removeAll()
         }
     }
 
-    /// Takes the mailbox when nothing is left of the last one, and encodes the next group. Only here, and once: from now on these bytes
-    /// are the event (R4).
-    private func makeGroup() {
+    /// Encodes the group behind the one that is committed now, if there is much to do: a disk and a processor can work at the same time.
+    private func encodeAhead() -> DispatchSemaphore? {
+        guard work.next.isEmpty, work.taken.count - work.used + intake.withLock({ $0.mailbox.count }) >= Self.minimumAhead else {
+            return nil
+        }
+        let done = DispatchSemaphore(value: 0)
+        let waiters = work.group.waiters
+        encoder.async { [self] in
+            fill(&work.next, behind: waiters)
+            done.signal()
+        }
+        return done
+    }
+
+    /// Takes the mailbox when nothing is left of the last one, and encodes a group. Only here, and once: from now on these bytes are the
+    /// event (R4).
+    ///
+    /// - Parameter waiters: Those of the group before.
+    private func fill(_ group: inout Group, behind waiters: [CommitWaiter]) {
         if work.used == work.taken.count {
             work.taken.removeAll(keepingCapacity: true)
             work.used = 0
             intake.withLock { $0.take(into: &work.taken) }
-            let waiters = work.taken.compactMap(\.waiter)
+            let waiters = waiters + work.taken.compactMap(\.waiter)
             let hasGivenUp = state.withLock { state in
                 state.waiters = waiters
                 return state.hasGivenUp
             }
             if hasGivenUp { for waiter in waiters { waiter.tell(.failure(.shutDown)) } }
         }
+        let immediate = immediateEvents()
         let end = min(work.used + Self.maximumGroup, work.taken.count)
         var bytes = 0
         while work.used < end, bytes < maximumGroupBytes {
             let entry = work.taken[work.used]
             work.used += 1
-            if let waiter = entry.waiter { work.groupWaiters.append(waiter) }
-            guard let event = entry.complete else { continue }
-            let prepared = Self.prepare(event, reserved: entry.reserved)
+            if let waiter = entry.waiter { group.waiters.append(waiter) }
+            guard let event = entry.event else { continue }
+            let prepared = Self.prepare(event, entry)
             bytes += prepared.bytes.count
-            work.group.append(prepared)
-            if !work.groupIsImmediate { work.groupIsImmediate = isImmediate(event.name) }
+            group.events.append(prepared)
+            if !group.isImmediate { group.isImmediate = immediate.contains(event.name) }
         }
     }
 
-    private static func prepare(_ event: Event, reserved: QueueUsage) -> PreparedEvent {
-        let encoded = event.encoded()
+    private static func prepare(_ event: Event, _ entry: Intake.Entry) -> PreparedEvent {
+        let encoded = event.encoded(over: entry.base)
         return PreparedEvent(
-            id: event.id, sequence: event.sequence ?? 0, time: event.time, bytes: encoded.bytes,
-            problem: encoded.unencodable ?? EventScanner.check(encoded.bytes), reserved: reserved)
+            id: event.id, sequence: event.sequence ?? 0, time: event.time, bytes: encoded.bytes, problem: encoded.problem,
+            reserved: entry.reserved)
     }
 
-    /// - Returns: false if it failed and the next attempt is scheduled.
-    private func commitGroup() -> Bool {
+    private func commitGroup() -> Result<Void, StorageFailure> {
+        let group = work.group
         let dropped = intake.withLock { $0.takeRefusals() }
         do {
-            let committed = work.group.isEmpty && dropped.isEmpty ? Committed(depth: 0) : try commit(work.group, dropped)
+            let committed = group.events.isEmpty && dropped.isEmpty ? Committed(depth: 0) : try commit(group.events, dropped)
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
             }
             intake.withLock { intake in
-                intake.committed(work.group.count)
+                intake.committed(group.events.count)
                 intake.removed(committed.discarded)
-                intake.removed(work.group.lazy.filter { $0.problem != nil }.map(\.id))
+                intake.removed(group.events.lazy.filter { $0.problem != nil }.map(\.id))
             }
-            let waiters = work.groupWaiters
-            let stored = work.group.isEmpty ? nil : Stored(depth: committed.depth, immediate: work.groupIsImmediate)
-            work.endGroup()
-            for waiter in waiters { waiter.tell(.success(())) }
-            if let stored { self.stored(stored) }
-            return true
+            for waiter in group.waiters { waiter.tell(.success(())) }
+            if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
+            return .success(())
         } catch {
-            failed(StorageFailure(error), dropped)
-            return false
+            intake.withLock { $0.restoreRefusals(dropped) }
+            return .failure(StorageFailure(error))
         }
     }
 
     /// Also those behind the group: they wait behind what failed, and must learn of it now and not one group after the other.
     private func tellEveryone(_ result: Result<Void, TrackError>) {
-        var waiters = work.groupWaiters
-        work.groupWaiters.removeAll(keepingCapacity: true)
+        var waiters = work.group.waiters + work.next.waiters
+        work.group.waiters.removeAll(keepingCapacity: true)
+        work.next.waiters.removeAll(keepingCapacity: true)
         for index in work.used..<work.taken.count {
             if let waiter = work.taken[index].waiter { waiters.append(waiter) }
             work.taken[index].waiter = nil
@@ -196,8 +225,7 @@ final class QueueWriter: Sendable {
         for waiter in waiters { waiter.tell(result) }
     }
 
-    private func failed(_ failure: StorageFailure, _ dropped: [String: Int64]) {
-        intake.withLock { $0.restoreRefusals(dropped) }
+    private func failed(_ failure: StorageFailure) {
         let delay = state.withLock { state in
             state.failures += 1
             state.lastFailure = failure

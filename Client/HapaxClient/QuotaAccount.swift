@@ -8,17 +8,23 @@ struct QuotaAccount: Sendable {
     private(set) var used: QueueUsage
     private(set) var reserved = QueueUsage()
 
+    /// What a full mailbox of the largest events takes: farther from the limit than this, none of them can exceed it.
+    var margin: Int64 = .max
+
     init(quota: QueueQuota, used: QueueUsage) {
         self.quota = quota
         self.used = used
     }
 
-    /// - Returns: false if there is no room and the policy is to refuse.
-    mutating func reserve(_ event: QueueUsage) -> Bool {
-        let wanted = reserved + event
-        guard quota.policy == .dropOldest || quota.allows(used + wanted) else { return false }
-        reserved = wanted
-        return true
+    /// Takes room for one event. Its bytes are asked for only when the limit is near: adding them up is most of what `track` costs.
+    ///
+    /// - Returns: What was promised; nil if there is no room and the policy is to refuse.
+    mutating func reserve(bytes: () -> Int64) -> QueueUsage? {
+        let isNear = quota.maximumBytes.map { Int64($0) - used.bytes - reserved.bytes < margin } ?? false
+        let wanted = QueueUsage(events: 1, bytes: isNear ? bytes() : 0)
+        guard quota.policy == .dropOldest || quota.allows(used + reserved + wanted) else { return nil }
+        reserved = reserved + wanted
+        return wanted
     }
 
     /// - Parameters:
@@ -32,10 +38,9 @@ struct QuotaAccount: Sendable {
 
 extension QueueUsage {
     /// What an event will take, as far as that can be told without encoding it.
-    init(estimating event: Event) {
+    static func bytes(estimating event: Event) -> Int64 {
         // The names of the fields, the id and the numbers.
-        let bytes = 134 + event.name.utf8.count + event.distinctID.utf8.count
-        self.init(events: 1, bytes: Int64(bytes) + Self.bytes(of: event.properties))
+        Int64(134 + event.name.utf8.count + event.distinctID.utf8.count) + bytes(of: event.properties)
     }
 
     static func bytes(of properties: Properties) -> Int64 {

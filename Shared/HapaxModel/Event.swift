@@ -23,13 +23,15 @@ public struct Event: Hashable, Sendable {
         self.properties = properties
     }
 
-    /// The bytes that travel: one JSON object, keys of `properties` sorted, so that the same event is always the same bytes.
+    /// The bytes that travel: one JSON object, the names of `properties` in the order of their bytes, so that the same event is always the
+    /// same text.
     ///
-    /// Whether they obey the limits is for ``EventScanner/check(_:)`` to say. What JSON cannot hold is replaced and named in
-    /// `unencodable`, so that even such an event can be kept in the dead letters.
-    public func encoded() -> EncodedEvent {
-        var writer = JSONWriter()
-        writer.bytes.reserveCapacity(512)
+    /// What JSON cannot hold is replaced and named in `problem`, so that even such an event can be kept in the dead letters.
+    public func encoded() -> EncodedEvent { encoded(over: .none) }
+
+    /// The same, with the properties laid over others.
+    package func encoded(over base: EncodedProperties) -> EncodedEvent {
+        var writer = JSONWriter(capacity: 1_024)
         writer.raw(#"{"event_id":"#)
         writer.id(id)
         writer.raw(#","event":"#)
@@ -43,9 +45,19 @@ public struct Event: Hashable, Sendable {
             writer.integer(sequence)
         }
         writer.raw(#","properties":"#)
-        writer.object(properties)
+        writer.object(properties, over: base)
         writer.raw("}")
-        return EncodedEvent(id: id, bytes: writer.bytes, unencodable: writer.unencodable)
+        let bytes = writer.bytes
+        let obeysLimits =
+            writer.extent.obeysLimits && bytes.count <= EventLimits.maximumEventBytes && time >= 0 && time <= EventLimits.maximumTime
+            && sequence ?? 0 >= 0 && Self.isShort(name, EventLimits.maximumNameBytes)
+            && Self.isShort(distinctID, EventLimits.maximumDistinctIDBytes)
+        return EncodedEvent(id: id, bytes: bytes, unencodable: writer.unencodable, obeysLimits: obeysLimits)
+    }
+
+    private static func isShort(_ text: String, _ maximum: Int) -> Bool {
+        let count = text.utf8.count
+        return count > 0 && count <= maximum
     }
 }
 
@@ -55,5 +67,10 @@ public struct EncodedEvent: Sendable {
     /// One JSON object in UTF-8.
     public let bytes: [UInt8]
     /// Why the bytes are not all of the event; nil if they are.
-    public let unencodable: EventProblem?
+    let unencodable: EventProblem?
+    /// Known from writing them; if not, ``EventScanner/check(_:)`` says what is wrong.
+    let obeysLimits: Bool
+
+    /// Why the server would refuse it; nil if it has no reason to.
+    public var problem: EventProblem? { unencodable ?? (obeysLimits ? nil : EventScanner.check(bytes)) }
 }

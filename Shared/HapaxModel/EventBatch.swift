@@ -39,8 +39,7 @@ public struct EventBatch: Sendable {
 
     /// The request's body, before compression.
     public func encoded() -> [UInt8] {
-        var writer = JSONWriter()
-        writer.bytes.reserveCapacity(events.reduce(512) { $0 + $1.count + 1 })
+        var writer = JSONWriter(capacity: events.reduce(512) { $0 + $1.count + 1 })
         writer.raw("{")
         if let batchID = envelope.batchID {
             writer.raw(#""batch_id":"#)
@@ -63,7 +62,7 @@ public struct EventBatch: Sendable {
         writer.raw(#""events":["#)
         for (index, event) in events.enumerated() {
             if index > 0 { writer.raw(",") }
-            writer.bytes.append(contentsOf: event)
+            writer.raw(event)
         }
         writer.raw("]}")
         return writer.bytes

@@ -1,56 +1,132 @@
 /// Writes JSON (RFC 8259) into one growing buffer. The only writer of the wire on both sides.
-package struct JSONWriter {
-    package var bytes: [UInt8] = []
+///
+/// It owns raw memory, because an array that checks each of the hundred pieces of an event takes longer than everything else about it.
+package struct JSONWriter: ~Copyable {
+    private var start: UnsafeMutablePointer<UInt8>
+    private var capacity: Int
+    private var count = 0
 
     /// The first value that JSON cannot hold, or that lies too deep to be written; something else stands in its place.
     package private(set) var unencodable: EventProblem?
+    /// What the values reach of the limits on an event.
+    private(set) var extent = Extent()
+
+    struct Extent: Sendable {
+        /// Nested objects and arrays, the event being the first.
+        var depth = 1
+        /// Keys of the object with the most.
+        var keys = 0
+        var hasNUL = false
+
+        mutating func formUnion(_ other: Extent) {
+            depth = max(depth, other.depth)
+            keys = max(keys, other.keys)
+            hasNUL = hasNUL || other.hasNUL
+        }
+
+        var obeysLimits: Bool { depth <= EventLimits.maximumDepth && keys <= EventLimits.maximumKeysPerObject && !hasNUL }
+    }
 
     /// Deeper values are not written: recursion must end well before the stack does. Far above what an event may have.
     private static let maximumDepth = 128
 
-    package init() {}
-
-    package mutating func raw(_ text: StaticString) {
-        bytes.append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    /// - Parameter capacity: Bytes to make room for at once; it grows if there are more.
+    package init(capacity: Int = 512) {
+        self.capacity = max(capacity, 64)
+        start = .allocate(capacity: self.capacity)
     }
 
+    deinit { start.deallocate() }
+
+    /// What has been written.
+    package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
+
+    // MARK: - Bytes
+
+    /// - Returns: Where `length` bytes can be written; they count as written.
+    @inline(__always)
+    private mutating func room(_ length: Int) -> UnsafeMutablePointer<UInt8> {
+        if capacity - count < length { grow(length) }
+        defer { count += length }
+        return start + count
+    }
+
+    private mutating func grow(_ length: Int) {
+        capacity = max(capacity * 2, count + length)
+        let larger = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)
+        larger.update(from: start, count: count)
+        start.deallocate()
+        start = larger
+    }
+
+    @inline(__always)
+    package mutating func byte(_ byte: UInt8) {
+        room(1).pointee = byte
+    }
+
+    package mutating func raw(_ text: StaticString) {
+        room(text.utf8CodeUnitCount).update(from: text.utf8Start, count: text.utf8CodeUnitCount)
+    }
+
+    /// What is JSON already.
+    package mutating func raw(_ bytes: [UInt8]) {
+        bytes.withUnsafeBufferPointer { raw($0) }
+    }
+
+    private mutating func raw(_ bytes: UnsafeBufferPointer<UInt8>) {
+        guard let base = bytes.baseAddress else { return }
+        room(bytes.count).update(from: base, count: bytes.count)
+    }
+
+    // MARK: - Values
+
     package mutating func id(_ id: EventID) {
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 38) { buffer in
-            buffer[0] = UInt8(ascii: "\"")
-            id.write(to: UnsafeMutableBufferPointer(rebasing: buffer[1..<37]))
-            buffer[37] = UInt8(ascii: "\"")
-            bytes.append(contentsOf: buffer)
-        }
+        let place = room(38)
+        place[0] = UInt8(ascii: "\"")
+        id.write(to: UnsafeMutableBufferPointer(start: place + 1, count: 36))
+        place[37] = UInt8(ascii: "\"")
     }
 
     package mutating func integer(_ value: some BinaryInteger) {
-        guard let small = UInt64(exactly: value) else { return bytes.append(contentsOf: String(value).utf8) }
-        // Without a text in between: sequences and times are in every event.
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
-            var rest = small
-            var start = 20
-            repeat {
-                start -= 1
-                digits[start] = UInt8(truncatingIfNeeded: rest % 10) + 0x30
-                rest /= 10
-            } while rest > 0
-            bytes.append(contentsOf: digits[start...])
+        guard let small = UInt64(exactly: value) else { return text(String(value)) }
+        var rest = small
+        var digits = 1
+        while rest >= 10 {
+            digits += 1
+            rest /= 10
+        }
+        let place = room(digits)
+        rest = small
+        for index in stride(from: digits - 1, through: 0, by: -1) {
+            place[index] = UInt8(truncatingIfNeeded: rest % 10) + 0x30
+            rest /= 10
         }
     }
 
     package mutating func string(_ text: String) {
-        bytes.append(UInt8(ascii: "\""))
         var text = text
-        text.withUTF8 { escaped($0) }
-        bytes.append(UInt8(ascii: "\""))
+        text.withUTF8 { bytes in
+            let plain = Self.plainPrefix(bytes)
+            let place = room(plain + 2)
+            place[0] = UInt8(ascii: "\"")
+            if let base = bytes.baseAddress { (place + 1).update(from: base, count: plain) }
+            place[plain + 1] = UInt8(ascii: "\"")
+            guard plain < bytes.count else { return }
+            count -= 1
+            escaped(bytes[plain...])
+            byte(UInt8(ascii: "\""))
+        }
     }
 
-    package mutating func object(_ properties: Properties) {
-        object(properties, depth: 2)
+    /// - Parameter base: Members that the properties are laid over; a property of the same name takes the member's place.
+    package mutating func object(_ properties: Properties, over base: EncodedProperties = .none) {
+        extent.formUnion(base.extent)
+        if unencodable == nil { unencodable = base.unencodable }
+        object(properties, over: base.members, depth: 2)
     }
 
     /// - Parameter depth: How deep this value lies in its event, the event being 1.
-    private mutating func value(_ value: PropertyValue, depth: Int) {
+    mutating func value(_ value: PropertyValue, depth: Int) {
         switch value {
         case .null: raw("null")
         case .bool(true): raw("true")
@@ -60,31 +136,51 @@ package struct JSONWriter {
         case .string(let text): string(text)
         case .array(let elements):
             guard descend(to: depth) else { return }
-            raw("[")
-            for (index, element) in elements.enumerated() {
-                if index > 0 { raw(",") }
+            byte(UInt8(ascii: "["))
+            var first = true
+            for element in elements {
+                if !first { byte(UInt8(ascii: ",")) }
+                first = false
                 self.value(element, depth: depth + 1)
             }
-            raw("]")
-        case .object(let properties): object(properties, depth: depth)
+            byte(UInt8(ascii: "]"))
+        case .object(let properties): object(properties, over: [], depth: depth)
         }
     }
 
-    private mutating func object(_ properties: Properties, depth: Int) {
+    private mutating func object(_ properties: Properties, over base: [EncodedProperties.Member], depth: Int) {
         guard descend(to: depth) else { return }
-        raw("{")
-        var first = true
-        for (key, element) in properties.sorted(by: { $0.key < $1.key }) {
-            if !first { raw(",") }
-            first = false
-            string(key)
-            raw(":")
-            value(element, depth: depth + 1)
+        byte(UInt8(ascii: "{"))
+        var keys = 0
+        var next = 0
+        SortedNames.forEach(of: properties) { name, index in
+            while next < base.count, base[next].name < name {
+                member(base[next].bytes, &keys)
+                next += 1
+            }
+            if next < base.count, base[next].name == name { next += 1 }
+            if keys > 0 { byte(UInt8(ascii: ",")) }
+            keys += 1
+            string(name.text)
+            byte(UInt8(ascii: ":"))
+            value(properties[index].value, depth: depth + 1)
         }
-        raw("}")
+        while next < base.count {
+            member(base[next].bytes, &keys)
+            next += 1
+        }
+        extent.keys = max(extent.keys, keys)
+        byte(UInt8(ascii: "}"))
+    }
+
+    private mutating func member(_ bytes: [UInt8], _ keys: inout Int) {
+        if keys > 0 { byte(UInt8(ascii: ",")) }
+        keys += 1
+        raw(bytes)
     }
 
     private mutating func descend(to depth: Int) -> Bool {
+        extent.depth = max(extent.depth, depth)
         if depth <= Self.maximumDepth { return true }
         note(EventProblem(.tooDeep, detail: "nesting beyond \(Self.maximumDepth) was not written"))
         raw("null")
@@ -97,33 +193,54 @@ package struct JSONWriter {
             return string("\(number)")
         }
         // Swift's description is the shortest text that reads back as the same double, and valid JSON for finite values.
-        bytes.append(contentsOf: number.description.utf8)
+        text(number.description)
     }
 
     private mutating func note(_ problem: EventProblem) {
         if unencodable == nil { unencodable = problem }
     }
 
-    private mutating func escaped(_ text: UnsafeBufferPointer<UInt8>) {
-        var clean = 0
-        for index in 0..<text.count {
-            let byte = text[index]
-            if byte >= 0x20 && byte != 0x22 && byte != 0x5C { continue }
-            bytes.append(contentsOf: text[clean..<index])
-            clean = index + 1
+    // MARK: - Text
+
+    private mutating func text(_ text: String) {
+        var text = text
+        text.withUTF8 { raw($0) }
+    }
+
+    private mutating func escaped(_ text: Slice<UnsafeBufferPointer<UInt8>>) {
+        for byte in text {
             switch byte {
             case 0x22: raw(#"\""#)
             case 0x5C: raw(#"\\"#)
             case 0x0A: raw(#"\n"#)
             case 0x0D: raw(#"\r"#)
             case 0x09: raw(#"\t"#)
-            default:
+            case 0..<0x20:
+                extent.hasNUL = extent.hasNUL || byte == 0
                 raw(#"\u00"#)
-                bytes.append(byte >> 4 + 0x30)
+                self.byte(byte >> 4 + 0x30)
                 let digit = byte & 0xF
-                bytes.append(digit < 10 ? 0x30 + digit : 0x61 + digit - 10)
+                self.byte(digit < 10 ? 0x30 + digit : 0x61 + digit - 10)
+            default: self.byte(byte)
             }
         }
-        bytes.append(contentsOf: text[clean...])
+    }
+
+    /// How many bytes stand before the first that may need an escape, eight looked at in one step.
+    private static func plainPrefix(_ text: UnsafeBufferPointer<UInt8>) -> Int {
+        guard let start = text.baseAddress else { return 0 }
+        let ones: UInt64 = 0x0101_0101_0101_0101
+        let tops = ones << 7
+        var index = 0
+        while index + 8 <= text.count {
+            let eight = UnsafeRawPointer(start + index).loadUnaligned(as: UInt64.self)
+            let quotes = eight ^ (ones &* 0x22)
+            let backslashes = eight ^ (ones &* 0x5C)
+            let found = (eight &- ones &* 0x20) & ~eight | (quotes &- ones) & ~quotes | (backslashes &- ones) & ~backslashes
+            if found & tops != 0 { break }
+            index += 8
+        }
+        while index < text.count, text[index] >= 0x20, text[index] != 0x22, text[index] != 0x5C { index += 1 }
+        return index
     }
 }

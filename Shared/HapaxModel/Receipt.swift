@@ -92,8 +92,7 @@ extension Receipt {
 extension Receipt {
     /// The answer's body.
     public func encoded() -> [UInt8] {
-        var writer = JSONWriter()
-        writer.bytes.reserveCapacity(160 + results.count * 96)
+        var writer = JSONWriter(capacity: 160 + results.count * 96)
         writer.raw(#"{"batch_id":"#)
         if let batchID { writer.id(batchID) } else { writer.raw("null") }
         writer.raw(#","received":"#)

@@ -34,7 +34,7 @@ struct QueueWriterTests {
 
     private func writer(capacity: Int = 10_000) -> QueueWriter {
         QueueWriter(
-            intake: Intake(lastSequence: 0, waitingIDs: [], capacity: capacity), clock: clock, isImmediate: { _ in false },
+            intake: Intake(lastSequence: 0, waitingIDs: [], capacity: capacity), clock: clock, immediateEvents: { [] },
             commit: { [store] events, _ in QueueWriter.Committed(depth: try store.commit(events)) }, stored: { _ in })
     }
 

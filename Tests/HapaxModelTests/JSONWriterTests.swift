@@ -41,7 +41,7 @@ struct JSONWriterTests {
     @Test(arguments: [Double.nan, .infinity, -.infinity, .signalingNaN])
     func whatJSONCannotHoldIsNamed(number: Double) throws {
         let encoded = try #require(EventID(EventText.idText)).event(properties: ["a": 1, "n": .array([.double(number)])]).encoded()
-        #expect(encoded.unencodable?.reason == .invalidNumber)
+        #expect(encoded.problem?.reason == .invalidNumber)
         // It is JSON all the same, so that the dead letters can keep it.
         #expect(EventScanner.check(encoded.bytes) == nil)
     }
@@ -50,7 +50,7 @@ struct JSONWriterTests {
         var value = PropertyValue.integer(1)
         for level in 0..<10_000 { value = level.isMultiple(of: 2) ? .array([value]) : .object(["k": value]) }
         let encoded = try #require(EventID(EventText.idText)).event(properties: ["deep": value]).encoded()
-        #expect(encoded.unencodable?.reason == .tooDeep)
+        #expect(encoded.problem?.reason == .tooDeep)
         #expect(EventScanner.check(encoded.bytes)?.reason == .tooDeep)
         #expect(throws: Never.self) { try JSONSerialization.jsonObject(with: Data(encoded.bytes)) }
     }
@@ -62,7 +62,7 @@ struct JSONWriterTests {
             var value = PropertyValue.integer(1)
             for _ in 0..<(depth - 2) { value = [value] }
             let encoded = try #require(EventID(EventText.idText)).event(properties: ["k": value]).encoded()
-            #expect(encoded.unencodable == nil)
+            #expect(encoded.problem?.reason == reason)
             #expect(EventScanner.check(encoded.bytes)?.reason == reason)
         }
     }
@@ -74,6 +74,70 @@ struct JSONWriterTests {
         writer.object(Dictionary(uniqueKeysWithValues: keys.shuffled().map { ($0, PropertyValue.null) }))
         let text = String(decoding: writer.bytes, as: UTF8.self)
         #expect(text == "{" + keys.sorted().map { "\"\($0)\":null" }.joined(separator: ",") + "}")
+    }
+
+    @Test("what writing an event tells about its limits is what the scanner finds, at n − 1, n and n + 1 of each (I13)")
+    func problemIsTheScanners() throws {
+        let id = try #require(EventID(EventText.idText))
+        var events: [Event] = []
+        for count in [0, 1, 199, 200, 201] {
+            let text = String(repeating: "n", count: count)
+            events.append(Event(id: id, name: text, time: 1, distinctID: "u"))
+            events.append(Event(id: id, name: "e", time: 1, distinctID: text))
+            events.append(Event(id: id, name: "\u{1F600}" + text.dropLast(3), time: 1, distinctID: "\"\\\n" + text.dropLast(2)))
+        }
+        for keys in [255, 256, 257] {
+            let object = Dictionary(uniqueKeysWithValues: (0..<keys).map { ("k\($0)", PropertyValue.null) })
+            events.append(Event(id: id, name: "e", time: 1, distinctID: "u", properties: object))
+            events.append(Event(id: id, name: "e", time: 1, distinctID: "u", properties: ["in": [.object(object)]]))
+        }
+        let room =
+            EventLimits.maximumEventBytes - Event(id: id, name: "e", time: 1, distinctID: "u", properties: ["k": ""]).encoded().bytes.count
+        for count in [room - 1, room, room + 1] {
+            events.append(
+                Event(id: id, name: "e", time: 1, distinctID: "u", properties: ["k": .string(String(repeating: "x", count: count))]))
+        }
+        for time in [-1, 0, EventLimits.maximumTime, EventLimits.maximumTime + 1, .max, .min] {
+            events.append(Event(id: id, name: "e", time: time, distinctID: "u"))
+            events.append(Event(id: id, name: "e", time: 1, distinctID: "u", sequence: time))
+        }
+        for text in ["a\0b", "\0", "plain", "\u{1}", "\u{7F}", "12345678\0"] {
+            events.append(Event(id: id, name: text, time: 1, distinctID: "u"))
+            events.append(Event(id: id, name: "e", time: 1, distinctID: text, properties: [text: .string(text)]))
+        }
+        for number in [Double.greatestFiniteMagnitude, .leastNonzeroMagnitude, -0.0, 1e300, 123_456_789.123_456_78] {
+            events.append(Event(id: id, name: "e", time: 1, distinctID: "u", properties: ["n": .double(number), "i": .integer(.min)]))
+        }
+        var found: [EventProblem.Reason: Int] = [:]
+        for event in events {
+            let encoded = event.encoded()
+            let problem = EventScanner.check(encoded.bytes)
+            #expect(encoded.problem == problem)
+            if let problem { found[problem.reason, default: 0] += 1 }
+        }
+        #expect(found.count >= 8, "the limits were met: \(found)")
+    }
+
+    @Test("properties laid over others are the same bytes as both joined; the own ones win (R57)")
+    func layeredPropertiesAreJoined() throws {
+        var random = SeededRandom(seed: 57)
+        let names = [
+            "", "$", "$os", "$os_version", "$lib", "a", "aaaaaaaa", "aaaaaaaab", "aaaaaaab", "ä", "z\u{0301}", "\u{1F600}", "b\"q",
+            "12345678", "123456789",
+        ]
+        for round in 0..<300 {
+            func some() -> Properties {
+                var properties: Properties = [:]
+                for name in names where Bool.random(using: &random) { properties[name] = .integer(Int64.random(in: 0...9, using: &random)) }
+                if round % 10 == 0 { for number in 0..<40 { properties["key \(number)"] = [.integer(Int64(number))] } }
+                return properties
+            }
+            let (base, own) = (some(), some())
+            let id = try #require(EventID(EventText.idText))
+            let joined = Event(id: id, name: "e", time: 1, distinctID: "u", properties: base.merging(own) { $1 }).encoded()
+            let layered = Event(id: id, name: "e", time: 1, distinctID: "u", properties: own).encoded(over: EncodedProperties(base))
+            #expect(layered.bytes == joined.bytes)
+        }
     }
 
     @Test("random properties come back equal through Foundation and pass our own check")
