@@ -14,6 +14,8 @@ struct ClientBenchmark {
         var stored: [Durability: [Double]] = [:]
         var raw: [Durability: [Double]] = [:]
         var drained: [Double] = []
+        var idle: [Footprint.Figures] = []
+        var queued: [Footprint.Figures] = []
     }
 
     func run() async throws {
@@ -29,6 +31,10 @@ struct ClientBenchmark {
             }
             note("round \(round) of \(rounds): drain")
             figures.drained.append(try await drain())
+            note("round \(round) of \(rounds): reopen")
+            let (idle, queued) = try await reopen()
+            figures.idle.append(idle)
+            figures.queued.append(queued)
         }
         report(figures)
     }
@@ -37,11 +43,16 @@ struct ClientBenchmark {
     private static let burst = 8_000
 
     private func configuration(_ directory: TemporaryDirectory, port: Int = 1) -> EventClient.Configuration {
-        var configuration = EventClient.Configuration(
-            server: "http://127.0.0.1:\(port)", writeKey: ServerProcess.key, queueDirectory: directory.path("queue"))
-        configuration.uploadsAutomatically = false
+        var configuration = Self.configuration(queue: directory.path("queue"), port: port)
         configuration.mailboxCapacity = events + 1
         configuration.batchSize = 500
+        return configuration
+    }
+
+    static func configuration(queue: String, port: Int = 1) -> EventClient.Configuration {
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:\(port)", writeKey: ServerProcess.key, queueDirectory: queue)
+        configuration.uploadsAutomatically = false
         return configuration
     }
 
@@ -114,6 +125,20 @@ struct ClientBenchmark {
         return Double(events) / seconds
     }
 
+    /// - Returns: What a process finds that opens an empty queue, and one that opens a queue with all events in it.
+    private func reopen() async throws -> (idle: Footprint.Figures, queued: Footprint.Figures) {
+        let directory = try TemporaryDirectory("bench")
+        try await EventClient.start(Self.configuration(queue: directory.path("idle"))).shutdown(within: .zero)
+        var configuration = Self.configuration(queue: directory.path("queued"))
+        configuration.mailboxCapacity = events + 1
+        let client = try EventClient.start(configuration)
+        let properties = Corpus.properties(1)
+        for _ in 1..<events { client.track("order_viewed", properties: properties) }
+        _ = try await client.trackDurably("order_viewed", properties: properties)
+        await client.shutdown(within: .zero)
+        return (try await Footprint.measure(directory.path("idle")), try await Footprint.measure(directory.path("queued")))
+    }
+
     private func report(_ figures: Round) {
         print("\n### Client: \(Corpus(count: 1_000).meanBytes)-byte events\n")
         print("\(events) events a measurement, medians of \(rounds) rounds.\n")
@@ -129,5 +154,9 @@ struct ClientBenchmark {
             )
         }
         print("| drained to the server on SQLite, batches of 500 | \(Int(figures.drained.median)) events/s | – | – |")
+        let opened = (figures.queued.map(\.milliseconds).median, figures.idle.map(\.milliseconds).median)
+        print("| a queue of \(events) events opened | \(opened.0, places: 1) ms | \(opened.1, places: 1) ms, an empty one | – |")
+        let held = (figures.queued.map(\.mebibytes).median, figures.idle.map(\.mebibytes).median)
+        print("| memory of a client with \(events) queued events | \(held.0, places: 1) MiB | \(held.1, places: 1) MiB, an idle one | +\(held.0 - held.1, places: 1) MiB |")
     }
 }

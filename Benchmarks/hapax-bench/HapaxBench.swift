@@ -23,6 +23,7 @@ enum HapaxBench {
             let argument = arguments.removeFirst()
             switch argument {
             case "server", "client", "all": part = argument
+            case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
             case "--events", "--rounds":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }
                 arguments.removeFirst()
