@@ -157,6 +157,8 @@ struct ClientBenchmark {
         let opened = (figures.queued.map(\.milliseconds).median, figures.idle.map(\.milliseconds).median)
         print("| a queue of \(events) events opened | \(opened.0, places: 1) ms | \(opened.1, places: 1) ms, an empty one | – |")
         let held = (figures.queued.map(\.mebibytes).median, figures.idle.map(\.mebibytes).median)
-        print("| memory of a client with \(events) queued events | \(held.0, places: 1) MiB | \(held.1, places: 1) MiB, an idle one | +\(held.0 - held.1, places: 1) MiB |")
+        print(
+            "| memory of a client with \(events) queued events | \(held.0, places: 1) MiB | \(held.1, places: 1) MiB, an idle one | +\(held.0 - held.1, places: 1) MiB |"
+        )
     }
 }

@@ -38,7 +38,9 @@ enum Footprint {
 
     /// Of anonymous memory: pages of the file that the system keeps for everybody are not the client's. `statm` counts in pages.
     private static var residentMebibytes: Double {
-        let fields = ((try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? "").split(separator: " ").compactMap { Double($0) }
+        let fields = ((try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? "").split(separator: " ").compactMap {
+            Double($0)
+        }
         guard fields.count > 2 else { return .nan }
         return (fields[1] - fields[2]) * Double(sysconf(Int32(_SC_PAGESIZE))) / 1_048_576
     }

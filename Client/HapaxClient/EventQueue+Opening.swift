@@ -57,13 +57,18 @@ extension EventQueue {
 
     /// A file of somebody else's must not get our tables, and one of a later version is none of our business.
     ///
-    /// Looked at by a connection that cannot change it.
-    private static func recognise(_ path: String) throws {
+    /// Looked at by a connection that cannot change it, unless a transaction that was cut off has to be rolled back first: that nobody who
+    /// reads the file can leave out (https://www.sqlite.org/rescode.html#readonly_rollback).
+    private static func recognise(_ path: String, readonly: Bool = true) throws {
         var configuration = Configuration()
-        configuration.readonly = true
-        let database = try DatabaseQueue(path: path, configuration: configuration)
-        defer { try? database.close() }
-        try database.read { try recognise($0) }
+        configuration.readonly = readonly
+        do {
+            let database = try DatabaseQueue(path: path, configuration: configuration)
+            defer { try? database.close() }
+            try database.read { try recognise($0) }
+        } catch let error as DatabaseError where readonly && error.resultCode == .SQLITE_READONLY {
+            try recognise(path, readonly: false)
+        }
     }
 
     private static func recognise(_ db: Database) throws {
@@ -84,7 +89,9 @@ extension EventQueue {
     /// A large file is not read whole; its damage is met at the first use.
     private static func check(_ db: Database) throws {
         guard let pages = try Int.fetchOne(db, sql: "PRAGMA page_count"), pages <= 4_096 else { return }
-        guard try String.fetchOne(db, sql: "PRAGMA quick_check(1)") == "ok" else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        // It reports a read that failed like a page that is wrong; what fails three times is as good as damaged.
+        for _ in 1...3 where try String.fetchOne(db, sql: "PRAGMA quick_check(1)") == "ok" { return }
+        throw DatabaseError(resultCode: .SQLITE_CORRUPT)
     }
 
     static func open(

@@ -34,13 +34,15 @@ package struct QueueDirectory: Hashable, Sendable {
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
     func removeFiles() {
-        for file in [databasePath, databasePath + "-wal", databasePath + "-shm", ballastPath, lockPath] { unlink(file) }
+        for file in [databasePath, databasePath + "-wal", databasePath + "-shm", databasePath + "-journal", ballastPath, lockPath] {
+            unlink(file)
+        }
         rmdir(path)
     }
 
     // MARK: - Damaged files
 
-    /// Renames the database and its log, which belongs to it; what the readers share can be made anew.
+    /// Renames the database and its log or journal, which belong to it; what the readers share can be made anew.
     ///
     /// - Returns: The new name.
     func setAside() throws -> String {
@@ -48,20 +50,20 @@ package struct QueueDirectory: Hashable, Sendable {
         let name = "\(Self.damagedPrefix)\(number)"
         unlink(databasePath + "-shm")
         try FileManager.default.moveItem(atPath: databasePath, toPath: path + "/" + name)
-        try setLogAside(with: name)
+        try setLogsAside(with: name)
         return name
     }
 
-    /// After a crash between the two renames: SQLite would delete a log that has no database.
+    /// After a crash between the renames: SQLite would delete a log that has no database, and roll another one back by its journal.
     func finishSettingAside() throws {
         guard !FileManager.default.fileExists(atPath: databasePath), let name = damagedFiles().last else { return }
-        try setLogAside(with: name)
+        try setLogsAside(with: name)
     }
 
-    private func setLogAside(with name: String) throws {
-        let log = databasePath + "-wal"
-        guard FileManager.default.fileExists(atPath: log) else { return }
-        try FileManager.default.moveItem(atPath: log, toPath: path + "/" + name + "-wal")
+    private func setLogsAside(with name: String) throws {
+        for suffix in ["-wal", "-journal"] where FileManager.default.fileExists(atPath: databasePath + suffix) {
+            try FileManager.default.moveItem(atPath: databasePath + suffix, toPath: path + "/" + name + suffix)
+        }
     }
 
     /// The names that ``setAside()`` gave, in the order it gave them.

@@ -1,0 +1,141 @@
+import Foundation
+import GRDB
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("A queue on a disk that fails (I1, I6, I11, I12, D17)")
+struct FaultyDiskTests {
+    private static func event(_ sequence: Int64) -> PreparedEvent {
+        let id = EventID.derived(name: "event", key: "\(sequence)")
+        let bytes = Event(
+            id: id, name: "e", time: 1_000, distinctID: "u", sequence: sequence,
+            properties: ["fill": .string(String(repeating: "x", count: 700))]
+        ).encoded().bytes
+        return PreparedEvent(id: id, sequence: sequence, time: 1_000, bytes: bytes)
+    }
+
+    private enum Code {
+        static let read = ResultCode.SQLITE_IOERR_READ.rawValue
+        static let write = ResultCode.SQLITE_IOERR_WRITE.rawValue
+        static let fsync = ResultCode.SQLITE_IOERR_FSYNC.rawValue
+        static let full = ResultCode.SQLITE_FULL.rawValue
+        static let corrupt = ResultCode.SQLITE_CORRUPT.rawValue
+    }
+
+    /// What happened to one queue while its disk failed.
+    private struct History {
+        var delivered: [EventID] = []
+        var errors = 0
+        var asides = 0
+        var books = QueueBooks()
+    }
+
+    private static let attempts = 8
+
+    /// Opens a queue, stores, delivers, stores more, closes, opens again and drains, each step as often as it takes, as the client does.
+    private func history(_ disk: FaultyDisk, _ path: String, _ durability: Durability) async throws -> History {
+        var history = History()
+        @discardableResult
+        func step<Value>(_ body: () async throws -> Value) async throws -> Value {
+            for _ in 1..<Self.attempts {
+                do { return try await body() } catch { history.errors += 1 }
+            }
+            return try await body()
+        }
+        func open() throws -> EventQueue {
+            try EventQueue(directory: QueueDirectory(path: path), durability: durability, newInstallID: .derived(name: "i", key: "a"))
+        }
+        func deliver(_ queue: EventQueue, limit: Int) async throws -> Bool {
+            let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+            let batch = try await source.nextBatch(limit: limit, maximumBytes: .max, skipping: 0)
+            if batch.events.isEmpty { return false }
+            // The server has them from here on; what cannot be settled is sent again, and it finds duplicates.
+            history.delivered += batch.events.map(\.id)
+            try await source.settle(batch.events.map { Settlement(event: $0, fate: .stored) })
+            return true
+        }
+        var queue = try await step { try open() }
+        for first in stride(from: Int64(1), to: 31, by: 10) {
+            try await step { try queue.append((first..<first + 10).map { Self.event($0) }[...]) }
+        }
+        _ = try await step { try await deliver(queue, limit: 7) }
+        try await step { try queue.append((31...40).map { Self.event($0) }[...]) }
+        queue.close()
+        queue = try await step { try open() }
+        while try await step({ try await deliver(queue, limit: 15) }) {}
+        history.books = queue.books
+        history.asides = queue.directory.damagedFiles().count
+        queue.close()
+        return history
+    }
+
+    @Test(
+        "whichever operation fails, and whether one or several do: every event arrives, in order, and nothing is set aside",
+        arguments: [Code.read, Code.write, Code.fsync, Code.full], [1, 2])
+    func anyOperationMayFail(code: Int32, count: Int) async throws {
+        var met = 0
+        var number = 0
+        let expected = (1...40).map { Self.event($0).id }
+        let operations: Set<FaultyDisk.Operation> =
+            switch code {
+            case Code.read: [.read, .open]
+            case Code.fsync: [.sync]
+            default: [.write, .truncate]
+            }
+        while true {
+            let directory = TemporaryDirectory()
+            let disk = FaultyDisk(directory.path)
+            disk.fail(FaultyDisk.Fault(at: number, count: count, code: code, operations: operations))
+            let history = try await history(disk, directory.path + "/queue", .power)
+            if disk.failures == 0 { break }
+            met += 1
+            var seen: Set<EventID> = []
+            let firsts = history.delivered.filter { seen.insert($0).inserted }
+            #expect(firsts == expected, "operation \(number): each event, first sent in its order (I1, R9)")
+            #expect(history.books.isBalanced && history.books.depth == 0, "operation \(number) (I12)")
+            #expect(history.books.lastSequence == 40, "operation \(number) (I7)")
+            #expect(history.asides == 0, "operation \(number): a disk that fails is no damaged file")
+            number += 1
+        }
+        #expect(met > 10, "operations failed: \(met)")
+    }
+
+    @Test("control: a queue that takes any failure for damage loses its place, and is seen")
+    func takingFailureForDamageIsSeen() async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        disk.fail(FaultyDisk.Fault(at: 40, count: 1, code: Code.corrupt, operations: [.write]))
+        let history = try await history(disk, directory.path + "/queue", .power)
+        #expect(disk.failures == 1)
+        #expect(history.asides == 1, "the layer's code reaches the queue")
+    }
+
+    @Test(
+        "a client whose disk fails tells who waits, and delivers all once it works again, an earlier failure included (I6)",
+        .timeLimit(.minutes(1)))
+    func clientGoesOn() async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let test = try TestClient(directory: directory)
+        try await test.track(0..<10)
+        disk.fail(FaultyDisk.Fault(at: 0, count: .max / 2, code: Code.write, operations: [.write]))
+        let id = try #require(EventID("01976543-0000-7000-8000-000000000001"))
+        do {
+            _ = try await test.client.trackDurably("failing", id: id)
+            Issue.record("nothing can be written")
+        } catch {
+            guard case .notStored(let failure) = error else { throw error }
+            #expect(failure.code == Code.write)
+        }
+        #expect(await test.client.status().storageFailure != nil)
+        disk.fail(nil)
+        test.clock.advance(by: .seconds(600))
+        _ = try await test.client.trackDurably("failing", id: id)
+        let report = await test.client.flush()
+        #expect(report.stored == 11 && report.remaining == 0)
+        #expect(await test.client.status().isBalanced)
+        await test.client.shutdown(within: .zero)
+    }
+}
