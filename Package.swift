@@ -129,6 +129,7 @@ let package = Package(
             name: "HapaxClientTests",
             dependencies: [
                 "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             path: "Tests/HapaxClientTests",
             swiftSettings: strict
