@@ -16,7 +16,11 @@ extension QueueReader {
         do throws(StorageFailure) {
             return try read()
         } catch {
-            Terminal.complain("the queue cannot be read: \(error)")
+            // SQLITE_CORRUPT and SQLITE_NOTADB, without what extends them.
+            let isDamaged = error.code & 0xFF == 11 || error.code & 0xFF == 26
+            Terminal.complain(
+                "the queue cannot be read: \(error)"
+                    + (isDamaged ? "; the next hapax flush or track sets the file aside and saves what it can" : ""))
             throw ExitCode.failure
         }
     }

@@ -19,12 +19,8 @@ struct StatusCommand: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let main: QueueReader.Summary?
-        do throws(StorageFailure) {
-            main = try QueueReader(directory: queue.directory)?.summary()
-        } catch {
-            Terminal.complain("the queue cannot be read: \(error)")
-            throw ExitCode.failure
+        let main = try QueueReader.forCommand(queue).map { reader in
+            try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() }
         }
         let spools = SpoolSurvey(of: queue.directory)
         tell(main, spools)

@@ -134,4 +134,17 @@ struct QueueCommandTests {
         #expect(try await hapax.run("dead-letters", "purge", "--all", "--yes", "--json").json["purged_dead_letters"] as? Int == 2)
         #expect(try await hapax.run("status", "--json").json["dead_lettered"] as? Int == 3, "they stay counted")
     }
+
+    @Test("a damaged queue: looking says what to do, the next command sets the file aside, and status names it (I11)")
+    func damagedQueueIsExplained() async throws {
+        try Files.write([UInt8](repeating: 0x55, count: 8_192), to: hapax.queue + "/queue.sqlite")
+        for arguments in [["status"], ["queue", "list"], ["identity", "show"], ["dead-letters", "list"]] {
+            let output = try await hapax.start(arguments).finish()
+            #expect(output.status == 1 && output.out.isEmpty && output.error.contains("the next hapax flush or track sets the file aside"))
+        }
+        #expect(try await hapax.run("flush").status == 0)
+        let status = try await hapax.run("status")
+        #expect(status.status == 0 && status.out.contains("queue.sqlite.damaged-1"))
+        #expect(try await hapax.run("status", "--json").json["damaged_files"] as? Int == 1)
+    }
 }
