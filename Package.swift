@@ -130,6 +130,7 @@ let package = Package(
             dependencies: [
                 "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             path: "Tests/HapaxClientTests",
             swiftSettings: strict

@@ -13,5 +13,6 @@ public protocol ApplicationAdapter: AnyObject, Sendable {
     /// - Returns: What ``endAssertion(_:)`` is called with, once; nil if there is none to be had: then nothing is sent (R31).
     func beginAssertion() -> Int?
 
+    /// Gives the time back. Called once for each assertion that was begun, also after it expired.
     func endAssertion(_ assertion: Int)
 }

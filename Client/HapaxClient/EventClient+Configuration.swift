@@ -58,6 +58,7 @@ extension EventClient {
         /// Where failures are told: statuses and causes, never events or keys.
         public var logger: Logger?
 
+        /// What has no default. Nothing is checked before ``EventClient/start(_:)``.
         public init(server: String, writeKey: String, queueDirectory: String) {
             self.server = server
             self.writeKey = writeKey
@@ -80,7 +81,9 @@ public enum StartError: Error, Hashable, Sendable {
     case malformedURL
     /// Empty, or holds something that cannot stand in a header field.
     case invalidKey
+    /// Another client, of this process or another, works on the queue, and ``Configuration/whenQueueIsTaken`` says to refuse.
     case queueTaken
+    /// The directory or its files cannot be made, read or locked, or a newer version made them; its file is left untouched.
     case queueUnusable(StorageFailure)
 }
 

@@ -116,6 +116,7 @@ public struct FlushReport: Hashable, Sendable {
     public var stored: Int
     /// Stored by the server before: an earlier answer had been lost.
     public var duplicates: Int
+    /// Moved to the dead letters, because the server refused them for good.
     public var deadLettered: Int
     /// Events that still wait in this client's queue or memory.
     public var remaining: Int

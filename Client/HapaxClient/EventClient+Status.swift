@@ -52,6 +52,7 @@ public struct Status: Hashable, Sendable {
     public var stored: Int64
     /// Acknowledged as stored before, or tracked again under an id that waited.
     public var duplicates: Int64
+    /// Moved to the dead letters since the queue began and not put back; those that were deleted since count as well.
     public var deadLettered: Int64
     /// Events gone unsent after they had been stored: removed by the quota, purged, or lost with a damaged file.
     public var discarded: Int64

@@ -6,6 +6,7 @@ public struct EventDraft: Hashable, Sendable {
     public var name: String
     /// Whom it concerns, 1…200 bytes of UTF-8.
     public var distinctID: String
+    /// Automatic, super, computed and own ones, the later ones winning.
     public var properties: Properties
 }
 

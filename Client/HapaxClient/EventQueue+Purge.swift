@@ -8,15 +8,20 @@ extension EventQueue {
     /// - Returns: How many there were, and the ids of the waiting ones.
     func purge() throws -> (count: Int, ids: [EventID]) {
         try transaction { db, books in
-            let ids = try Data.fetchAll(db, sql: "SELECT event_id FROM queue").compactMap { EventID(bytes: $0) }
-            try db.execute(sql: "DELETE FROM queue")
-            let waiting = Int64(db.changesCount)
+            let ids = try Self.purgeWaiting(db, &books)
             try db.execute(sql: "DELETE FROM dead_letters")
-            let dead = db.changesCount
-            if waiting > 0 { try Self.count(db, &books, "purged", waiting) }
-            books.discarded += books.depth
-            (books.depth, books.bytes, books.letters, books.letterBytes) = (0, 0, 0, 0)
-            return (Int(waiting) + dead, ids)
+            (books.letters, books.letterBytes) = (0, 0)
+            return (ids.count + db.changesCount, ids)
         }
+    }
+
+    static func purgeWaiting(_ db: Database, _ books: inout QueueBooks) throws -> [EventID] {
+        let ids = try Data.fetchAll(db, sql: "SELECT event_id FROM queue").compactMap { EventID(bytes: $0) }
+        try db.execute(sql: "DELETE FROM queue")
+        let waiting = Int64(db.changesCount)
+        if waiting > 0 { try count(db, &books, "purged", waiting) }
+        books.discarded += books.depth
+        (books.depth, books.bytes) = (0, 0)
+        return ids
     }
 }

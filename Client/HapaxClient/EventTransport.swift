@@ -34,13 +34,19 @@ package struct TransportAnswer: Sendable {
 
 /// Why there is no complete answer.
 public enum TransportFailure: Error, Hashable, Sendable {
+    /// The host's name cannot be resolved. The server has seen nothing.
     case unknownHost
+    /// Nobody listens, or the network is away. The server has seen nothing.
     case cannotConnect
+    /// The deadline passed; the server may have acted.
     case timedOut
+    /// No secure connection, as with an expired certificate. The server has seen nothing.
     case tls
     /// The connection broke, or what came back was not HTTP.
     case cut
+    /// More than `EventLimits.maximumAnswerBytes`; the server may have acted.
     case answerTooLarge
+    /// The client ended it, as in a shutdown; the server may have acted.
     case aborted
     /// Anything else; the number is the transport's own.
     case other(Int)

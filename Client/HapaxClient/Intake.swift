@@ -178,6 +178,7 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     case mailboxFull = "mailbox_full"
     /// The queue holds what its quota allows.
     case quotaFull = "quota_full"
+    /// After ``EventClient/shutdown(within:)`` has begun.
     case shutDown = "shut_down"
     /// After ``EventClient/optOut()``.
     case optedOut = "opted_out"

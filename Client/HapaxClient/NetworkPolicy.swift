@@ -1,6 +1,17 @@
 /// What a device is connected by.
 public enum NetworkType: String, Hashable, Sendable, CaseIterable {
-    case cellular2G, cellular3G, cellular4G, cellular5G, wifi, wired
+    /// GSM and its kin: slow, and left out of ``NetworkPolicy/standard``.
+    case cellular2G
+    /// UMTS and its kin.
+    case cellular3G
+    /// LTE and its kin.
+    case cellular4G
+    /// 5G New Radio.
+    case cellular5G
+    /// A wireless local network.
+    case wifi
+    /// A cable, and whatever is not one of the others; a service's network.
+    case wired
 }
 
 /// Over which networks events are uploaded without being asked (R24); a manual flush goes over any.

@@ -67,7 +67,7 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     /// The names that ``setAside()`` gave, in the order it gave them.
-    func damagedFiles() -> [String] {
+    package func damagedFiles() -> [String] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
         return names.compactMap { name in Self.number(name).map { (name, $0) } }.sorted { $0.1 < $1.1 }.map(\.0)
     }

@@ -19,8 +19,10 @@ public struct QueueQuota: Sendable, Hashable {
     /// Whatever the policy is, the oldest waiting events are removed when their `time` is longer ago than this, and counted as `quota_age`.
     /// Looked at when events are stored and when uploads begin; nil, the default, keeps them for ever.
     public var maximumAge: Duration?
+    /// What happens when it is full.
     public var policy = Policy.reject
 
+    /// 512 MiB, without a limit on events and age; what does not fit is refused.
     public init() {}
 
     /// Holds whatever comes.

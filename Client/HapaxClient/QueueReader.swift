@@ -45,7 +45,7 @@ package struct QueueReader: Sendable {
         try work { try EventQueue.deadLetters($0, after: number, limit: limit) }
     }
 
-    private func work<Value>(_ body: (Database) throws -> Value) throws(StorageFailure) -> Value {
+    func work<Value>(_ body: (Database) throws -> Value) throws(StorageFailure) -> Value {
         do { return try database.read(body) } catch { throw StorageFailure(error) }
     }
 }

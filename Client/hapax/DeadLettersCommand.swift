@@ -6,13 +6,27 @@ import HapaxModel
 struct DeadLettersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dead-letters",
-        abstract: "Lists, exports or retries events that were refused.",
-        discussion: "An event becomes a dead letter when it breaks a limit or the server refuses it for good. It is kept until you decide.",
-        subcommands: [List.self, Export.self, Retry.self])
+        abstract: "Lists, exports, retries or deletes events that were refused.",
+        discussion: """
+            An event becomes a dead letter when it breaks a limit or the server refuses it for good. It is kept until you decide.
+
+            Examples:
+              hapax dead-letters list
+              hapax dead-letters export > refused.ndjson
+              hapax dead-letters retry --all && hapax flush
+            """,
+        subcommands: [List.self, Export.self, Retry.self, PurgeDeadLetters.self])
 
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Number, time, id, reason and detail of each.", discussion: "Without the events themselves; see export.")
+            abstract: "Number, time, id, reason and detail of each.",
+            discussion: """
+                Without the events themselves; see export. With --json each is an object on a line of its own. Looks only; a process \
+                that works on the queue is not disturbed. Exits with 0, or with 1 if the queue cannot be read.
+
+                Example:
+                  hapax dead-letters list --after 100 --limit 100
+                """)
 
         @Option(help: ArgumentHelp("Show so many at most.", valueName: "count"))
         var limit = 100
@@ -34,8 +48,9 @@ struct DeadLettersCommand: AsyncParsableCommand {
                     ])
                 } else {
                     let time = Date(timeIntervalSince1970: Double(letter.time) / 1_000).formatted(.iso8601)
-                    Terminal.say(
-                        "\(letter.number)  \(time)  \(letter.eventID?.description ?? "no readable id")  \(letter.reason)  \(letter.detail)")
+                    let id = letter.eventID?.description ?? "no readable id"
+                    let why = Terminal.printable("\(letter.reason)  \(letter.detail)")
+                    Terminal.say("\(letter.number)  \(time)  \(id)  \(why)")
                 }
             }
         }
@@ -44,7 +59,13 @@ struct DeadLettersCommand: AsyncParsableCommand {
     struct Export: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Writes all of them, events included, as one JSON object on each line.",
-            discussion: "`event` holds the event as it was; bytes that are not a valid event are in `text`.")
+            discussion: """
+                `event` holds the event as it was; bytes that are not a valid event are in `text`. Looks only. Exits with 0, or with 1 if \
+                the queue cannot be read.
+
+                Example:
+                  hapax dead-letters export > refused.ndjson
+                """)
 
         @OptionGroup var queue: QueueOptions
 
@@ -66,8 +87,13 @@ struct DeadLettersCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Puts them back into the queue.",
             discussion: """
-                They are sent by the next upload. Those that break a limit stay, since no server would store them. Exits \
-                with 1 if a number is none of them.
+                They are sent by the next upload. Those that break a limit stay, since no server would store them. Durable on return.
+
+                Exits with 0 if all are back, 1 if a number is none of them or the queue cannot be used, 3 if some stay, 75 if another \
+                process works on the queue.
+
+                Example:
+                  hapax dead-letters retry 3 4 && hapax flush
                 """)
 
         @Argument(help: "Their numbers.")
@@ -83,42 +109,19 @@ struct DeadLettersCommand: AsyncParsableCommand {
 
         func run() async throws {
             guard try QueueReader.forCommand(queue) != nil else {
-                if !all { try complain(unknown: numbers) }
+                if !all { try DeadLettersCommand.complain(unknown: numbers) }
                 return tell(RetriedDeadLetters())
             }
-            let owner: EventQueue
-            do throws(QueueOpenError) {
-                owner = try EventQueue.open(queue.path, whenTaken: .refuse, durability: .power, clock: SystemClock())
-            } catch {
-                switch error {
-                case .taken:
-                    Terminal.complain("another process works on the queue")
-                    throw ExitCode.queueTaken
-                case .unusable(let failure):
-                    Terminal.complain("the queue cannot be used: \(failure)")
-                    throw ExitCode.failure
-                }
-            }
+            let owner = try EventQueue.forCommand(queue)
             defer { owner.close() }
-            let result: RetriedDeadLetters
-            var unknown: [Int64] = []
-            do {
-                // The queue is ours: none comes or goes between this and the retry.
-                unknown = try numbers.filter { try owner.deadLetters(after: $0 - 1, limit: 1).first?.number != $0 }
-                result = try owner.retryDeadLetters(all ? nil : numbers)
-            } catch {
-                Terminal.complain("the queue cannot be written; nothing was changed")
-                throw ExitCode.failure
+            // The queue is ours: none comes or goes between this and the retry.
+            let (result, unknown) = try owner.changing { owner in
+                let present = Set(try owner.deadLetterNumbers())
+                return (try owner.retryDeadLetters(all ? nil : numbers), numbers.filter { !present.contains($0) })
             }
             tell(result)
-            try complain(unknown: unknown)
+            try DeadLettersCommand.complain(unknown: unknown)
             if result.unfit > 0 { throw ExitCode.deadLettered }
-        }
-
-        private func complain(unknown: [Int64]) throws {
-            guard !unknown.isEmpty else { return }
-            Terminal.complain("no dead letter has number \(unknown.map { "\($0)" }.joined(separator: ", "))")
-            throw ExitCode.failure
         }
 
         private func tell(_ result: RetriedDeadLetters) {
@@ -130,23 +133,14 @@ struct DeadLettersCommand: AsyncParsableCommand {
         }
     }
 
-    fileprivate static func read(_ queue: QueueOptions, after: Int64, limit: Int) throws -> [DeadLetter] {
-        do {
-            return try QueueReader.forCommand(queue)?.deadLetters(after: after, limit: limit) ?? []
-        } catch let failure as StorageFailure {
-            Terminal.complain("the queue cannot be read: \(failure)")
-            throw ExitCode.failure
-        }
+    static func complain(unknown: [Int64]) throws {
+        guard !unknown.isEmpty else { return }
+        Terminal.complain("no dead letter has number \(unknown.map { "\($0)" }.joined(separator: ", ")); see hapax dead-letters list")
+        throw ExitCode.failure
     }
-}
 
-extension QueueReader {
-    static func forCommand(_ queue: QueueOptions) throws -> QueueReader? {
-        do throws(StorageFailure) {
-            return try QueueReader(directory: queue.directory)
-        } catch {
-            Terminal.complain("the queue cannot be read: \(error)")
-            throw ExitCode.failure
-        }
+    fileprivate static func read(_ queue: QueueOptions, after: Int64, limit: Int) throws -> [DeadLetter] {
+        guard let reader = try QueueReader.forCommand(queue) else { return [] }
+        return try QueueReader.complaining { () throws(StorageFailure) in try reader.deadLetters(after: after, limit: limit) }
     }
 }

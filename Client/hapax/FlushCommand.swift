@@ -8,7 +8,13 @@ struct FlushCommand: AsyncParsableCommand {
         abstract: "Delivers what is stored.",
         discussion: """
             Sends batch after batch until the queue, and what was stored beside it, is empty, an attempt fails, or the time is over. \
-            Exits with 0 if nothing is left, 1 if what was stored beside the queue cannot be read, 2 if something is left, 3 if events became dead letters, 75 if another process works on the queue.
+            An event leaves the queue only when the server has acknowledged it; stopping this command loses nothing.
+
+            Exits with 0 if nothing is left, 1 if what was stored beside the queue cannot be read, 2 if something is left, 3 if events \
+            became dead letters, 75 if another process works on the queue.
+
+            Example, from cron:
+              hapax flush --timeout 300 --json
             """)
 
     @Option(help: ArgumentHelp("Seconds for all of it.", valueName: "seconds"))
@@ -23,7 +29,7 @@ struct FlushCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let client = try EventClient.startForCommand(try server.configuration(queue: queue))
+        let client = try EventClient.startForCommand(try server.configuration(queue: queue), queue)
         let report = await client.finalFlush(within: .seconds(timeout))
         _ = await client.shutdown(within: .zero)
         let spools = SpoolSurvey(of: queue.directory)

@@ -13,17 +13,26 @@ struct Hapax: AsyncParsableCommand {
             Environment: HAPAX_SERVER, HAPAX_KEY and HAPAX_QUEUE stand for --server, --key and --queue. Prefer HAPAX_KEY to --key: \
             arguments can be seen by other users of the machine.
 
+            Shell completion: hapax --generate-completion-script bash (or zsh, fish) writes a script; see docs/client.md for where to put \
+            it. `hapax help track` explains a command.
+
             Exit codes:
               0    done
-              1    failed: the queue or a file cannot be used
+              1    failed: the queue or a file cannot be used, the user has opted out, or what was asked for is not there
               2    stored, but not all of it has been delivered; it will be, or run the command again
               3    some events are in the dead letters
               64   usage
               74   standard output cannot be written; what the command did is done
               75   the queue is taken by another process, and the command needs it for itself
               128+n  interrupted by signal n; nothing is lost, run the command again
+
+            Example:
+              hapax track backup_finished --property host=db1 --property bytes:=73400320
             """,
-        subcommands: [TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, DeadLettersCommand.self])
+        subcommands: [
+            TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
+            IdentityCommand.self,
+        ])
 }
 
 /// What scripts may rely on.

@@ -22,10 +22,14 @@ struct ImportCommand: AsyncParsableCommand {
             is left for the next run, and the import exits with 2.
 
             Exits with 0 if every line has been delivered, 2 if some are left (run it again), 3 if all are settled and some became dead \
-            letters, also in an earlier run that this one went on from.
+            letters, also in an earlier run that this one went on from, 1 if the file cannot be read or a dead letter cannot be stored.
+
+            Examples:
+              hapax import events.ndjson --give-up-after 600
+              zcat old.ndjson.gz | hapax import -
             """)
 
-    @Argument(help: ArgumentHelp("The file, or - for standard input.", valueName: "file"))
+    @Argument(help: ArgumentHelp("The file, or - for standard input.", valueName: "file"), completion: .file())
     var file: String
 
     @Option(

@@ -11,7 +11,8 @@ struct QueueOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "The queue's directory.",
-            discussion: "Default: $HAPAX_QUEUE, else $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.", valueName: "directory"))
+            discussion: "Default: $HAPAX_QUEUE, else $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.", valueName: "directory"),
+        completion: .directory)
     var queue: String?
 
     var path: String {
@@ -57,12 +58,13 @@ private func environment(_ name: String) -> String? {
 
 extension EventClient {
     /// Starts a client, or ends the command with a message.
-    static func startForCommand(_ configuration: Configuration) throws -> EventClient {
+    static func startForCommand(_ configuration: Configuration, _ queue: QueueOptions) throws -> EventClient {
         do throws(StartError) {
             return try start(configuration)
         } catch {
+            if error == .queueTaken { throw Terminal.queueIsTaken(queue) }
             Terminal.complain("\(error)")
-            throw error == .queueTaken ? ExitCode.queueTaken : ExitCode.failure
+            throw ExitCode.failure
         }
     }
 }

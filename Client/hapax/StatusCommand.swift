@@ -10,18 +10,17 @@ struct StatusCommand: AsyncParsableCommand {
         discussion: """
             Looks only; a process that works on the queue is not disturbed. Exits with 0 also if something waits, \
             with 1 if a queue, or one stored beside it, cannot be read.
+
+            Example:
+              hapax status --json
             """)
 
     @OptionGroup var queue: QueueOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let main: QueueReader.Summary?
-        do throws(StorageFailure) {
-            main = try QueueReader(directory: queue.directory)?.summary()
-        } catch {
-            Terminal.complain("the queue cannot be read: \(error)")
-            throw ExitCode.failure
+        let main = try QueueReader.forCommand(queue).map { reader in
+            try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() }
         }
         let spools = SpoolSurvey(of: queue.directory)
         tell(main, spools)
@@ -38,6 +37,8 @@ struct StatusCommand: AsyncParsableCommand {
         Terminal.say("delivered    \(main.books.stored) stored, \(main.books.duplicates) duplicates")
         Terminal.say("dead letters \(main.deadLetters)")
         for (reason, count) in main.books.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("dropped      \(count) (\(reason))") }
+        if queue.directory.isOptedOut { Terminal.say("opted out    events are refused; see hapax identity") }
+        for file in queue.directory.damagedFiles() { Terminal.say("damaged      \(file), set aside") }
         if !spools.summaries.isEmpty {
             Terminal.say("beside it    \(spools.depth) events in \(spools.summaries.count) spooled queues")
         }
@@ -56,7 +57,9 @@ struct StatusCommand: AsyncParsableCommand {
             "queue": .string(queue.path), "install_id": .optional(main?.installID), "depth": .integer(books.depth),
             "bytes": .integer(books.bytes), "oldest": .optional(main?.oldest), "created": .integer(books.lastSequence),
             "adopted": .integer(books.adopted), "stored": .integer(books.stored), "duplicates": .integer(books.duplicates),
-            "dead_lettered": .integer(books.deadLettered), "dead_letters": .count(main?.deadLetters ?? 0),
+            "dead_lettered": .integer(books.deadLettered), "discarded": .integer(books.discarded),
+            "dead_letters": .count(main?.deadLetters ?? 0), "damaged_files": .count(queue.directory.damagedFiles().count),
+            "opted_out": .bool(queue.directory.isOptedOut),
             "dropped": .object(books.dropped.mapValues { PropertyValue.integer($0) }), "spools": .count(spools.summaries.count),
             "spooled": .integer(spools.depth), "unusable_spools": .count(spools.unusable.count),
         ]

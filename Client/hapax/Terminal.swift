@@ -15,6 +15,17 @@ enum Terminal {
         write(writer.bytes + [0x0A])
     }
 
+    /// A text from an event, so that nothing in it commands the terminal or breaks the line.
+    static func printable(_ text: String) -> String {
+        text.unicodeScalars.reduce(into: "") { result, scalar in
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator:
+                result += "\\u{" + String(scalar.value, radix: 16, uppercase: true) + "}"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+    }
+
     static func complain(_ text: String) {
         note("hapax: " + text + "\n")
     }

@@ -7,8 +7,12 @@ struct TrackCommand: AsyncParsableCommand {
         commandName: "track",
         abstract: "Stores one event, then tries to deliver it.",
         discussion: """
-            Exits with 0 once the event is on disk, delivered or not: what could not be delivered within the time is sent by the next \
-            command that uploads. Exits with 3 if the event breaks a limit or was refused; it is in the dead letters then.
+            Prints the event's id. Exits with 0 once the event is on disk, delivered or not: what could not be delivered within the time \
+            is sent by the next command that uploads. It then survives kill -9, with --power a power cut. Exits with 3 if the event breaks \
+            a limit or was refused; it is in the dead letters then. Exits with 1 if nothing was stored: the queue cannot be used, or the \
+            user has opted out (see identity). A queue that another process works on is no obstacle: the event is stored beside it.
+
+            Values have types: name=text is a string, name:=json a number, true, false, null, a list or an object.
 
             For an event that your script may send twice, give --derive-id with what it is about (an order's number, a file's name and \
             date): the same name and key make the same event, which the server stores once.
@@ -28,13 +32,15 @@ struct TrackCommand: AsyncParsableCommand {
             valueName: "name=value"))
     var property: [String] = []
 
-    @Option(help: ArgumentHelp("The event's own id.", valueName: "uuid"))
+    @Option(help: ArgumentHelp("The event's own id; the server stores each id once.", valueName: "uuid"))
     var id: EventID?
 
     @Option(help: ArgumentHelp("Makes the id from NAME and this key, always the same one.", valueName: "key"))
     var deriveID: String?
 
-    @Option(name: .customLong("distinct-id"), help: ArgumentHelp("Whom it concerns. Default: the queue's own id.", valueName: "id"))
+    @Option(
+        name: .customLong("distinct-id"),
+        help: ArgumentHelp("Whom it concerns. Default: the login id, else the queue's own id; see identity.", valueName: "id"))
     var distinctID: String?
 
     @Option(help: ArgumentHelp("When it happened: Unix milliseconds or RFC 3339. Default: now.", valueName: "time"))
@@ -67,7 +73,7 @@ struct TrackCommand: AsyncParsableCommand {
         var configuration = try server.configuration(queue: queue)
         configuration.whenQueueIsTaken = .spool
         configuration.durability = power ? .power : .process
-        let client = try EventClient.startForCommand(configuration)
+        let client = try EventClient.startForCommand(configuration, queue)
         let properties = try properties()
         let id = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
         let stored: EventID
@@ -75,7 +81,8 @@ struct TrackCommand: AsyncParsableCommand {
             stored = try await client.trackDurably(
                 name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
         } catch {
-            Terminal.complain("\(error)")
+            Terminal.complain(
+                error == .refused(.optedOut) ? "not stored: the user has opted out; see hapax identity" : "not stored: \(error)")
             _ = await client.shutdown(within: .zero)
             throw ExitCode.failure
         }

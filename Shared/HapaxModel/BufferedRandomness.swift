@@ -13,6 +13,7 @@ public struct BufferedRandomness: RandomNumberGenerator, Sendable {
     private var words: [UInt64] = []
     private static let wordsPerFill = 32
 
+    /// Has fetched nothing yet.
     public init() {
         words.reserveCapacity(Self.wordsPerFill)
     }

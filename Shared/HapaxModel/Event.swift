@@ -10,8 +10,10 @@ public struct Event: Hashable, Sendable {
     public var distinctID: String
     /// Its place in its install's order, from 1; nil for events that belong to no install.
     public var sequence: Int64?
+    /// What else is known about it; with everything around them at most ``EventLimits/maximumEventBytes``.
     public var properties: Properties
 
+    /// Checks nothing: whether it obeys the limits, ``EventScanner/check(_:)`` says of its bytes.
     public init(
         id: EventID, name: String, time: Int64, distinctID: String, sequence: Int64? = nil, properties: Properties = [:]
     ) {
@@ -63,6 +65,7 @@ public struct Event: Hashable, Sendable {
 
 /// An event as it travels.
 public struct EncodedEvent: Sendable {
+    /// Of the event.
     public let id: EventID
     /// One JSON object in UTF-8.
     public let bytes: [UInt8]

@@ -1,9 +1,11 @@
 /// A batch as it travels: an envelope around the bytes of its events, which are joined as they are.
 public struct EventBatch: Sendable {
+    /// What stands around the events.
     public var envelope: Envelope
     /// Each one encoded event.
     public var events: [[UInt8]]
 
+    /// The events are taken as they are; each must be one whole JSON object.
     public init(envelope: Envelope, events: [[UInt8]]) {
         self.envelope = envelope
         self.events = events
@@ -24,6 +26,7 @@ public struct EventBatch: Sendable {
         /// How many events the install dropped since it began, by reason.
         public var dropped: [String: Int64]
 
+        /// What is nil, or empty, is left out of the body.
         public init(
             batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, created: Int64? = nil,
             waiting: Int64? = nil, dropped: [String: Int64] = [:]

@@ -2,6 +2,7 @@ import CZlib
 
 /// gzip (RFC 1952) by zlib, with an absolute limit on what comes out.
 public enum Gzip {
+    /// Why nothing came out.
     public enum Failure: Error, Hashable, Sendable {
         /// Not gzip, damaged or cut.
         case damaged

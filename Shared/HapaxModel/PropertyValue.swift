@@ -2,13 +2,19 @@
 ///
 /// Integers and floating-point numbers are kept apart so that a 64-bit integer survives unrounded.
 public enum PropertyValue: Hashable, Sendable {
+    /// `null`.
     case null
+    /// `true` or `false`.
     case bool(Bool)
+    /// A whole number, unrounded.
     case integer(Int64)
     /// JSON has no word for infinities and NaN: an event that holds one goes to the dead letters.
     case double(Double)
+    /// A text; counts towards the event's bytes as it is escaped.
     case string(String)
+    /// A list; one level of ``EventLimits/maximumDepth``.
     case array([PropertyValue])
+    /// Values by key; one level of ``EventLimits/maximumDepth``, up to ``EventLimits/maximumKeysPerObject`` keys.
     case object([String: PropertyValue])
 }
 

@@ -11,15 +11,20 @@ public struct Receipt: Hashable, Sendable {
     /// Every event that was not stored now, in the order of the request.
     public var results: [Result]
 
+    /// What became of one event that was not stored now.
     public struct Result: Hashable, Sendable {
         /// The event's place in the request, from 0.
         public var index: Int
         /// The event's id; nil if it could not be read.
         public var eventID: EventID?
+        /// Never ``Outcome/stored`` on the wire: what is stored is only counted.
         public var outcome: Outcome
+        /// A stable name for a refusal; one of ``EventProblem/Reason`` from this version's servers.
         public var reason: String?
+        /// For people.
         public var detail: String?
 
+        /// The outcome of the event at a place of the request.
         public init(index: Int, eventID: EventID?, outcome: Outcome, reason: String? = nil, detail: String? = nil) {
             self.index = index
             self.eventID = eventID
@@ -50,6 +55,7 @@ public struct Receipt: Hashable, Sendable {
         }
     }
 
+    /// Counts are taken as they are; whether they add up, ``verdicts(for:sent:)`` asks.
     public init(batchID: EventID?, received: Int, stored: Int, results: [Result]) {
         self.batchID = batchID
         self.received = received
@@ -57,7 +63,9 @@ public struct Receipt: Hashable, Sendable {
         self.results = results
     }
 
+    /// How many were in the store already, with the same content.
     public var duplicates: Int { results.count { $0.outcome == .duplicate } }
+    /// How many never will be stored as they are.
     public var rejected: Int { results.count { $0.outcome == .rejected } }
 }
 

@@ -2,34 +2,52 @@ import Foundation
 
 /// Why a whole request was refused: the body of an `application/problem+json` answer (RFC 9457). A refused request stored nothing.
 public struct RequestProblem: Error, Hashable, Sendable {
+    /// For programs; decides the status.
     public let code: Code
     /// For people; holds nothing of the request's body and no key.
     public let detail: String
 
+    /// The detail must hold nothing of the request's body and no key.
     public init(_ code: Code, detail: String) {
         self.code = code
         self.detail = detail
     }
 
+    /// The media type of every refusal (RFC 9457).
     public static let contentType = "application/problem+json"
 
     /// Stable names of refusals. A name is never given a second meaning.
     public enum Code: String, Sendable, CaseIterable {
+        /// The body is no batch: its envelope, or the end of an event, cannot be read.
         case malformed
+        /// The body is not the gzip that its header promises.
         case invalidEncoding = "invalid_encoding"
+        /// Beyond ``EventLimits/maximumEventsPerBatch``.
         case tooManyEvents = "too_many_events"
+        /// The write key is missing or belongs to no project.
         case unknownKey = "unknown_key"
+        /// There is nothing under the path.
         case notFound = "not_found"
+        /// Something is under the path, for another method.
         case methodNotAllowed = "method_not_allowed"
+        /// The request did not arrive within its deadline.
         case tooSlow = "too_slow"
+        /// Beyond ``EventLimits/maximumBodyBytes``, or ``EventLimits/maximumDecompressedBodyBytes`` once decompressed.
         case bodyTooLarge = "body_too_large"
+        /// Neither JSON nor newline-delimited JSON.
         case unsupportedType = "unsupported_type"
+        /// Neither gzip nor none.
         case unsupportedEncoding = "unsupported_encoding"
+        /// More waits than the server may hold: try again later.
         case overloaded
+        /// The store does not answer: try again later.
         case storeUnavailable = "store_unavailable"
+        /// The server is about to end: try again, elsewhere or later.
         case stopping
+        /// A defect of the server; whether the batch was stored is not known.
         case internalError = "internal_error"
 
+        /// The HTTP status it is answered with.
         public var status: Int {
             switch self {
             case .malformed, .invalidEncoding: 400
@@ -44,6 +62,7 @@ public struct RequestProblem: Error, Hashable, Sendable {
             }
         }
 
+        /// What it means, for people.
         public var title: String {
             switch self {
             case .malformed: "The batch cannot be read"

@@ -1,6 +1,8 @@
 /// What a request's body holds: the events in order, and what its envelope says.
 public struct ScannedBody: Sendable {
+    /// What the envelope says; empty for a bare array and for lines.
     public var envelope = EventBatch.Envelope()
+    /// In the order of the body, bad ones included.
     public var events: [ScannedEvent] = []
 
     /// Reads an envelope, or a bare array of events.

@@ -8,6 +8,7 @@ public struct ScannedEvent: Sendable {
     public var distinctID: ArraySlice<UInt8>
     /// Unix milliseconds.
     public var time: Int64
+    /// nil if it has none.
     public var sequence: Int64?
     /// A JSON object, as it was sent.
     public var properties: ArraySlice<UInt8>

@@ -14,6 +14,7 @@ public struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sen
     private static var counterBits: UInt64 { 42 }
     private static var maximumMilliseconds: UInt64 { (1 << 48) - 1 }
 
+    /// Randomness makes ids unguessable and, between generators, unique; order within one generator does not depend on it.
     public init(randomness: Randomness) {
         self.randomness = randomness
         // A clock that was never set stands at 0 on many machines: their ids must differ, too.

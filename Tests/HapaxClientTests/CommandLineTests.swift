@@ -13,9 +13,10 @@ struct CommandLine {
         var error: String
 
         /// The last line of standard output, read as JSON.
-        var json: [String: Any] {
-            let line = out.split(separator: "\n").last.map(String.init) ?? ""
-            return (try? JSONSerialization.jsonObject(with: Data(line.utf8))) as? [String: Any] ?? [:]
+        var json: [String: Any] { jsonLines.last ?? [:] }
+
+        var jsonLines: [[String: Any]] {
+            out.split(separator: "\n").map { (try? JSONSerialization.jsonObject(with: Data($0.utf8))) as? [String: Any] ?? [:] }
         }
     }
 
@@ -27,21 +28,23 @@ struct CommandLine {
     /// - Parameters:
     ///   - input: What standard input holds, to its end.
     ///   - openInput: Standard input, if it is to stay open; without `input`.
+    ///   - terminal: The same, for a terminal.
     ///   - output: Standard output, if it is not to be a file; ``Output/out`` is empty then.
     func start(
-        _ arguments: [String], input: String? = nil, openInput: Pipe? = nil, output: FileHandle? = nil
+        _ arguments: [String], input: String? = nil, openInput: Pipe? = nil, terminal: FileHandle? = nil, output: FileHandle? = nil
     ) throws -> (process: ChildProcess, finish: @Sendable () async -> Output) {
         let files = ["in", "out", "error"].map { directory.path + "/\($0)-\(UUID().uuidString)" }
         _ = FileManager.default.createFile(atPath: files[0], contents: Data((input ?? "").utf8))
         // A shell redirects and then becomes the program: its number, and so its signals, stay.
         var script = #"exec "$0" "$@""#
-        if openInput == nil { script += " <'\(files[0])'" }
+        let open = openInput?.fileHandleForReading ?? terminal
+        if open == nil { script += " <'\(files[0])'" }
         if output == nil { script += " >'\(files[1])'" }
         script += " 2>'\(files[2])'"
         let process = try ChildProcess(
             "/bin/sh", ["-c", script, try PackageLayout.executable("hapax")] + arguments,
             environment: ["HAPAX_SERVER": server, "HAPAX_KEY": "secret-key", "HAPAX_QUEUE": queue],
-            input: openInput.map { .duplicate($0.fileHandleForReading.fileDescriptor) },
+            input: open.map { .duplicate($0.fileDescriptor) },
             output: output.map { .duplicate($0.fileDescriptor) })
         return (
             process,

@@ -1,0 +1,40 @@
+import HapaxModel
+
+extension EventClient {
+    private static let ofTheProcess = SharedClient()
+
+    /// The process's shared client; nil until ``startShared(_:)`` has started it.
+    ///
+    /// Optional: a client that is handed to those who need it serves them as well, and can be replaced in their tests.
+    public static var shared: EventClient? { ofTheProcess.client }
+
+    /// Starts the process's shared client, once: later calls return that one and leave their configuration aside (R2).
+    ///
+    /// Calls that come together wait for the first. The client stays the shared one after its ``shutdown(within:)``; it then refuses
+    /// events.
+    ///
+    /// - Throws: ``StartError``; then nothing has been changed, there is no shared client, and the next call may start it.
+    @discardableResult
+    public static func startShared(_ configuration: Configuration) throws(StartError) -> EventClient {
+        try ofTheProcess.start { () throws(StartError) in try start(configuration) }
+    }
+}
+
+/// A client that is started once, whoever comes first.
+final class SharedClient: Sendable {
+    /// Held while a client starts, which waits for the disk.
+    private let starting = Locked(())
+    /// Held for moments only: asking for the client does not wait for its start.
+    private let started = Locked<EventClient?>(nil)
+
+    var client: EventClient? { started.withLock { $0 } }
+
+    func start(_ make: () throws(StartError) -> EventClient) throws(StartError) -> EventClient {
+        try starting.withLock { (_: inout Void) throws(StartError) in
+            if let client { return client }
+            let client = try make()
+            started.withLock { $0 = client }
+            return client
+        }
+    }
+}

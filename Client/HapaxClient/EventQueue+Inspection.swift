@@ -1,0 +1,30 @@
+import GRDB
+
+extension EventQueue {
+    /// The numbers of all dead letters, in the order they came.
+    package func deadLetterNumbers() throws -> [Int64] {
+        try reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters ORDER BY row") }
+    }
+
+    /// Forgets the waiting events, those of damaged files that can still be read included, and keeps the dead letters. Counted as
+    /// ``purge()`` counts; durable on return.
+    ///
+    /// - Returns: How many there were.
+    package func purgeWaiting() async throws -> Int {
+        // What a damaged file held would come back afterwards.
+        await salvage()
+        let before = books.depth
+        try transaction { db, books in _ = try Self.purgeWaiting(db, &books) }
+        return Int(before)
+    }
+
+    /// Counts events that were purged from a spool: its own books go with it.
+    package func countPurged(_ count: Int) throws {
+        guard count > 0 else { return }
+        try transaction { db, books in
+            books.adopted += Int64(count)
+            books.discarded += Int64(count)
+            try Self.count(db, &books, "purged", Int64(count))
+        }
+    }
+}

@@ -1,0 +1,151 @@
+import ArgumentParser
+import HapaxClient
+import HapaxModel
+
+struct IdentityCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "identity",
+        abstract: "Shows or changes whom the queue's events concern, and whether they are taken.",
+        discussion: """
+            An event that does not say whom it concerns (track --distinct-id) concerns the login id, else the queue's anonymous id. Both, \
+            and the opt-out, are kept in the queue. A change holds for events tracked from then on; what waits stays as it is.
+
+            Changes need the queue for themselves: while another process works on it they exit with 75 and change nothing. In a \
+            running app or service, its own code logs in and out.
+
+            Examples:
+              hapax identity show --json
+              hapax identity login customer-17
+              hapax identity opt-out
+            """,
+        subcommands: [Show.self, Login.self, Logout.self, Reset.self, OptOut.self, OptIn.self])
+
+    /// What each change's help says.
+    static let changeDiscussion = """
+        Durable on return, through a power cut too; makes the queue if there is none. Exits with 0 if done, 1 if the queue cannot be used, \
+        75 if another process works on it; then nothing has changed.
+        """
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "The login id, the anonymous id and whether events are taken.",
+            discussion: """
+                Looks only; a process that works on the queue is not disturbed. Exits with 0, or with 1 if the queue cannot be read.
+
+                Example:
+                  hapax identity show --json
+                """)
+
+        @OptionGroup var queue: QueueOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            guard let reader = try QueueReader.forCommand(queue) else {
+                return IdentityCommand.tell(nil, queue, output)
+            }
+            IdentityCommand.tell(try QueueReader.complaining { () throws(StorageFailure) in try reader.keptIdentity() }, queue, output)
+        }
+    }
+
+    struct Login: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "From now on events concern this user.",
+            discussion: changeDiscussion + "\n\nExample:\n  hapax identity login customer-17")
+
+        @Argument(help: "1 to 200 bytes of UTF-8.")
+        var id: String
+        @OptionGroup var queue: QueueOptions
+        @OptionGroup var output: OutputOptions
+
+        func validate() throws {
+            if !(1...EventLimits.maximumDistinctIDBytes).contains(id.utf8.count) { throw ValidationError("\(IdentityError.invalidID).") }
+        }
+
+        func run() async throws {
+            try IdentityCommand.change(queue, output) { try $0.changeIdentity { $0.loginID = id } }
+        }
+    }
+
+    struct Logout: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "From now on events concern the anonymous id.",
+            discussion: changeDiscussion + "\n\nExample:\n  hapax identity logout")
+
+        @OptionGroup var queue: QueueOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            try IdentityCommand.change(queue, output) { try $0.changeIdentity { $0.loginID = nil } }
+        }
+    }
+
+    struct Reset: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Makes a new anonymous id, as for another person.",
+            discussion: "The login id stays; see logout. " + changeDiscussion + "\n\nExample:\n  hapax identity reset")
+
+        @OptionGroup var queue: QueueOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            var ids = UUIDv7Generator()
+            let id = ids.next(unixMilliseconds: SystemClock().unixMilliseconds).description
+            try IdentityCommand.change(queue, output) { try $0.changeIdentity { $0.anonymousID = id } }
+        }
+    }
+
+    struct OptOut: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Refuses events from now on, until opt-in.",
+            discussion: """
+                track then exits with 1 and stores nothing. What waits stays and is delivered; see queue purge. import sends a file's events \
+                as they are and does not ask the queue. 
+                """ + changeDiscussion + "\n\nExample:\n  hapax identity opt-out && hapax queue purge")
+
+        @OptionGroup var queue: QueueOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            try IdentityCommand.change(queue, output) { try $0.setOptedOut(true) }
+        }
+    }
+
+    struct OptIn: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Takes events again.",
+            discussion: changeDiscussion + "\n\nExample:\n  hapax identity opt-in")
+
+        @OptionGroup var queue: QueueOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            try IdentityCommand.change(queue, output) { try $0.setOptedOut(false) }
+        }
+    }
+
+    private static func change(
+        _ queue: QueueOptions, _ output: OutputOptions, _ change: (EventQueue) throws -> Void
+    ) throws {
+        let owner = try EventQueue.forCommand(queue)
+        defer { owner.close() }
+        tell(
+            try owner.changing {
+                try change($0)
+                return try $0.keptIdentity()
+            }, queue, output)
+    }
+
+    private static func tell(_ identity: KeptIdentity?, _ queue: QueueOptions, _ output: OutputOptions) {
+        if output.json {
+            return Terminal.say(json: [
+                "distinct_id": .optional(identity?.distinctID), "login_id": .optional(identity?.loginID),
+                "anonymous_id": .optional(identity?.anonymousID), "opted_out": .bool(queue.directory.isOptedOut),
+            ])
+        }
+        guard let identity else { return Terminal.say("the queue does not exist yet; its first use makes an anonymous id") }
+        Terminal.say("events concern  \(Terminal.printable(identity.distinctID))")
+        Terminal.say("login id        \(Terminal.printable(identity.loginID ?? "none"))")
+        Terminal.say("anonymous id    \(identity.anonymousID)")
+        Terminal.say("events are      \(queue.directory.isOptedOut ? "refused (opted out)" : "taken")")
+    }
+}

@@ -1,0 +1,142 @@
+import ArgumentParser
+import HapaxClient
+import HapaxModel
+
+/// `queue purge`.
+struct PurgeQueue: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "purge",
+        abstract: "Deletes every event that waits, for ever.",
+        discussion: """
+            Also those that were stored beside the queue. They are counted as `purged` among the queue's dropped events, which the server \
+            is told with the next batch. Dead letters stay unless --with-dead-letters is given. Asks first on a terminal; elsewhere give \
+            --yes. Durable on return.
+
+            Exits with 0 if nothing waits any more, 1 if a queue cannot be used or the answer was no, 64 without a terminal and without \
+            --yes, 75 if another process works on the queue, or on one stored beside it: that one's events stay.
+
+            Example:
+              hapax queue purge --with-dead-letters --yes --json
+            """)
+
+    @Flag(help: "Delete the dead letters as well.")
+    var withDeadLetters = false
+    @OptionGroup var confirmation: Confirmation
+    @OptionGroup var queue: QueueOptions
+    @OptionGroup var output: OutputOptions
+
+    private struct Removed {
+        var waiting = 0
+        var deadLetters = 0
+        var spoolsInUse = 0
+        var unusable: [QueueDirectory] = []
+    }
+
+    func run() async throws {
+        guard let reader = try QueueReader.forCommand(queue) else { return tell(Removed()) }
+        let summary = try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() }
+        let waiting = summary.books.depth + SpoolSurvey(of: queue.directory).depth
+        let letters = withDeadLetters ? " and \(summary.deadLetters) dead letters" : ""
+        try confirmation.ask("Delete \(waiting) waiting events\(letters) for ever?")
+        let owner = try EventQueue.forCommand(queue)
+        defer { owner.close() }
+        var removed = Removed()
+        try await purge(owner, &removed)
+        for spool in queue.directory.spools() { try await purge(spool, beside: owner, &removed) }
+        tell(removed)
+        for spool in removed.unusable { Terminal.complain("a spooled queue cannot be used and may hold events: \(spool.path)") }
+        if !removed.unusable.isEmpty { throw ExitCode.failure }
+        if removed.spoolsInUse > 0 {
+            Terminal.complain("\(removed.spoolsInUse) queues beside this one are in use; their events stay. Run the command again")
+            throw ExitCode.queueTaken
+        }
+    }
+
+    private func purge(_ target: EventQueue, _ removed: inout Removed) async throws {
+        removed.waiting += try await target.changing { try await $0.purgeWaiting() }
+        if withDeadLetters { removed.deadLetters += try target.changing { try $0.purgeDeadLetters($0.deadLetterNumbers()) } }
+    }
+
+    private func purge(_ directory: QueueDirectory, beside main: EventQueue, _ removed: inout Removed) async throws {
+        var ids = UUIDv7Generator()
+        let spool: EventQueue
+        do throws(QueueOpenError) {
+            spool = try EventQueue(
+                directory: directory, durability: .power, newInstallID: ids.next(unixMilliseconds: SystemClock().unixMilliseconds),
+                isSpool: true, createsDirectory: false)
+        } catch {
+            if error == .taken { removed.spoolsInUse += 1 } else { removed.unusable.append(directory) }
+            return
+        }
+        let before = removed.waiting
+        try await purge(spool, &removed)
+        if spool.removeIfEmpty() {
+            try main.changing { try $0.countPurged(removed.waiting - before) }
+        } else {
+            spool.close()
+        }
+    }
+
+    private func tell(_ removed: Removed) {
+        if output.json {
+            return Terminal.say(json: [
+                "purged": .count(removed.waiting), "purged_dead_letters": .count(removed.deadLetters),
+                "spools_in_use": .count(removed.spoolsInUse), "unusable_spools": .count(removed.unusable.count),
+            ])
+        }
+        Terminal.say("\(removed.waiting) waiting events deleted" + (withDeadLetters ? ", \(removed.deadLetters) dead letters deleted" : ""))
+    }
+}
+
+/// `dead-letters purge`.
+struct PurgeDeadLetters: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "purge",
+        abstract: "Deletes dead letters, for ever.",
+        discussion: """
+            They stay counted in `dead_lettered`. Consider export first. Asks first on a terminal; elsewhere give --yes. Durable on return.
+
+            Exits with 0 if done, 1 if a number is none of them, the queue cannot be used or the answer was no, 64 without a terminal and \
+            without --yes, 75 if another process works on the queue.
+
+            Example:
+              hapax dead-letters export > refused.ndjson && hapax dead-letters purge --all --yes
+            """)
+
+    @Argument(help: "Their numbers.")
+    var numbers: [Int64] = []
+    @Flag(help: "All of them.")
+    var all = false
+    @OptionGroup var confirmation: Confirmation
+    @OptionGroup var queue: QueueOptions
+    @OptionGroup var output: OutputOptions
+
+    func validate() throws {
+        if numbers.isEmpty != all { throw ValidationError("Which ones? Give their numbers, or --all.") }
+    }
+
+    func run() async throws {
+        guard let reader = try QueueReader.forCommand(queue) else { return try tell(0, unknown: numbers) }
+        let count = try QueueReader.complaining { () throws(StorageFailure) in try reader.summary().deadLetters }
+        try confirmation.ask("Delete \(all ? count : numbers.count) dead letters for ever?")
+        let owner = try EventQueue.forCommand(queue)
+        defer { owner.close() }
+        let (purged, unknown) = try owner.changing { owner in
+            let present = try owner.deadLetterNumbers()
+            let wanted = all ? present : numbers
+            return (try owner.purgeDeadLetters(wanted), wanted.filter { !present.contains($0) })
+        }
+        try tell(purged, unknown: unknown)
+    }
+
+    private func tell(_ purged: Int, unknown: [Int64]) throws {
+        Terminal.say(purged, output, json: "purged_dead_letters", text: "dead letters deleted")
+        try DeadLettersCommand.complain(unknown: unknown)
+    }
+}
+
+extension Terminal {
+    fileprivate static func say(_ count: Int, _ output: OutputOptions, json key: String, text: String) {
+        if output.json { say(json: [key: .count(count)]) } else { say("\(count) \(text)") }
+    }
+}

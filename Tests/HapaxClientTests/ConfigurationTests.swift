@@ -1,0 +1,41 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("EventClient.Configuration: the defaults that users are told (R1, R5, R10, R19, R20, R24, R25)")
+struct ConfigurationTests {
+    private let configuration = EventClient.Configuration(server: "http://host/base/", writeKey: "k", queueDirectory: "q")
+
+    @Test("uploads: 50 events a request (R10), 30 s (R5), from 100 stored (R19), every 15 s (R20), $AppStart at once (R25)")
+    func uploadDefaults() throws {
+        #expect(configuration.batchSize == 50 && configuration.requestTimeout == .seconds(30))
+        #expect(configuration.flushBulkSize == 100 && configuration.flushInterval == .seconds(15))
+        #expect(configuration.immediateEvents == ["$AppStart"])
+        #expect(configuration.uploadsAutomatically && configuration.network() == .wired)
+        #expect(configuration.durability == .process && configuration.whenQueueIsTaken == .refuse)
+        let endpoint = try configuration.endpoint()
+        #expect(endpoint.url == "http://host/base/v1/events" && endpoint.timeout == .seconds(30))
+    }
+
+    @Test("cellular networks are allowed but for 2G (R5, R24)")
+    func cellularIsAllowed() {
+        #expect(configuration.flushNetworkPolicy == [.cellular3G, .cellular4G, .cellular5G, .wifi, .wired])
+    }
+
+    @Test("a batch size outside 1…1000 acts as the nearest (R10, I13)", arguments: [(-1, 1), (0, 1), (1_000, 1_000), (5_000, 1_000)])
+    func batchSizeIsBounded(set: Int, acts: Int) throws {
+        var configuration = configuration
+        configuration.batchSize = set
+        #expect(try configuration.endpoint().batchSize == acts)
+    }
+
+    @Test("server and key are needed, each without a default (R1, R3)")
+    func serverAndKeyAreNeeded() {
+        for (server, key, error) in [("", "k", StartError.malformedURL), ("http://host", "", .invalidKey)] {
+            #expect(throws: error) {
+                try EventClient.Configuration(server: server, writeKey: key, queueDirectory: "q").endpoint()
+            }
+        }
+    }
+}

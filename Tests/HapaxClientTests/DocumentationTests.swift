@@ -1,0 +1,94 @@
+#if os(Linux)
+import Foundation
+import TestSupport
+import Testing
+
+/// Reads the compiler's own description of what is public, out of the modules that are built anyway.
+@Suite("Documentation of what is public (R1)")
+struct DocumentationTests {
+    struct Symbol: Decodable {
+        struct Kind: Decodable { var identifier: String }
+        struct Comment: Decodable {
+            struct Line: Decodable { var text: String }
+            var lines: [Line]
+        }
+
+        var kind: Kind
+        var pathComponents: [String]
+        var docComment: Comment?
+
+        var name: String { pathComponents.joined(separator: ".") }
+
+        /// A first line that says something.
+        var isDocumented: Bool {
+            docComment?.lines.first.map { $0.text.split(separator: " ").count > 1 || $0.text.hasPrefix("`") } ?? false
+        }
+    }
+
+    private struct Graph: Decodable { var symbols: [Symbol] }
+
+    @Test("every public symbol has a summary", arguments: ["HapaxModel", "HapaxClient"])
+    func everySymbolIsDocumented(module: String) async throws {
+        let symbols = try await symbols(of: module)
+        #expect(symbols.count > 150, "the module was read")
+        #expect(symbols.filter { !$0.isDocumented }.map(\.name).sorted() == [])
+    }
+
+    @Test("a client comes from start alone, and its configuration needs server, key and directory (R1)")
+    func clientNeedsServerAndKey() async throws {
+        let inits = try await symbols(of: "HapaxClient").filter { $0.kind.identifier == "swift.init" }.map(\.name)
+        #expect(!inits.contains { $0.hasPrefix("EventClient.init") })
+        #expect(
+            inits.filter { $0.hasPrefix("EventClient.Configuration.") } == [
+                "EventClient.Configuration.init(server:writeKey:queueDirectory:)"
+            ])
+    }
+
+    @Test("control: a symbol without a comment, or with an empty one, is seen")
+    func missingCommentIsSeen() throws {
+        let graph = try JSONDecoder().decode(
+            Graph.self,
+            from: Data(
+                #"""
+                {"symbols": [{"kind": {"identifier": "swift.var"}, "pathComponents": ["A", "b"]},
+                             {"kind": {"identifier": "swift.var"}, "pathComponents": ["c"], "docComment": {"lines": [{"text": ""}]}},
+                             {"kind": {"identifier": "swift.var"}, "pathComponents": ["d"], "docComment": {"lines": [{"text": "The d."}]}}]}
+                """#.utf8))
+        #expect(graph.symbols.filter { !$0.isDocumented }.map(\.name) == ["A.b", "c"])
+    }
+
+    private func symbols(of module: String) async throws -> [Symbol] {
+        let products = PackageLayout.productsDirectory
+        let output = TemporaryDirectory()
+        #if arch(arm64)
+        let target = "aarch64-unknown-linux-gnu"
+        #else
+        let target = "x86_64-unknown-linux-gnu"
+        #endif
+        // Modules in C that the module was built with; which one belongs to which is the compiler's business.
+        let places = [
+            PackageLayout.root.appending(path: "Shared"), PackageLayout.root.appending(path: "Client"),
+            products.deletingLastPathComponent().deletingLastPathComponent().appending(path: "checkouts"), products,
+        ]
+        let maps = places.flatMap { Self.moduleMaps(below: $0) }.flatMap { ["-Xcc", "-fmodule-map-file=" + $0] }
+        let process = try ChildProcess(
+            "/usr/bin/env",
+            [
+                "swift", "symbolgraph-extract", "-module-name", module, "-I", products.appending(path: "Modules").path, "-target", target,
+                "-minimum-access-level", "public", "-skip-synthesized-members", "-output-dir", output.path,
+            ] + maps)
+        while await process.nextLine() != nil {}
+        #expect(await process.waitUntilExit() == .exited(0), "\(process.standardErrorTail)")
+        let graph = try Data(contentsOf: URL(fileURLWithPath: output.path + "/\(module).symbols.json"))
+        return try JSONDecoder().decode(Graph.self, from: graph).symbols
+    }
+
+    private static func moduleMaps(below directory: URL) -> [String] {
+        let files = FileManager.default.enumerator(atPath: directory.path)?.compactMap { $0 as? String } ?? []
+        return files.filter { file in
+            // Not those of tools, which repeat the package's, nor those that show Swift modules to C.
+            file.hasSuffix(".modulemap") && !file.contains("Tests/") && !file.contains("-tool.build/") && !file.contains(".build/include/")
+        }.map { directory.path + "/" + $0 }
+    }
+}
+#endif

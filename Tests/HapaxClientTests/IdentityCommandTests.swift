@@ -1,0 +1,65 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("hapax identity (R56, D16)")
+struct IdentityCommandTests {
+    private let server: IngestStandIn
+    private let hapax: CommandLine
+
+    init() throws {
+        server = try IngestStandIn()
+        hapax = CommandLine(server: server.url)
+    }
+
+    private func distinctIDs() -> [String] {
+        server.batches.flatMap(\.scanned.events).map { String(decoding: $0.distinctID, as: UTF8.self) }
+    }
+
+    @Test("login, logout and reset hold for what is tracked afterwards; the call's own id wins (R56)")
+    func identityHolds() async throws {
+        #expect(try await hapax.run("identity", "show", "--json").json["distinct_id"] is NSNull)
+        let anonymous = try #require(try await hapax.run("identity", "logout", "--json").json["anonymous_id"] as? String)
+        _ = try await hapax.run("track", "anonymous")
+        #expect(try await hapax.run("identity", "login", "anna", "--json").json["distinct_id"] as? String == "anna")
+        _ = try await hapax.run("track", "logged in")
+        _ = try await hapax.run("track", "for another", "--distinct-id", "bea")
+        let reset = try await hapax.run("identity", "reset", "--json").json
+        let another = try #require(reset["anonymous_id"] as? String)
+        #expect(another != anonymous && reset["login_id"] as? String == "anna")
+        _ = try await hapax.run("identity", "logout")
+        _ = try await hapax.run("track", "another person")
+        #expect(distinctIDs() == [anonymous, "anna", "bea", another])
+        #expect(try await hapax.run("identity", "login", "").status == 64)
+        #expect(try await hapax.run("identity", "login", String(repeating: "i", count: 201)).status == 64)
+        #expect(try await hapax.run("identity", "show", "--json").json["login_id"] is NSNull)
+    }
+
+    @Test("opting out refuses events with 1 and says why, and what waits is delivered (D16); opting in takes them again")
+    func optOutRefuses() async throws {
+        _ = try await hapax.run("track", "before", "--no-flush")
+        #expect(try await hapax.run("identity", "opt-out", "--json").json["opted_out"] as? Bool == true)
+        let refused = try await hapax.run("track", "after")
+        #expect(refused.status == 1 && refused.error.contains("opted out") && refused.out.isEmpty)
+        #expect(try await hapax.run("flush", "--json").json["stored"] as? Int == 1)
+        #expect(try await hapax.run("status", "--json").json["dropped"] as? [String: Int] == ["opted_out": 1])
+        #expect(try await hapax.run("identity", "opt-in").status == 0)
+        #expect(try await hapax.run("track", "again").status == 0)
+        #expect(server.batches.flatMap(\.names) == ["before", "again"])
+    }
+
+    @Test(
+        "while a client works on the queue: shown, but not changed, with 75", arguments: ["login", "logout", "reset", "opt-out", "opt-in"])
+    func takenQueueIsNotChanged(command: String) async throws {
+        _ = try await hapax.run("identity", "login", "anna")
+        let owner = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        let before = try await hapax.run("identity", "show", "--json")
+        #expect(before.status == 0 && before.json["login_id"] as? String == "anna")
+        let output = try await hapax.start(["identity", command] + (command == "login" ? ["bea"] : [])).finish()
+        #expect(output.status == 75 && output.out.isEmpty && output.error.contains("another process works on the queue"))
+        #expect(try await hapax.run("identity", "show", "--json").out == before.out)
+        owner.close()
+    }
+}

@@ -1,0 +1,54 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("The shared client (R2)")
+struct SharedClientTests {
+    @Test("nil before the start, then the same for everyone: 16 threads that start it make one client (R2)")
+    func startsOnce() async throws {
+        let shared = SharedClient()
+        #expect(shared.client == nil)
+        let directory = HapaxClientTests.TemporaryDirectory()
+        let made = Locked(0)
+        let clients = await onThreads(16) { _ in
+            try? shared.start { () throws(StartError) in
+                made.withLock { $0 += 1 }
+                do { return try TestClient(directory: directory).client } catch { throw (error as? StartError) ?? .malformedURL }
+            }
+        }
+        let first = try #require(shared.client)
+        #expect(made.withLock { $0 } == 1)
+        #expect(clients.count == 16 && clients.allSatisfy { $0 === first })
+    }
+
+    @Test("a start that failed may be tried again (R2)")
+    func failedStartIsNone() throws {
+        let shared = SharedClient()
+        #expect(throws: StartError.malformedURL) { try shared.start { () throws(StartError) in throw .malformedURL } }
+        #expect(shared.client == nil)
+        let test = try TestClient()
+        #expect(try shared.start { () throws(StartError) in test.client } === test.client)
+    }
+
+    /// The process's own: the one test that touches it.
+    @Test("the process's client is nil, then the first one for ever (R1, R2)")
+    func processHasOne() async throws {
+        #expect(EventClient.shared == nil)
+        let directory = HapaxClientTests.TemporaryDirectory()
+        var configuration = EventClient.Configuration(
+            server: "https//:host", writeKey: "k", queueDirectory: directory.path + "/queue")
+        configuration.uploadsAutomatically = false
+        #expect(throws: StartError.malformedURL) { try EventClient.startShared(configuration) }
+        #expect(EventClient.shared == nil)
+        configuration.server = "http://127.0.0.1:1"
+        let first = try EventClient.startShared(configuration)
+        #expect(EventClient.shared === first)
+        #expect(try EventClient.startShared(configuration) === first)
+        configuration.queueDirectory += "-another"
+        #expect(try EventClient.startShared(configuration) === first, "whatever it is asked for: one uploader")
+        _ = await first.shutdown(within: .zero)
+        #expect(EventClient.shared === first && first.track("late") == nil)
+    }
+}

@@ -1,0 +1,160 @@
+import HapaxModel
+import Logging
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("How the client uses its transport (R4–R7, R16, R25, R27, I14)")
+struct TransportRulesTests {
+    @Test("a request has 30 s, unless set otherwise (R5)", arguments: [nil, Duration.seconds(3)])
+    func requestHasItsTimeout(set: Duration?) async throws {
+        let test = try TestClient { if let set { $0.requestTimeout = set } }
+        try await test.track(0..<1)
+        _ = await test.client.flush()
+        #expect(test.transport.batches.map(\.request.timeout) == [set ?? .seconds(30)])
+    }
+
+    #if canImport(CCurl)
+    @Test("whatever is asked at once, one host sees five connections at most, and answers are handled one at a time in order (R5)")
+    func connectionsAreFew() async throws {
+        let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        let server = try LoopbackServer { _ in .answer(ok) }
+        defer { server.stop() }
+        let transport = CurlTransport()
+        let answered = await withTaskGroup(of: Bool.self) { group in
+            for number in 0..<32 {
+                let request = TransportRequest(url: server.url, headers: [], body: [UInt8(number)], timeout: .seconds(30))
+                group.addTask { (try? await transport.send(request).get())?.status == 200 }
+            }
+            return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+        }
+        #expect(answered == 32 && server.requests.count == 32)
+        #expect((1...5).contains(server.connections))
+    }
+    #endif
+
+    @Test("the next request leaves only when the last answer is settled (R5, R9)")
+    func answersAreHandledInTurn() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let depths = Locked<[Int64]>([])
+        test.transport.script { [queue = test.client.queue] batch in
+            depths.withLock { $0.append(queue.books.depth) }
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<3)
+        _ = await test.client.flush()
+        #expect(depths.withLock { $0 } == [3, 2, 1])
+    }
+
+    @Test("what is not stored is not uploaded: nothing goes straight from memory (R7)")
+    func unstoredEventIsNotUploaded() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 1
+        }
+        try test.refuseCommits(true)
+        test.client.track("$AppStart")
+        // The periodic timer, and the next attempt to store.
+        await test.clock.scheduled(2)
+        test.client.flushInterval = .seconds(60)
+        await test.client.delivery.uploadWanted(manual: true)
+        await test.client.delivery.restBegins()
+        #expect(test.transport.batches.isEmpty)
+        try test.refuseCommits(false)
+        test.clock.advance(by: .seconds(5))
+        await test.transport.requests(1)
+        #expect(await test.client.flush().remaining == 0)
+        #expect(test.transport.batches.map(\.names) == [["$AppStart"]])
+    }
+
+    @Test("events are encoded and stored on another thread than the one that tracks (R4, R8)")
+    func encodingIsOffTheCallersThread() async throws {
+        let encoding = Locked<ThreadName?>(nil)
+        let committed = Gate()
+        let writer = QueueWriter(
+            intake: Intake(lastSequence: 0, waitingIDs: [], capacity: 10), clock: ManualClock(),
+            immediateEvents: {
+                // Asked when a group is encoded.
+                encoding.withLock { $0 = .current }
+                return []
+            },
+            commit: { events, _ in
+                committed.open()
+                return QueueWriter.Committed(depth: events.count)
+            }, stored: { _ in })
+        let caller = try await blocking {
+            _ = writer.intake.withLock { $0.admit(name: "e", properties: [:], id: nil, time: nil, distinctID: "u", now: 0) }
+            writer.wake()
+            // Its thread stays its own until the event is encoded.
+            committed.blockUntilOpen()
+            return ThreadName.current
+        }
+        #expect(encoding.withLock { $0 } != nil)
+        #expect(encoding.withLock { $0 } != caller)
+    }
+
+    @Test("a failure is logged with status and cause, and neither event nor key (R6, I14)")
+    func failuresAreLoggedWithoutContent() async throws {
+        let log = RecordedLog()
+        let test = try TestClient {
+            $0.writeKey = "secret-key"
+            $0.logger = Logger(label: "test") { _ in log }
+        }
+        test.client.track("secret-name", properties: ["secret-property": "secret-value"], distinctID: "secret-user")
+        for answer in [401, 503, 200] {
+            test.transport.script { _ in
+                .success(TransportAnswer(status: answer, headers: ["content-type": "text/html"], body: Array("secret-body".utf8)))
+            }
+            #expect(await test.client.flush().remaining == 1)
+        }
+        let lines = log.lines
+        #expect(lines.count == 3)
+        for (line, status) in zip(lines, ["401", "503", "200"]) { #expect(line.contains(status) && !line.contains("secret")) }
+    }
+
+    @Test("names of immediate events can change while the client runs (R25)")
+    func immediateEventsChange() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        try await test.track(0..<1)
+        #expect(test.transport.batches.isEmpty)
+        test.client.immediateEvents = ["order_paid"]
+        #expect(test.client.immediateEvents == ["order_paid"])
+        test.client.track("$AppStart")
+        try await test.client.writer.barrier()
+        #expect(test.transport.batches.isEmpty)
+        test.client.track("order_paid")
+        await test.transport.requests(1)
+        #expect(test.transport.batches[0].names == ["event 0", "$AppStart", "order_paid"])
+    }
+
+    @Test(
+        "a dispatch by hand is possible at any time: in a backoff, in a pause, in the background, over any network, with uploads off (R27)")
+    func manualDispatchIsAlwaysPossible() async throws {
+        let test = try TestClient {
+            $0.network = { .cellular2G }
+            $0.preset = .dispatch
+            $0.flushInterval = .zero
+        }
+        for status in [503, 401] {
+            test.client.track("event")
+            test.transport.script { _ in .success(TransportAnswer(status: status)) }
+            #expect(await test.client.flush().remaining == 1)
+            test.transport.script { .success($0.receipt()) }
+            #expect(await test.client.dispatchStep() == .good(more: false), "in the rest after \(status)")
+        }
+        test.client.attach(ScriptedApplication(isInBackground: true))
+        test.client.track("in the background")
+        #expect(await test.client.flush().remaining == 0)
+    }
+
+    @Test("a queue file that cannot be opened is never deleted (D17)")
+    func unusableFileIsKept() throws {
+        let directory = HapaxClientTests.TemporaryDirectory()
+        let queue = directory.path + "/queue"
+        try Files.write([UInt8](repeating: 0x55, count: 8_192), to: queue + "/queue.sqlite")
+        let client = try? TestClient(directory: directory)
+        #expect(Files.contents(of: queue).contains([UInt8](repeating: 0x55, count: 8_192)), "in its place or renamed")
+        _ = client
+    }
+}
