@@ -14,6 +14,7 @@ public final class EventClient: Sendable {
     let clock: any ClientClock
     let timers = Locked(EventTimers())
     let lifecycle = AppLifecycle()
+    let gate: RequestGate
     let session: SessionMarker
     /// Of the directory, so that it holds for those who spool there, too.
     let optOutMark: Locked<OptOutMark>
@@ -90,6 +91,8 @@ public final class EventClient: Sendable {
             guard uploads, let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
+        let gate = RequestGate(lifecycle: lifecycle) { scheduler.policy.allows(configuration.network()) }
+        self.gate = gate
         let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
             intake: Intake(
@@ -111,7 +114,7 @@ public final class EventClient: Sendable {
         }
         delivery = Delivery(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger,
-            mayGoOnByItself: { scheduler.policy.allows(configuration.network()) })
+            gate: { gate.permission(isManual: $0) })
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
@@ -121,7 +124,7 @@ public final class EventClient: Sendable {
             ? nil
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
-                logger: configuration.logger)
+                logger: configuration.logger, gate: gate)
         laterAdopter.withLock { [adopter] in $0 = adopter }
     }
 
