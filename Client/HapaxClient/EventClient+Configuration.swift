@@ -41,8 +41,9 @@ extension EventClient {
         }
         /// Over which networks events are uploaded without being asked.
         public var flushNetworkPolicy: NetworkPolicy = .standard
-        /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once.
-        public var network: @Sendable () -> NetworkType? = { .wired }
+        /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once. By default
+        /// what the system tells on Apple's platforms, `wired` elsewhere.
+        public var network: @Sendable () -> NetworkType? = Self.standardNetwork
         /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set.
         public var flushInterval: Duration = .seconds(15)
         /// Names of events that are uploaded as soon as they are stored.

@@ -73,6 +73,7 @@ extension EventClient {
     /// - Parameter limit: For all of it; storing has at least 500 ms, and closing 100 ms more. Zero stores without uploading.
     @discardableResult
     public func shutdown(within limit: Duration) async -> ShutdownReport {
+        lifecycle.withRecord { $0.adapter }?.detach()
         writer.intake.withLock { $0.close() }
         scheduler.stop()
         let end = CommitWaiter()

@@ -91,7 +91,10 @@ public final class EventClient: Sendable {
             guard uploads, let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
-        let gate = RequestGate(lifecycle: lifecycle) { scheduler.policy.allows(configuration.network()) }
+        // Weakly: the scheduler leads to the delivery, which keeps the gate.
+        let gate = RequestGate(lifecycle: lifecycle) { [weak scheduler] in
+            scheduler?.policy.allows(configuration.network()) ?? false
+        }
         self.gate = gate
         let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(

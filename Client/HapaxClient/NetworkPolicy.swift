@@ -3,6 +3,14 @@ public enum NetworkType: String, Hashable, Sendable, CaseIterable {
     case cellular2G, cellular3G, cellular4G, cellular5G, wifi, wired
 }
 
+extension EventClient.Configuration {
+    #if canImport(Network)
+    static let standardNetwork: @Sendable () -> NetworkType? = { DeviceNetwork.shared.current }
+    #else
+    static let standardNetwork: @Sendable () -> NetworkType? = { .wired }
+    #endif
+}
+
 /// Over which networks events are uploaded without being asked (R24); a manual flush goes over any.
 public typealias NetworkPolicy = Set<NetworkType>
 
