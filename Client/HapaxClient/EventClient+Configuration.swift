@@ -52,6 +52,14 @@ extension EventClient {
         /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
         public var flushBeforeEnterBackground = false
 
+        /// Shows each event as readable JSON once it is stored, and uploads each alone, in order, as soon as it is stored; entering the
+        /// background then waits as with ``flushBeforeEnterBackground``. For development: this prints what is secret elsewhere.
+        ///
+        /// `track` still returns at once, and a failed upload still backs off and holds up no storing.
+        public var debugMode = false
+        /// Where debug mode shows events, one call for each, on the client's own thread; standard error by default.
+        public var debugOutput: @Sendable (String) -> Void = DebugMode.standardError
+
         /// Events of one request, 1…1000. A request's events are also limited to ``EventLimits/maximumClientBatchBytes``.
         public var batchSize = 50
         /// The deadline of one request, from connecting to the answer's last byte.
@@ -106,7 +114,8 @@ extension EventClient.Configuration {
         var url = server
         while url.hasSuffix("/") { url.removeLast() }
         return Endpoint(
-            url: url + "/v1/events", key: writeKey, batchSize: min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
+            url: url + "/v1/events", key: writeKey,
+            batchSize: debugMode ? 1 : min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
             timeout: requestTimeout)
     }
 }

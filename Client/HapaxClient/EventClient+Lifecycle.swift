@@ -13,11 +13,12 @@ extension EventClient {
 
     /// Tells the client what happens to the app; see ``LifecycleSignal``.
     ///
-    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set, and on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
+    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set or debug mode is on, and on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
     /// waits for the network (R38, R39).
     public func handle(_ signal: LifecycleSignal) {
         if signal == .backgroundTimeExpired { endRequestedAssertions() }
-        if signal == .didEnterBackground && configuration.flushBeforeEnterBackground { return enterBackgroundFlushed() }
+        let waitsForUploads = configuration.flushBeforeEnterBackground || configuration.debugMode
+        if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
         guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
         let stored = DispatchSemaphore(value: 0)
         let isFirst = lifecycle.withRecord { record in

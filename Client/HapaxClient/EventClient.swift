@@ -96,15 +96,17 @@ public final class EventClient: Sendable {
             scheduler?.policy.allows(configuration.network()) ?? false
         }
         self.gate = gate
+        let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
         let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
             intake: Intake(
                 lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity, context: context,
                 quota: queue.account),
             clock: clock, maximumGroupBytes: queue.room.groupBytes,
-            isImmediate: { scheduler.policy.immediateEvents.contains($0) },
+            isImmediate: { debug != nil || scheduler.policy.immediateEvents.contains($0) },
             commit: { events, dropped in
                 let discarded = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
+                debug?.stored(events)
                 return QueueWriter.Committed(depth: Int(queue.books.depth), discarded: discarded)
             },
             stored: {
