@@ -165,7 +165,7 @@ extension EventClient {
     }
 
     /// Calls `action` on the drainer's thread once everything tracked before is durable.
-    private func whenStored(_ action: @escaping @Sendable () -> Void) {
+    func whenStored(_ action: @escaping @Sendable () -> Void) {
         let waiter = CommitWaiter { result in if case .success = result { action() } }
         if writer.intake.withLock({ $0.mark(waiter) }) { writer.wake() }
     }

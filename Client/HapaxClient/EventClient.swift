@@ -16,6 +16,8 @@ public final class EventClient: Sendable {
     let lifecycle = AppLifecycle()
     let gate: RequestGate
     let session: SessionMarker
+    /// Whether refusals are to be counted on disk by a commit of their own.
+    let isCountScheduled = Locked(false)
     /// Of the directory, so that it holds for those who spool there, too.
     let optOutMark: Locked<OptOutMark>
 
@@ -149,7 +151,7 @@ public final class EventClient: Sendable {
     ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
-    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``. An event over
+    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``, on disk within a second. An event over
     ///   a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(
