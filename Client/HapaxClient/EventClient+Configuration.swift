@@ -9,7 +9,8 @@ extension EventClient {
         public var server: String
         /// The project's write key.
         public var writeKey: String
-        /// The queue's directory, created if missing, readable by its owner only. One client at a time works in it.
+        /// The queue's directory, created if missing, readable by its owner only. One client at a time works in it. On iOS it is in the
+        /// app's own container: an app and its extension have a queue each.
         public var queueDirectory: String
         /// What to do if another client works in the directory.
         public var whenQueueIsTaken: TakenQueue = .refuse
@@ -90,6 +91,8 @@ public enum StartError: Error, Hashable, Sendable {
     /// Empty, or holds something that cannot stand in a header field.
     case invalidKey
     case queueTaken
+    /// On iOS: the queue's directory is in a container that apps share, where the system kills an app that it suspends while it holds a lock.
+    case sharedContainer
     case queueUnusable(StorageFailure)
 }
 
@@ -98,6 +101,7 @@ extension StartError: CustomStringConvertible {
         switch self {
         case .malformedURL: "the server's URL must be http://host or https://host, without user, query and fragment"
         case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
+        case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
         case .queueTaken: "another process works on the queue"
         case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
         }
@@ -105,6 +109,10 @@ extension StartError: CustomStringConvertible {
 }
 
 extension EventClient.Configuration {
+    func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
+        if isRefused && SharedContainer.holds(queueDirectory) { throw .sharedContainer }
+    }
+
     package func endpoint() throws(StartError) -> Endpoint {
         guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
             let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil,

@@ -36,6 +36,7 @@ public final class EventClient: Sendable {
         _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let endpoint = try configuration.endpoint()
+        try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
         let queue: EventQueue
         do throws(QueueOpenError) {
             queue = try EventQueue.open(
