@@ -41,12 +41,12 @@ extension EventClient {
         let now = clock.monotonic
         switch action {
         case .emitAppStart:
-            if let id = track("$AppStart") {
+            if let id = track(.appStart) {
                 session.began(id)
                 whenStored { [session] in session.eventsStored() }
             }
         case .emitAppEnd: emitAppEnd(now: now)
-        case .emitAppStartPassively: track("$AppStartPassively")
+        case .emitAppStartPassively: track(.appStartPassively)
         case .markPassive(let isPassive):
             writer.intake.withLock { if $0.context.isPassive != isPassive { $0.context.isPassive = isPassive } }
         case .beginAssertion: return beginAssertion()
@@ -71,7 +71,7 @@ extension EventClient {
         var properties: Properties = [:]
         if let since { properties["$event_duration"] = (now - since).eventDuration }
         let start = session.ended()
-        track("$AppEnd", properties: properties, id: start.map(SessionMarker.endID))
+        track(AutomaticEvent.appEnd.rawValue, properties: properties, id: start.map(SessionMarker.endID))
         guard let start else { return }
         whenStored { [session] in session.forget(start) }
     }
@@ -79,7 +79,8 @@ extension EventClient {
     /// The last session ended without `$AppEnd`: the process crashed or was killed.
     func recoverAppEnd() {
         guard let open = try? queue.openSession() else { return }
-        track("$AppEnd", properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity)
+        track(
+            AutomaticEvent.appEnd.rawValue, properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity)
         whenStored { [session] in session.forget(open.start) }
     }
 
