@@ -65,6 +65,7 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
             ],
             path: "Client/HapaxClient",
+            resources: [.copy("PrivacyInfo.xcprivacy")],
             swiftSettings: strict
         ),
         .executableTarget(
@@ -167,3 +168,19 @@ let package = Package(
         ),
     ]
 )
+
+#if os(Linux)
+// The adapters to Apple's frameworks, compiled and driven where these do not exist: the same files, by links, with a stub in the frameworks'
+// place. The stub is no module of theirs by name, so that nothing else that asks `canImport` takes it for one.
+package.targets += [
+    .target(name: "AppleStubs", dependencies: ["HapaxModel"], path: "Tests/AppleStubs", swiftSettings: strict),
+    .testTarget(
+        name: "HapaxAppleTests",
+        dependencies: [
+            "AppleStubs", "HapaxClient", "HapaxModel", "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+        ],
+        path: "Tests/HapaxAppleTests",
+        swiftSettings: strict + [.define("HAPAX_APPLE_STUBS")]
+    ),
+]
+#endif

@@ -13,8 +13,10 @@ final class AppLifecycle: Sendable {
 
     /// What the machine's actions leave behind.
     struct Record: Sendable {
-        weak var adapter: (any ApplicationAdapter)?
+        var adapter: (any ApplicationAdapter)?
         var assertion: Int?
+        /// Of uploads that the app asked for in the background; the machine's own is `assertion`.
+        var requestedAssertions: [Int] = []
         var foregroundSince: Duration?
         var mayFlush = false
         var isFlushing = false
@@ -40,6 +42,9 @@ final class AppLifecycle: Sendable {
     func withRecord<Value: Sendable>(_ body: (inout Record) -> Value) -> Value {
         state.withLock { body(&$0.record) }
     }
+
+    /// Machine and record as they are at one moment.
+    func snapshot() -> (machine: LifecycleStateMachine, record: Record) { state.withLock { ($0.machine, $0.record) } }
 
     /// - Parameter perform: Answers true if an assertion was to be begun and was granted.
     func handle(_ input: Input, perform: (LifecycleStateMachine.Action) -> Bool) {

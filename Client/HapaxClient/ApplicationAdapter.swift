@@ -1,6 +1,6 @@
 /// What the client must know of the app it lives in, and asks of it: the seam to UIKit, AppKit, a service, or a test.
 ///
-/// Contract: calls come from any thread, one at a time for the assertion, and return at once. Budgets are the adapter's data (R34).
+/// Contract: the client keeps its adapter, so the adapter holds the client weakly or not at all. Calls come from any thread, one at a time for the assertion, and return at once. Budgets are the adapter's data (R34).
 public protocol ApplicationAdapter: AnyObject, Sendable {
     /// Whether the app is not shown at the moment; asked when the adapter is attached (R49).
     var isInBackground: Bool { get }
@@ -15,4 +15,12 @@ public protocol ApplicationAdapter: AnyObject, Sendable {
 
     /// Gives the time back. Called once for each assertion that was begun, also after it expired.
     func endAssertion(_ assertion: Int)
+
+    /// The client is shut down: signals have no use any more, and subscriptions end (R50). Assertions that are still held are given back
+    /// later. Does nothing by default.
+    func detach()
+}
+
+extension ApplicationAdapter {
+    public func detach() {}
 }

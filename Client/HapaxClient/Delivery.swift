@@ -20,8 +20,8 @@ package actor Delivery<Source: BatchSource> {
     private var timer: (any ScheduledAction)?
     private var restNumber = 0
 
-    /// Whether a pass that nobody asked for may make a request: the network may not be one for that (R23).
-    private let mayGoOnByItself: @Sendable () -> Bool
+    /// Asked before every request, with whether somebody asked for its pass (R23, R31, R33).
+    private let gate: @Sendable (_ isManual: Bool) -> RequestPermission
     private var isManual = false
     /// Asked before each request; nil grants.
     private var permission: (@Sendable () -> RequestPermission)?
@@ -53,19 +53,19 @@ package actor Delivery<Source: BatchSource> {
 
     package init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil,
-        mayGoOnByItself: @escaping @Sendable () -> Bool = { true }
+        gate: @escaping @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
     ) {
         self.init(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: logger, retryPolicy: .delivery,
-            randomness: SystemRandomNumberGenerator(), mayGoOnByItself: mayGoOnByItself)
+            randomness: SystemRandomNumberGenerator(), gate: gate)
     }
 
     init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
         retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable,
-        mayGoOnByItself: @escaping @Sendable () -> Bool = { true }
+        gate: @escaping @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
     ) {
-        self.mayGoOnByItself = mayGoOnByItself
+        self.gate = gate
         self.source = source
         self.endpoint = endpoint
         self.transport = transport
@@ -90,6 +90,10 @@ package actor Delivery<Source: BatchSource> {
     ///
     /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
     package func drain() async -> DeliveryState {
+        // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
+        if isResting, gate(true) == .denied {
+            return DeliveryState(counts: DeliveryCounts(), failure: .noBackgroundTime, nextAttempt: nextAttempt)
+        }
         let before = counts
         isManual = true
         begin(machine.uploadWanted(manual: true))
@@ -109,7 +113,7 @@ package actor Delivery<Source: BatchSource> {
         if first == .denied { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
         firstPermission = first
         self.permission = permission
-        defer { (self.permission, firstPermission, timeout) = (nil, nil, nil) }
+        defer { (self.permission, firstPermission) = (nil, nil) }
         return await drain()
     }
 
@@ -179,15 +183,10 @@ package actor Delivery<Source: BatchSource> {
     }
 
     private func read(limit: Int, skipping: Int) async -> DeliveryStateMachine.Action {
-        let answer = firstPermission ?? permission?()
+        let asked = firstPermission ?? permission?()
         firstPermission = nil
-        switch answer {
-        case .denied?: return machine.held()
-        case .granted(let timeout)?: self.timeout = timeout
-        case nil:
-            timeout = nil
-            if !isManual && !mayGoOnByItself() { return machine.held() }
-        }
+        // Whoever asked does not want another; the gate has nothing to say then.
+        guard asked != .denied, mayRequest() else { return machine.held() }
         skipped = skipping
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
@@ -195,6 +194,19 @@ package actor Delivery<Source: BatchSource> {
         } catch {
             failed(.queue(StorageFailure(error)))
             return machine.readFailed()
+        }
+    }
+
+    /// Asks the gate, and keeps the timeout that it gives.
+    private func mayRequest() -> Bool {
+        switch gate(isManual) {
+        case .granted(let timeout):
+            self.timeout = timeout
+            return true
+        case .denied:
+            // A policy tries again by itself; who asked must learn of it.
+            if isManual { failed(.noBackgroundTime) }
+            return false
         }
     }
 
@@ -237,6 +249,7 @@ package actor Delivery<Source: BatchSource> {
     /// The witness was settled when it was accepted: the server finds a duplicate, and nothing is recorded or counted.
     private func testify() async -> DeliveryStateMachine.Action {
         guard let witness else { return machine.answered(.pause) }
+        guard mayRequest() else { return machine.answered(.tryLater(retryAfter: nil)) }
         switch await attempt(witness) {
         case .accepted(let results):
             let isAccepted = !results.contains { $0.outcome == .retry }

@@ -12,6 +12,8 @@ public enum DeliveryFailure: Error, Hashable, Sendable {
     case askedToRetry(events: Int)
     /// The queue could not be read, or what was settled could not be recorded.
     case queue(StorageFailure)
+    /// The app is in the background, and the system grants no time for a request, or too little (R31, R33).
+    case noBackgroundTime
     /// The client is shut down, or was while this was under way.
     case shutDown
 }
@@ -25,6 +27,7 @@ extension DeliveryFailure: CustomStringConvertible {
         case .notAReceipt(let status): "status \(status) without the batch's receipt"
         case .askedToRetry(let events): "the server asks to send \(events) events again"
         case .queue(let failure): "the queue: \(failure)"
+        case .noBackgroundTime: "the app is in the background and has no time for a request"
         case .shutDown: "the client is shut down"
         }
     }

@@ -21,9 +21,35 @@ extension EventClient {
     /// itself would otherwise never end.
     private static let maximumEnrichments = 8
 
-    /// Takes an event in. What the user's code adds is asked for outside of the lock: it may take its time, or track.
+    /// How soon a refusal is counted on disk if no event's commit does so before.
+    private static let countingDelay: Duration = .seconds(1)
+
+    /// Takes an event in, or counts it as refused.
     func admit(
         _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil
+    ) -> Intake.Admission {
+        let admission = admitEnriched(name, properties, id, time, distinctID, waiter)
+        if case .refused(let reason) = admission, reason != .shutDown { countRefusalsSoon() }
+        return admission
+    }
+
+    /// One commit for all of a while: who has opted out may refuse many, and no event may ever come that is committed with their count.
+    private func countRefusalsSoon() {
+        let isDue = isCountScheduled.withLock { isScheduled in
+            defer { isScheduled = true }
+            return !isScheduled
+        }
+        guard isDue else { return }
+        _ = clock.schedule(after: Self.countingDelay) { [weak self] in
+            guard let self else { return }
+            isCountScheduled.withLock { $0 = false }
+            whenStored {}
+        }
+    }
+
+    /// What the user's code adds is asked for outside of the lock: it may take its time, or track.
+    private func admitEnriched(
+        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?
     ) -> Intake.Admission {
         var own = properties
         if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }

@@ -9,7 +9,8 @@ extension EventClient {
         public var server: String
         /// The project's write key.
         public var writeKey: String
-        /// The queue's directory, created if missing, readable by its owner only. One client at a time works in it.
+        /// The queue's directory, created if missing, readable by its owner only. One client at a time works in it. On iOS it is in the
+        /// app's own container: an app and its extension have a queue each.
         public var queueDirectory: String
         /// What to do if another client works in the directory.
         public var whenQueueIsTaken: TakenQueue = .refuse
@@ -41,8 +42,9 @@ extension EventClient {
         }
         /// Over which networks events are uploaded without being asked.
         public var flushNetworkPolicy: NetworkPolicy = .standard
-        /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once.
-        public var network: @Sendable () -> NetworkType? = { .wired }
+        /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once. By default
+        /// what the system tells on Apple's platforms, `wired` elsewhere.
+        public var network: @Sendable () -> NetworkType? = Self.standardNetwork
         /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set.
         public var flushInterval: Duration = .seconds(15)
         /// Names of events that are uploaded as soon as they are stored.
@@ -50,6 +52,14 @@ extension EventClient {
 
         /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
         public var flushBeforeEnterBackground = false
+
+        /// Shows each event as readable JSON once it is stored, and uploads each alone, in order, as soon as it is stored; entering the
+        /// background then waits as with ``flushBeforeEnterBackground``. For development: this prints what is secret elsewhere.
+        ///
+        /// `track` still returns at once, and a failed upload still backs off and holds up no storing.
+        public var debugMode = false
+        /// Where debug mode shows events, one call for each, on the client's own thread; standard error by default.
+        public var debugOutput: @Sendable (String) -> Void = DebugMode.standardError
 
         /// Events of one request, 1…1000. A request's events are also limited to ``EventLimits/maximumClientBatchBytes``.
         public var batchSize = 50
@@ -83,6 +93,8 @@ public enum StartError: Error, Hashable, Sendable {
     case invalidKey
     /// Another client, of this process or another, works on the queue, and ``Configuration/whenQueueIsTaken`` says to refuse.
     case queueTaken
+    /// On iOS: the queue's directory is in a container that apps share, where the system kills an app that it suspends while it holds a lock.
+    case sharedContainer
     /// The directory or its files cannot be made, read or locked, or a newer version made them; its file is left untouched.
     case queueUnusable(StorageFailure)
 }
@@ -92,6 +104,7 @@ extension StartError: CustomStringConvertible {
         switch self {
         case .malformedURL: "the server's URL must be http://host or https://host, without user, query and fragment"
         case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
+        case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
         case .queueTaken: "another process works on the queue"
         case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
         }
@@ -99,6 +112,10 @@ extension StartError: CustomStringConvertible {
 }
 
 extension EventClient.Configuration {
+    func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
+        if isRefused && SharedContainer.holds(queueDirectory) { throw .sharedContainer }
+    }
+
     package func endpoint() throws(StartError) -> Endpoint {
         guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
             let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil,
@@ -108,7 +125,8 @@ extension EventClient.Configuration {
         var url = server
         while url.hasSuffix("/") { url.removeLast() }
         return Endpoint(
-            url: url + "/v1/events", key: writeKey, batchSize: min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
+            url: url + "/v1/events", key: writeKey,
+            batchSize: debugMode ? 1 : min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
             timeout: requestTimeout)
     }
 }

@@ -16,6 +16,10 @@ extension EventClient {
     /// A loop of steps goes on while the answer is `good(more: true)`. In the background the periodic uploads are suspended anyway;
     /// becoming active restores them (R29).
     public func dispatchStep() async -> DispatchStep {
+        await underAssertion { await step() }
+    }
+
+    private func step() async -> DispatchStep {
         try? await writer.barrier()
         guard configuration.network() != nil, queue.books.depth > 0 else { return .noData }
         let isAsked = Locked(false)

@@ -4,10 +4,13 @@ import HapaxModel
 extension EventClient {
     /// Stores what has been tracked, then uploads until the queue is empty or an attempt fails. A backoff is cut short for one attempt.
     ///
-    /// Queues of clients that found this one taken are delivered, too, once this one's is empty.
+    /// Queues of clients that found this one taken are delivered, too, once this one's is empty. While the app is in the background
+    /// this takes time that the system must grant: the report's failure is ``DeliveryFailure/noBackgroundTime`` if it does not.
     public func flush() async -> FlushReport {
-        try? await writer.barrier(retrying: true)
-        return await upload()
+        await underAssertion {
+            try? await writer.barrier(retrying: true)
+            return await uploadAll()
+        }
     }
 
     /// The same, but what has not been delivered within `limit` is left. Afterwards nothing more is sent: shut the client down.
@@ -17,6 +20,10 @@ extension EventClient {
     }
 
     private func upload() async -> FlushReport {
+        await underAssertion { await uploadAll() }
+    }
+
+    private func uploadAll() async -> FlushReport {
         var state = await delivery.drain()
         if state.failure == nil, let adopter {
             let adopted = await adopter.adopt()
@@ -66,6 +73,7 @@ extension EventClient {
     /// - Parameter limit: For all of it; storing has at least 500 ms, and closing 100 ms more. Zero stores without uploading.
     @discardableResult
     public func shutdown(within limit: Duration) async -> ShutdownReport {
+        lifecycle.withRecord { $0.adapter }?.detach()
         writer.intake.withLock { $0.close() }
         scheduler.stop()
         let end = CommitWaiter()

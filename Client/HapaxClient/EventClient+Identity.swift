@@ -13,17 +13,23 @@ extension EventClient {
     /// From now on events concern this user. Waits for the disk: on return the next process knows, too.
     ///
     /// - Parameter id: 1…200 bytes of UTF-8.
+    /// - Throws: ``IdentityError/notPersisted(_:)`` if only this client knows: the disk failed, or the client found its queue taken and stores
+    ///   beside it (``Status/isSpool``), where the client that holds the queue is the one to ask.
     public func login(_ id: String) throws(IdentityError) {
         guard (1...EventLimits.maximumDistinctIDBytes).contains(id.utf8.count) else { throw .invalidID }
         try changeIdentity { $0.identity.loginID = id }
     }
 
     /// From now on events concern the configuration's id, or the anonymous one, which stays as it is. Waits for the disk.
+    ///
+    /// - Throws: ``IdentityError/notPersisted(_:)``, as ``login(_:)``.
     public func logout() throws(IdentityError) {
         try changeIdentity { $0.identity.loginID = nil }
     }
 
     /// A new anonymous id, as for another person. Waits for the disk.
+    ///
+    /// - Throws: ``IdentityError/notPersisted(_:)``, as ``login(_:)``.
     public func resetAnonymousID() throws(IdentityError) {
         var ids = UUIDv7Generator()
         let id = ids.next(unixMilliseconds: clock.unixMilliseconds).description
@@ -37,8 +43,8 @@ extension EventClient {
 
     /// Refuses events from now on, in this process and in later ones on this queue, until ``optIn()``.
     ///
-    /// An event is taken in before or refused after, never in between; refused ones are counted as `opted_out`. What was taken in before
-    /// stays and is delivered. Waits for the disk.
+    /// An event is taken in before or refused after, never in between; refused ones are counted as `opted_out`, on disk within a
+    /// second. What was taken in before stays and is delivered. Waits for the disk.
     ///
     /// - Throws: ``IdentityError/notPersisted(_:)``; events are refused in this process all the same.
     public func optOut() throws(IdentityError) {
@@ -85,6 +91,8 @@ extension EventClient {
 
     private func changeIdentity(_ change: (inout EventContext) -> Void) throws(IdentityError) {
         writer.intake.withLock { change(&$0.context) }
+        // The queue's identity is in the main queue's file, which is another process's to write. A spool goes once it is delivered.
+        if queue.isSpool { throw .notPersisted(StorageFailure(code: 0, description: "another client works on the queue")) }
         do {
             // The lock is taken inside the transaction, and no transaction is begun under the lock: they cannot wait for each other.
             try queue.saveIdentity { writer.intake.withLock { $0.context.identity } }

@@ -2,7 +2,7 @@ import Dispatch
 import HapaxModel
 
 extension EventClient {
-    /// Connects the client with the app. Keep the adapter: the client does not.
+    /// Connects the client with the app, and keeps the adapter, which must not keep the client.
     ///
     /// A client that is started while the app is in the background takes the launch for a passive one: `$AppStartPassively`, and
     /// `$app_state` on every event until the app is active (R47–R49).
@@ -13,10 +13,12 @@ extension EventClient {
 
     /// Tells the client what happens to the app; see ``LifecycleSignal``.
     ///
-    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set, and on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
+    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set or debug mode is on, and on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
     /// waits for the network (R38, R39).
     public func handle(_ signal: LifecycleSignal) {
-        if signal == .didEnterBackground && configuration.flushBeforeEnterBackground { return enterBackgroundFlushed() }
+        if signal == .backgroundTimeExpired { endRequestedAssertions() }
+        let waitsForUploads = configuration.flushBeforeEnterBackground || configuration.debugMode
+        if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
         guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
         let stored = DispatchSemaphore(value: 0)
         let isFirst = lifecycle.withRecord { record in
@@ -39,12 +41,12 @@ extension EventClient {
         let now = clock.monotonic
         switch action {
         case .emitAppStart:
-            if let id = track("$AppStart") {
+            if let id = track(.appStart) {
                 session.began(id)
                 whenStored { [session] in session.eventsStored() }
             }
         case .emitAppEnd: emitAppEnd(now: now)
-        case .emitAppStartPassively: track("$AppStartPassively")
+        case .emitAppStartPassively: track(.appStartPassively)
         case .markPassive(let isPassive):
             writer.intake.withLock { if $0.context.isPassive != isPassive { $0.context.isPassive = isPassive } }
         case .beginAssertion: return beginAssertion()
@@ -69,7 +71,7 @@ extension EventClient {
         var properties: Properties = [:]
         if let since { properties["$event_duration"] = (now - since).eventDuration }
         let start = session.ended()
-        track("$AppEnd", properties: properties, id: start.map(SessionMarker.endID))
+        track(AutomaticEvent.appEnd.rawValue, properties: properties, id: start.map(SessionMarker.endID))
         guard let start else { return }
         whenStored { [session] in session.forget(start) }
     }
@@ -77,7 +79,8 @@ extension EventClient {
     /// The last session ended without `$AppEnd`: the process crashed or was killed.
     func recoverAppEnd() {
         guard let open = try? queue.openSession() else { return }
-        track("$AppEnd", properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity)
+        track(
+            AutomaticEvent.appEnd.rawValue, properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity)
         whenStored { [session] in session.forget(open.start) }
     }
 
@@ -132,18 +135,38 @@ extension EventClient {
     /// Batch after batch until the queue is empty, an attempt fails, or too little time is left (R32, R33).
     private func flushInBackground() async {
         try? await writer.barrier()
-        _ = await delivery.drain { [lifecycle, scheduler, configuration] in
-            guard scheduler.policy.allows(configuration.network()) else { return .denied }
-            let (adapter, mayFlush) = lifecycle.withRecord { ($0.adapter, $0.mayFlush) }
-            guard mayFlush, let adapter, let timeout = BackgroundBudget.timeout(remaining: adapter.remainingBackgroundTime) else {
-                return .denied
-            }
-            return .granted(timeout: timeout)
+        _ = await delivery.drain { [gate, lifecycle] in
+            lifecycle.withRecord { $0.mayFlush } ? gate.permission(isManual: false) : .denied
         }
     }
 
+    /// Uploads because somebody asked for it. In the background that takes an assertion of its own, which ends with the upload or with the
+    /// time that the system grants, once; without one nothing is sent (R30, R31).
+    func underAssertion<Value: Sendable>(_ upload: () async -> Value) async -> Value {
+        let (machine, record) = lifecycle.snapshot()
+        guard machine.uploads == .underAssertion, let adapter = record.adapter, let assertion = adapter.beginAssertion() else {
+            return await upload()
+        }
+        lifecycle.withRecord { $0.requestedAssertions.append(assertion) }
+        let value = await upload()
+        let isHeld = lifecycle.withRecord { record in
+            defer { record.requestedAssertions.removeAll { $0 == assertion } }
+            return record.requestedAssertions.contains(assertion)
+        }
+        if isHeld { adapter.endAssertion(assertion) }
+        return value
+    }
+
+    private func endRequestedAssertions() {
+        let (adapter, assertions) = lifecycle.withRecord { record in
+            defer { record.requestedAssertions = [] }
+            return (record.adapter, record.requestedAssertions)
+        }
+        for assertion in assertions { adapter?.endAssertion(assertion) }
+    }
+
     /// Calls `action` on the drainer's thread once everything tracked before is durable.
-    private func whenStored(_ action: @escaping @Sendable () -> Void) {
+    func whenStored(_ action: @escaping @Sendable () -> Void) {
         let waiter = CommitWaiter { result in if case .success = result { action() } }
         if writer.intake.withLock({ $0.mark(waiter) }) { writer.wake() }
     }

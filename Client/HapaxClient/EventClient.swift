@@ -14,7 +14,10 @@ public final class EventClient: Sendable {
     let clock: any ClientClock
     let timers = Locked(EventTimers())
     let lifecycle = AppLifecycle()
+    let gate: RequestGate
     let session: SessionMarker
+    /// Whether refusals are to be counted on disk by a commit of their own.
+    let isCountScheduled = Locked(false)
     /// Of the directory, so that it holds for those who spool there, too.
     let optOutMark: Locked<OptOutMark>
 
@@ -33,6 +36,7 @@ public final class EventClient: Sendable {
         _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let endpoint = try configuration.endpoint()
+        try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
         let queue: EventQueue
         do throws(QueueOpenError) {
             queue = try EventQueue.open(
@@ -90,15 +94,22 @@ public final class EventClient: Sendable {
             guard uploads, let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
+        // Weakly: the scheduler leads to the delivery, which keeps the gate.
+        let gate = RequestGate(lifecycle: lifecycle) { [weak scheduler] in
+            scheduler?.policy.allows(configuration.network()) ?? false
+        }
+        self.gate = gate
+        let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
         let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
             intake: Intake(
                 lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity, context: context,
                 quota: queue.account),
             clock: clock, maximumGroupBytes: queue.room.groupBytes,
-            immediateEvents: { scheduler.policy.immediateEvents },
+            immediateEvents: { debug == nil ? scheduler.policy.immediateEvents : nil },
             commit: { events, dropped in
                 let discarded = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
+                debug?.stored(events)
                 return QueueWriter.Committed(depth: Int(queue.books.depth), discarded: discarded)
             },
             stored: {
@@ -111,7 +122,7 @@ public final class EventClient: Sendable {
         }
         delivery = Delivery(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger,
-            mayGoOnByItself: { scheduler.policy.allows(configuration.network()) })
+            gate: { gate.permission(isManual: $0) })
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
@@ -121,7 +132,7 @@ public final class EventClient: Sendable {
             ? nil
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
-                logger: configuration.logger)
+                logger: configuration.logger, gate: gate)
         laterAdopter.withLock { [adopter] in $0 = adopter }
     }
 
@@ -141,7 +152,7 @@ public final class EventClient: Sendable {
     ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
-    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``. An event over
+    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``, on disk within a second. An event over
     ///   a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(

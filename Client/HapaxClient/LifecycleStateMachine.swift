@@ -43,6 +43,20 @@ struct LifecycleStateMachine: Hashable, Sendable {
     private(set) var holdsAssertion = false
     private var isTerminated = false
 
+    /// When requests may be made.
+    enum Uploads: Hashable, Sendable {
+        case always
+        /// The process may be frozen at any moment: only under an assertion, and only what fits into the time that is left (R31, R33).
+        case underAssertion
+        /// The process ends: what is begun now would be cut off.
+        case onlyOnRequest
+    }
+
+    var uploads: Uploads {
+        if isTerminated { return .onlyOnRequest }
+        return state == .background || state == .suspended ? .underAssertion : .always
+    }
+
     mutating func handle(_ signal: LifecycleSignal) -> [Action] {
         if isTerminated { return [] }
         switch signal {

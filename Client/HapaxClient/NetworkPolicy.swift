@@ -14,6 +14,14 @@ public enum NetworkType: String, Hashable, Sendable, CaseIterable {
     case wired
 }
 
+extension EventClient.Configuration {
+    #if canImport(Network)
+    static let standardNetwork: @Sendable () -> NetworkType? = { DeviceNetwork.shared.current }
+    #else
+    static let standardNetwork: @Sendable () -> NetworkType? = { .wired }
+    #endif
+}
+
 /// Over which networks events are uploaded without being asked (R24); a manual flush goes over any.
 public typealias NetworkPolicy = Set<NetworkType>
 

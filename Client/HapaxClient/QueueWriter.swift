@@ -25,7 +25,8 @@ final class QueueWriter: Sendable {
     private let commit: Commit
     private let clock: any ClientClock
     private let retryPolicy: RetryPolicy
-    private let immediateEvents: @Sendable () -> Set<String>
+    /// nil: every event.
+    private let immediateEvents: @Sendable () -> Set<String>?
     private let stored: @Sendable (Stored) -> Void
     private let dispatch = DispatchQueue(label: "hapax.writer")
     private let encoder = DispatchQueue(label: "hapax.encoder")
@@ -75,7 +76,7 @@ final class QueueWriter: Sendable {
 
     init(
         intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
-        immediateEvents: @escaping @Sendable () -> Set<String>,
+        immediateEvents: @escaping @Sendable () -> Set<String>?,
         commit: @escaping Commit, stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = Locked(intake)
@@ -178,7 +179,7 @@ final class QueueWriter: Sendable {
             let prepared = Self.prepare(event, entry)
             bytes += prepared.bytes.count
             group.events.append(prepared)
-            if !group.isImmediate { group.isImmediate = immediate.contains(event.name) }
+            if !group.isImmediate { group.isImmediate = immediate?.contains(event.name) ?? true }
         }
     }
 

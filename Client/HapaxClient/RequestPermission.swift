@@ -1,4 +1,4 @@
-/// Whether a pass may go on with another request; asked before each one.
+/// Whether another request may be made; asked before each one.
 package enum RequestPermission: Hashable, Sendable {
     /// - Parameter timeout: nil for the usual one.
     case granted(timeout: Duration?)

@@ -12,6 +12,7 @@ actor SpoolAdopter {
     private let transport: any EventTransport
     private let clock: any ClientClock
     private let logger: Logger?
+    private let gate: RequestGate
     private var running: Task<DeliveryState, Never>?
     private var current: Delivery<QueueBatchSource>?
     private var isStopped = false
@@ -24,8 +25,11 @@ actor SpoolAdopter {
     private static let lettersPerMove = 500
 
     init(
-        main: EventQueue, durability: Durability, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?
+        main: EventQueue, durability: Durability, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock,
+        logger: Logger?,
+        gate: RequestGate
     ) {
+        self.gate = gate
         self.main = main
         self.durability = durability
         self.endpoint = endpoint
@@ -39,8 +43,12 @@ actor SpoolAdopter {
     /// - Returns: What was delivered, and why it ended early if it did. Called while under way, it waits and
     ///   leaves the counts to that call.
     func adopt() async -> DeliveryState {
+        await adopt(isManual: true)
+    }
+
+    private func adopt(isManual: Bool) async -> DeliveryState {
         if let running { return DeliveryState(counts: DeliveryCounts(), failure: await running.value.failure) }
-        let task = Task { await adoptAll() }
+        let task = Task { await adoptAll(isManual: isManual) }
         running = task
         defer { running = nil }
         return await task.value
@@ -48,8 +56,8 @@ actor SpoolAdopter {
 
     /// The same without being asked: looks for spools, and respects the backoff after one that could not be delivered.
     func adoptIfDue() async {
-        guard !isStopped, running == nil, clock.monotonic >= notBefore else { return }
-        _ = await adopt()
+        guard !isStopped, running == nil, clock.monotonic >= notBefore, gate.permission(isManual: false) != .denied else { return }
+        _ = await adopt(isManual: false)
     }
 
     func stop() async {
@@ -58,7 +66,7 @@ actor SpoolAdopter {
         _ = await running?.value
     }
 
-    private func adoptAll() async -> DeliveryState {
+    private func adoptAll(isManual: Bool) async -> DeliveryState {
         var total = DeliveryState(counts: DeliveryCounts())
         for directory in main.directory.spools() where !isStopped && total.failure == nil {
             var ids = UUIDv7Generator()
@@ -74,7 +82,7 @@ actor SpoolAdopter {
                 }
                 continue
             }
-            let delivered = await deliver(spool)
+            let delivered = await deliver(spool, isManual: isManual)
             total.counts = total.counts + delivered.counts
             total.failure = delivered.failure
         }
@@ -89,10 +97,10 @@ actor SpoolAdopter {
         return total
     }
 
-    private func deliver(_ spool: EventQueue) async -> DeliveryState {
+    private func deliver(_ spool: EventQueue, isManual: Bool) async -> DeliveryState {
         let delivery = Delivery(
             source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }), endpoint: endpoint, transport: transport, clock: clock,
-            logger: logger)
+            logger: logger, gate: { [gate] _ in gate.permission(isManual: isManual) })
         current = delivery
         var state = await delivery.drain()
         await delivery.stop()

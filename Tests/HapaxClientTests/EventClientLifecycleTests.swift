@@ -54,7 +54,9 @@ struct EventClientLifecycleTests {
         await app.assertionEnded()
         #expect(test.transport.batches.map(\.request.timeout) == [.seconds(10), .seconds(6), .seconds(3)])
         #expect(test.client.queue.books.depth == 2, "−2 s left: the rest stays")
-        #expect(await test.client.flush().stored == 2)
+        test.client.handle(.didBecomeActive)
+        try await test.client.writer.barrier()
+        #expect(await test.client.flush().stored == 3)
         #expect(test.transport.batches.last?.request.timeout == .seconds(30), "the usual one again")
     }
 

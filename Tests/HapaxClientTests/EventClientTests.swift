@@ -49,6 +49,46 @@ struct EventClientTests {
         #expect(batch.request.headers.contains { $0.name == "Authorization" && $0.value == "Bearer test-key" })
     }
 
+    @Test("a wall clock that is set back rewrites no time and inverts no order, now or when the server is asked again (D15, I7, R58)")
+    func clockChangeRewritesNothing() async throws {
+        let test = try TestClient()
+        test.client.track("one")
+        test.clock.moveWallClock(by: .seconds(-3_600))
+        test.client.track("two")
+        // A server whose clock tells another time.
+        test.transport.script { _ in .success(TransportAnswer(status: 503, headers: ["date": "Thu, 01 Jan 2037 00:00:00 GMT"])) }
+        _ = await test.client.flush()
+        test.clock.moveWallClock(by: .seconds(7_200))
+        test.transport.script { .success($0.receipt()) }
+        #expect(await test.client.flush().stored == 2)
+        for batch in test.transport.batches {
+            #expect(batch.names == ["one", "two"] && batch.sequences == [1, 2])
+            #expect(batch.scanned.events.map(\.time) == [ManualClock.start, ManualClock.start - 3_600_000])
+        }
+        #expect(test.transport.batches.count == 2)
+    }
+
+    @Test("three policies upload without being asked: by count, by interval, on entering the background (R18)")
+    func threePoliciesUpload() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 2
+            $0.immediateEvents = []
+        }
+        test.client.attach(ScriptedApplication())
+        test.client.handle(.didBecomeActive)
+        try await test.track(0..<1)
+        await test.transport.requests(1)
+        await test.client.delivery.restBegins()
+        try await test.track(1..<2)
+        test.clock.advance(by: .seconds(15))
+        await test.transport.requests(2)
+        await test.client.delivery.restBegins()
+        test.client.handle(.didEnterBackground)
+        await test.transport.requests(3)
+        #expect(test.transport.batches.map(\.names) == [["$AppStart", "event 0"], ["event 1"], ["$AppEnd"]])
+    }
+
     @Test("nothing is uploaded until asked, or a policy says so (R17)")
     func storingAloneSendsNothing() async throws {
         let test = try TestClient { $0.uploadsAutomatically = true }

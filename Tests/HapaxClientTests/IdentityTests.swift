@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import Testing
 
@@ -65,6 +66,39 @@ struct IdentityTests {
         let third = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
         #expect(third.client.track("event") == nil)
         for test in [third, second, first] { _ = await test.client.shutdown(within: .zero) }
+    }
+
+    @Test("what changes beside a taken queue holds there, and says that nobody else knows (R56)")
+    func spoolCannotPersist() async throws {
+        let first = try TestClient()
+        let second = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
+        let failure = IdentityError.notPersisted(StorageFailure(code: 0, description: "another client works on the queue"))
+        #expect(throws: failure) { try second.client.login("anna") }
+        #expect(second.client.distinctID == "anna")
+        #expect(throws: failure) { try second.client.logout() }
+        #expect(second.client.distinctID == "somebody")
+        #expect(throws: failure) { try second.client.resetAnonymousID() }
+        #expect(first.client.loginID == nil)
+        for test in [second, first] { _ = await test.client.shutdown(within: .zero) }
+    }
+
+    @Test("refusals are counted on disk though no event is stored after them, in one commit a second (D16, I12)")
+    func refusalsAreCountedWithoutEvents() async throws {
+        let test = try TestClient()
+        try test.client.optOut()
+        for _ in 0..<3 { test.client.track("refused") }
+        try #require(test.clock.pending == [.seconds(1)])
+        #expect(test.client.queue.books.dropped == [:])
+        let commits = CommitWatch()
+        try test.client.queue.database.add(transactionObserver: commits)
+        test.clock.advance(by: .seconds(1))
+        for await _ in commits.stream { break }
+        // Behind the commit: its connection does one thing at a time.
+        try await test.client.queue.database.writeWithoutTransaction { _ in }
+        #expect(test.client.queue.books.dropped == ["opted_out": 3])
+        test.client.track("refused")
+        #expect(test.clock.pending == [.seconds(1)], "and again")
+        #expect(await test.client.status().dropped == ["opted_out": 4])
     }
 
     @Test("an id of 200 bytes is one, none and 201 are not", arguments: [(0, false), (1, true), (200, true), (201, false)])
@@ -216,4 +250,14 @@ struct IdentityTests {
         try client.optIn()
         #expect(client.track("again") != nil)
     }
+}
+
+/// Tells of each commit. A barrier of the writer would make one.
+private final class CommitWatch: TransactionObserver {
+    let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
+
+    func observes(eventsOfKind eventKind: DatabaseEventKind) -> Bool { true }
+    func databaseDidChange(with event: DatabaseEvent) {}
+    func databaseDidCommit(_ db: Database) { continuation.yield() }
+    func databaseDidRollback(_ db: Database) {}
 }

@@ -11,6 +11,7 @@ final class ManualClock: ClientClock {
 
     private struct State {
         var elapsed: Duration = .zero
+        var wallOffset: Duration = .zero
         var next = 0
         var scheduled: [Scheduled] = []
         var waiters: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
@@ -19,8 +20,11 @@ final class ManualClock: ClientClock {
     static let start: Int64 = 1_763_680_000_000
     private let state = Locked(State())
 
-    var unixMilliseconds: Int64 { Self.start + Int64(monotonic / .milliseconds(1)) }
+    var unixMilliseconds: Int64 { Self.start + state.withLock { Int64(($0.elapsed + $0.wallOffset) / .milliseconds(1)) } }
     var monotonic: Duration { state.withLock { $0.elapsed } }
+
+    /// As people and time servers do; what is scheduled is not concerned.
+    func moveWallClock(by offset: Duration) { state.withLock { $0.wallOffset += offset } }
 
     /// Delays still to come, in order.
     var pending: [Duration] { state.withLock { state in state.scheduled.map { $0.due - state.elapsed }.sorted() } }

@@ -1,0 +1,106 @@
+#if HAPAX_APPLE_STUBS
+import AppleStubs
+import HapaxClient
+#elseif canImport(UIKit) && !os(watchOS)
+import UIKit
+#endif
+
+#if HAPAX_APPLE_STUBS || (canImport(UIKit) && !os(watchOS))
+import Foundation
+import HapaxModel
+
+extension EventClient {
+    /// Connects the client with a UIKit app, whose notifications it follows until ``shutdown(within:)``. Call it once, as early as
+    /// `application(_:didFinishLaunchingWithOptions:)`.
+    ///
+    /// The app is handed in because an app extension has none: there, send the signals of the extension's own life to ``handle(_:)``.
+    ///
+    /// - Parameter launchedInBackground: Whether the system launched the app without showing it (R47, R49). nil asks the application's
+    ///   state. An app with scenes is in the background while it launches, however it was launched: it says what it knows here, or calls
+    ///   this when its first scene connects.
+    @MainActor
+    public func attach(_ application: UIApplication, launchedInBackground: Bool? = nil) {
+        let adapter = UIKitApplication(
+            application, isInBackground: launchedInBackground ?? (application.applicationState == .background), client: self)
+        attach(adapter)
+        adapter.subscribe(.default)
+        // What was notified before is not notified again.
+        if application.applicationState == .active { handle(.didBecomeActive) }
+    }
+}
+
+/// Forwards what UIKit notifies, and asks UIKit for time in the background. Decides nothing.
+///
+/// The client keeps it. UIKit posts its notifications on the main thread and waits for them, so that the assertion is begun before the app
+/// leaves the foreground (R30). Of `UIApplication` only what any thread may call is used here: whoever waits on the main thread for the
+/// client never waits for itself (D7).
+final class UIKitApplication: ApplicationAdapter {
+    /// Asked on the main actor, at the start.
+    let isInBackground: Bool
+    private let application: UIApplication
+    private let client: Locked<WeakClient>
+    private let subscriptions = Locked<[any NSObjectProtocol]>([])
+
+    private struct WeakClient {
+        weak var client: EventClient?
+    }
+
+    /// In the foreground UIKit gives the greatest number there is.
+    private static let maximumRemainingSeconds = 3_600.0
+
+    @MainActor
+    init(_ application: UIApplication, isInBackground: Bool, client: EventClient) {
+        self.application = application
+        self.isInBackground = isInBackground
+        self.client = Locked(WeakClient(client: client))
+    }
+
+    deinit { detach() }
+
+    func subscribe(_ center: NotificationCenter) {
+        let signals: [(NSNotification.Name, LifecycleSignal)] = [
+            (UIApplication.willEnterForegroundNotification, .willEnterForeground),
+            (UIApplication.didBecomeActiveNotification, .didBecomeActive),
+            (UIApplication.willResignActiveNotification, .willResignActive),
+            (UIApplication.didEnterBackgroundNotification, .didEnterBackground),
+            (UIApplication.willTerminateNotification, .willTerminate),
+        ]
+        for (name, signal) in signals {
+            // Without a queue of its own the block runs on the poster's thread, before the post returns.
+            let subscription = center.addObserver(forName: name, object: application, queue: nil) { [weak self] _ in
+                self?.client.withLock { $0.client }?.handle(signal)
+            }
+            subscriptions.withLock { $0.append(subscription) }
+        }
+    }
+
+    func detach() {
+        let ended = subscriptions.withLock { subscriptions in
+            defer { subscriptions = [] }
+            return subscriptions
+        }
+        for subscription in ended { NotificationCenter.default.removeObserver(subscription) }
+    }
+
+    // MARK: - Time in the background
+
+    var remainingBackgroundTime: Duration {
+        .seconds(min(max(application.backgroundTimeRemaining, 0), Self.maximumRemainingSeconds))
+    }
+
+    func beginAssertion() -> Int? {
+        let begun = Locked(UIBackgroundTaskIdentifier.invalid)
+        let identifier = application.beginBackgroundTask(withName: "hapax.upload") { [weak self, application] in
+            if let client = self?.client.withLock({ $0.client }) { return client.handle(.backgroundTimeExpired) }
+            // Nobody is left to give it back, and an app that keeps one is killed.
+            application.endBackgroundTask(begun.withLock { $0 })
+        }
+        begun.withLock { $0 = identifier }
+        return identifier == .invalid ? nil : identifier.rawValue
+    }
+
+    func endAssertion(_ assertion: Int) {
+        application.endBackgroundTask(UIBackgroundTaskIdentifier(rawValue: assertion))
+    }
+}
+#endif

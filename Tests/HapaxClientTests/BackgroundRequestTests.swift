@@ -1,0 +1,205 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+/// Each way to a request, once the app is in the background: what the system may cut off is not begun.
+@Suite("Requests in the background (R30, R31, R33)")
+struct BackgroundRequestTests {
+    private func client(
+        directory: TemporaryDirectory = TemporaryDirectory(), _ configure: (inout EventClient.Configuration) -> Void = { _ in }
+    ) throws -> TestClient {
+        try TestClient(directory: directory) {
+            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(3_600)
+            configure(&$0)
+        }
+    }
+
+    @Test("a count that is reached without an assertion sends nothing, and the next activation sends it (R31)")
+    func countSendsNothing() async throws {
+        let test = try client { $0.flushBulkSize = 2 }
+        test.client.attach(ScriptedApplication(grants: false))
+        test.client.handle(.didEnterBackground)
+        try await test.track(0..<5)
+        #expect(await test.client.delivery.drainByPolicy() == 0)
+        #expect(test.transport.batches.isEmpty)
+        test.client.handle(.didBecomeActive)
+        await test.transport.requests(1)
+        #expect(test.transport.batches[0].request.timeout == .seconds(30))
+    }
+
+    @Test("a retry that comes due in the background sends nothing (R31)", arguments: [503, 401])
+    func retrySendsNothing(status: Int) async throws {
+        let test = try client()
+        test.client.attach(ScriptedApplication(grants: false))
+        test.transport.script { _ in .success(TransportAnswer(status: status)) }
+        try await test.track(0..<1)
+        _ = await test.client.flush()
+        test.client.handle(.didEnterBackground)
+        test.clock.advance(by: .seconds(600))
+        await test.client.delivery.restBegins()
+        #expect(await test.client.delivery.drainByPolicy() == 0)
+        #expect(test.transport.batches.count == 1)
+    }
+
+    @Test("a timer that fires in the background, and one of the spools, send nothing (R31)")
+    func timerSendsNothing() async throws {
+        let directory = TemporaryDirectory()
+        let test = try client(directory: directory)
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        try await spool.client.trackDurably("spooled")
+        _ = await spool.client.shutdown(within: .zero)
+        test.client.attach(ScriptedApplication(grants: false))
+        test.client.handle(.didEnterBackground)
+        try await test.track(0..<1)
+        test.client.scheduler.startTimer()
+        test.clock.advance(by: .seconds(3_600))
+        #expect(await test.client.delivery.drainByPolicy() == 0)
+        await test.client.adopter?.adoptIfDue()
+        #expect(test.transport.batches.isEmpty)
+    }
+
+    @Test("under the assertion a policy's request has the time that is left, and no more (R33)")
+    func policyKeepsTheBudget() async throws {
+        let test = try client { $0.batchSize = 1 }
+        let app = ScriptedApplication(remaining: .seconds(9))
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        test.client.attach(app)
+        test.client.handle(.didBecomeActive)
+        await test.transport.requests(1)
+        #expect(test.transport.batches[0].request.timeout == .seconds(30))
+        test.client.handle(.didEnterBackground)
+        #expect(test.client.gate.permission(isManual: false) == .granted(timeout: .seconds(7)))
+        #expect(app.ended == [], "the assertion covers the request that was under way")
+        app.remainingBackgroundTime = .seconds(2)
+        #expect(test.client.gate.permission(isManual: false) == .denied)
+        _ = await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a foreground pass goes on under the assertion, within its budget; its request in flight is answered (R32, R33)")
+    func passGoesOnUnderTheAssertion() async throws {
+        let test = try client { $0.batchSize = 1 }
+        let app = ScriptedApplication(remaining: .seconds(9))
+        let client = test.client
+        try await test.track(0..<3)
+        test.transport.script { batch in
+            if batch.sequences == [1] { client.handle(.didEnterBackground) }
+            return .success(batch.receipt())
+        }
+        test.client.attach(app)
+        #expect(await test.client.flush().stored == 3)
+        await app.assertionEnded()
+        #expect(test.transport.batches.map(\.request.timeout) == [.seconds(30), .seconds(7), .seconds(7)])
+        #expect(app.ended == [1])
+    }
+
+    @Test("a foreground pass begins no other request without an assertion; the one in flight is answered and settled (R31)")
+    func passEndsWithoutAnAssertion() async throws {
+        let test = try client { $0.batchSize = 1 }
+        let client = test.client
+        try await test.track(0..<3)
+        test.transport.script { batch in
+            if batch.sequences == [1] { client.handle(.didEnterBackground) }
+            return .success(batch.receipt())
+        }
+        test.client.attach(ScriptedApplication(grants: false))
+        let report = await test.client.flush()
+        #expect(report.stored == 1 && report.remaining == 2 && report.failure == .noBackgroundTime)
+        #expect(test.transport.batches.count == 1)
+    }
+
+    @Test("what the app asks for in the background has its own assertion, given back once, and the budget (R27, R30, R33)")
+    func manualUploadIsAsserted() async throws {
+        let test = try client()
+        let app = ScriptedApplication(isInBackground: true, remaining: .seconds(20))
+        test.client.attach(app)
+        test.client.track("push")
+        #expect(await test.client.flush().stored == 2)
+        #expect(app.given == 1 && app.ended == [1])
+        test.client.track("push")
+        #expect(await test.client.dispatchStep() == .good(more: false))
+        #expect(app.given == 2 && app.ended == [1, 2])
+        #expect(test.transport.batches.map(\.request.timeout) == [.seconds(10), .seconds(10)])
+    }
+
+    @Test("without an assertion it says so, keeps everything and ends no backoff (R31, D11)")
+    func refusedManualUploadSaysSo() async throws {
+        let test = try client()
+        test.transport.script { _ in .failure(.cut) }
+        test.client.attach(ScriptedApplication(grants: false))
+        try await test.track(0..<1)
+        _ = await test.client.flush()
+        test.client.handle(.didEnterBackground)
+        let waits = test.clock.pending
+        #expect(waits.count == 1)
+        #expect(
+            await test.client.flush() == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 1, failure: .noBackgroundTime))
+        #expect(await test.client.dispatchStep() == .failed(.noBackgroundTime))
+        #expect(test.clock.pending == waits && test.transport.batches.count == 1)
+    }
+
+    @Test("when the time is over the assertion of an upload that was asked for is given back at once, and once (R30)")
+    func expiryEndsTheManualAssertion() async throws {
+        let test = try client()
+        let app = ScriptedApplication(isInBackground: true)
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        test.client.attach(app)
+        async let report = test.client.flush()
+        await test.transport.requests(1)
+        test.client.handle(.backgroundTimeExpired)
+        #expect(app.ended == [1])
+        _ = await test.client.shutdown(within: .zero)
+        #expect(await report.failure != nil)
+        #expect(app.ended == [1])
+    }
+
+    @Test("a witness is sent again only if there is time for it, too (R33)")
+    func witnessIsGated() async throws {
+        let test = try client { $0.batchSize = 1 }
+        let app = ScriptedApplication(isInBackground: true)
+        test.client.attach(app)
+        try await test.track(0..<1)
+        #expect(await test.client.flush().stored == 2, "a witness")
+        test.client.track("poison")
+        test.transport.script { batch in
+            guard batch.names == ["poison"] else { return .success(batch.receipt()) }
+            app.remainingBackgroundTime = .seconds(1)
+            return .success(.problem(.malformed))
+        }
+        #expect(await test.client.flush().remaining == 1)
+        #expect(test.transport.batches.count == 3)
+        #expect(try test.client.deadLetters.count() == 0)
+    }
+
+    @Test("a process without an adapter is never in the background")
+    func servicesAreNotHeldUp() async throws {
+        let test = try client { $0.flushBulkSize = 1 }
+        try await test.track(0..<1)
+        await test.transport.requests(1)
+        #expect(test.transport.batches[0].request.timeout == .seconds(30))
+        #expect(test.client.gate.permission(isManual: false) == .granted(timeout: nil))
+    }
+
+    @Test("once the app terminates no policy begins another request (R39)")
+    func terminationBeginsNothing() async throws {
+        let test = try client()
+        test.client.handle(.didBecomeActive)
+        await test.transport.requests(1)
+        test.client.handle(.willTerminate)
+        #expect(test.client.gate.permission(isManual: false) == .denied)
+        #expect(test.client.gate.permission(isManual: true) == .granted(timeout: nil))
+    }
+}
+
+extension Delivery {
+    /// A policy's wish, to its end.
+    ///
+    /// - Returns: How many requests it came to.
+    fileprivate func drainByPolicy() async -> Int {
+        let before = state.counts.attempts
+        uploadWanted(manual: false)
+        await restBegins()
+        return state.counts.attempts - before
+    }
+}

@@ -1,0 +1,92 @@
+import Foundation
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Debug mode (R35, R59, I14)")
+struct DebugModeTests {
+    private let shown = Locked<[String]>([])
+
+    private func client(_ transport: ScriptedTransport = ScriptedTransport(), debugMode: Bool = true) throws -> TestClient {
+        try TestClient(transport: transport) { [shown] configuration in
+            configuration.uploadsAutomatically = true
+            configuration.debugMode = debugMode
+            configuration.debugOutput = { text in shown.withLock { $0.append(text) } }
+        }
+    }
+
+    @Test("each stored event is shown as readable JSON, the same that travels (R59)")
+    func storedEventsAreShown() async throws {
+        let test = try client()
+        try await test.client.trackDurably("one", properties: ["text": "a \"{b}\", c: [d]", "list": [1, [], ["k": .null]]])
+        await test.transport.requests(1)
+        let text = try #require(shown.withLock { $0.first })
+        #expect(text.hasPrefix("{\n  \"event_id\": \""))
+        #expect(text.contains("\n  \"event\": \"one\",\n"))
+        #expect(text.contains("\n    \"list\": [\n      1,\n      [],\n      {\n        \"k\": null\n      }\n    ]"))
+        #expect(text.contains(#""text": "a \"{b}\", c: [d]""#))
+        let event = try #require(test.transport.batches.first?.scanned.events.first)
+        let sent = try JSONSerialization.jsonObject(with: Data(event.wire)) as? NSDictionary
+        #expect(try JSONSerialization.jsonObject(with: Data(text.utf8)) as? NSDictionary == sent)
+    }
+
+    @Test("events are uploaded one by one, in order, as soon as they are stored (R59)")
+    func eventsAreUploadedAlone() async throws {
+        let test = try client()
+        for index in 0..<5 { test.client.track("event \(index)") }
+        await test.transport.requests(5)
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [3], [4], [5]])
+    }
+
+    @Test("a network that hangs holds up neither tracking nor storing nor showing (R15, R59)")
+    func hangingNetworkHoldsUpNothing() async throws {
+        let test = try client()
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        test.client.track("first")
+        await test.transport.requests(1)
+        try await test.client.trackDurably("second")
+        #expect(shown.withLock { $0.count } == 2)
+        _ = await test.client.shutdown(within: .zero)
+    }
+
+    @Test("an event that is refused is shown with its reason; one that is not stored is not shown (R59)")
+    func refusalsAreShown() async throws {
+        let test = try client()
+        try test.refuseCommits(true)
+        test.client.track(String(repeating: "n", count: 201))
+        await test.clock.scheduled(2)
+        #expect(shown.withLock { $0 } == [])
+        try test.refuseCommits(false)
+        test.clock.advance(by: .seconds(5))
+        try await test.client.writer.barrier()
+        #expect(shown.withLock { $0 }.map { $0.hasPrefix("dead letter: name_too_long\n{") } == [true])
+    }
+
+    @Test("entering the background waits for each upload (R35)")
+    func enteringBackgroundWaits() async throws {
+        let test = try client()
+        test.client.attach(ScriptedApplication())
+        test.client.handle(.didBecomeActive)
+        let client = test.client
+        await Task.detached {
+            await withCheckedContinuation { continuation in
+                Thread.detachNewThread {
+                    client.handle(.didEnterBackground)
+                    continuation.resume()
+                }
+            }
+        }.value
+        #expect(client.queue.books.depth == 0 && client.queue.books.stored == 2)
+    }
+
+    @Test("it is off unless switched on: nothing is shown, and batches are batches (I14)")
+    func offByDefault() async throws {
+        #expect(!EventClient.Configuration(server: "http://host", writeKey: "k", queueDirectory: "q").debugMode)
+        let test = try client(debugMode: false)
+        try await test.track(0..<100)
+        await test.transport.requests(2)
+        #expect(shown.withLock { $0 } == [])
+        #expect(test.transport.batches.map(\.ids.count) == [50, 50])
+    }
+}
