@@ -54,9 +54,11 @@ extension EventClient {
         var own = properties
         if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
         guard !configuration.enrichers.isEmpty else {
+            let bytes = QueueUsage.bytes(of: own)
             return writer.intake.withLock {
                 $0.admit(
-                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: clock.unixMilliseconds, waiter: waiter)
+                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: clock.unixMilliseconds, waiter: waiter,
+                    propertyBytes: bytes)
             }
         }
         var attemptsLeft = Self.maximumEnrichments
@@ -69,12 +71,13 @@ extension EventClient {
                 guard let enriched = enrich(draft) else { return writer.intake.withLock { $0.refuse(.enricher) } }
                 draft = enriched
             }
+            let bytes = QueueUsage.bytes(of: draft.properties)
             let admission: Intake.Admission? = writer.intake.withLock {
                 // Enriched for somebody who has logged out meanwhile: once more, so that the order of calls holds.
                 guard $0.context.generation == context.generation || attemptsLeft == 0 else { return nil }
                 return $0.admit(
                     name: draft.name, properties: draft.properties, id: id, time: time, distinctID: draft.distinctID,
-                    now: clock.unixMilliseconds, waiter: waiter, isComplete: true)
+                    now: clock.unixMilliseconds, waiter: waiter, isComplete: true, propertyBytes: bytes)
             }
             if let admission { return admission }
         }

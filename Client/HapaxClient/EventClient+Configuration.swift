@@ -29,6 +29,8 @@ extension EventClient {
         public var enrichers: [EventClient.Enricher] = []
         /// Events that may wait in memory for their commit, from 1; more are refused and counted.
         public var mailboxCapacity = 8_192
+        /// Bytes, by estimate, of the events that may wait in memory for their commit; more are refused and counted. One alone may be larger.
+        public var mailboxBytes = 64 * 1024 * 1024
         /// How much may wait on disk, dead letters included, and what happens at the limit.
         public var quota = QueueQuota()
 

@@ -96,7 +96,7 @@ extension EventClient {
         }
         try? await end.wait()
         leaving.cancel()
-        return ShutdownReport(stored: Int(queue.books.depth), lost: writer.intake.withLock { $0.uncommitted })
+        return ShutdownReport(stored: Int(queue.books.depth), lost: writer.intake.withLock { Int($0.uncommitted.events) })
     }
 
     /// On a thread that may block: closing waits for a commit that is under way.
@@ -115,7 +115,7 @@ extension EventClient {
     /// What closing is given on top.
     private static let closingTime: Duration = .milliseconds(100)
 
-    private var remaining: Int { Int(queue.books.depth) + writer.intake.withLock { $0.uncommitted } }
+    private var remaining: Int { Int(queue.books.depth) + writer.intake.withLock { Int($0.uncommitted.events) } }
 }
 
 /// What one ``EventClient/flush()`` saw happen.

@@ -4,7 +4,7 @@ extension EventClient {
     /// How the queue and the delivery stand.
     public func status() async -> Status {
         let delivery = await delivery.state
-        let (created, inMemory, uncounted) = writer.intake.withLock { ($0.created, $0.uncommitted, $0.uncounted) }
+        let (created, inMemory, uncounted) = writer.intake.withLock { ($0.created, Int($0.uncommitted.events), $0.uncounted) }
         let books = queue.books
         return Status(
             installID: queue.installID, depth: Int(books.depth), bytes: Int(books.bytes), inMemory: inMemory,

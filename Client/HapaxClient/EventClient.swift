@@ -103,8 +103,8 @@ public final class EventClient: Sendable {
         let session = SessionMarker(queue: queue, clock: clock)
         let writer = QueueWriter(
             intake: Intake(
-                lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity, context: context,
-                quota: queue.account),
+                lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity,
+                maximumBytes: configuration.mailboxBytes, context: context, quota: queue.account),
             clock: clock, maximumGroupBytes: queue.room.groupBytes,
             immediateEvents: { debug == nil ? scheduler.policy.immediateEvents : nil },
             commit: { events, dropped in

@@ -9,7 +9,7 @@ struct Intake: Sendable {
         var event: Event?
         /// What the event's own properties are laid over. Joined when it is encoded: the caller does not wait for it.
         var base = EncodedProperties.none
-        /// What was promised to it on disk.
+        /// What it takes by estimate, and what was promised to it on disk.
         var reserved = QueueUsage()
         /// Told when everything up to here is durable.
         var waiter: CommitWaiter?
@@ -31,8 +31,9 @@ struct Intake: Sendable {
     /// and that must take no sequence either (R12).
     private var waitingIDs: Set<EventID>
     /// Events taken in and not yet committed, those the drainer has taken included.
-    private(set) var uncommitted = 0
-    private let capacity: Int
+    private(set) var uncommitted = QueueUsage()
+    private let capacity: Int64
+    private let maximumBytes: Int64
     /// Room on disk; nil if that is not limited.
     private let quota: Locked<QuotaAccount>?
     private var isDraining = false
@@ -45,16 +46,16 @@ struct Intake: Sendable {
     var plantedInterleaving: (@Sendable (Entry) -> [Entry])?
 
     init(
-        lastSequence: Int64, waitingIDs: Set<EventID>, capacity: Int,
+        lastSequence: Int64, waitingIDs: Set<EventID>, capacity: Int, maximumBytes: Int = .max,
         context: EventContext = EventContext(identity: Identity(anonymousID: "nobody")), quota: Locked<QuotaAccount>? = nil
     ) {
         self.context = context
         self.lastSequence = lastSequence
         self.waitingIDs = waitingIDs
-        self.capacity = max(capacity, 1)
+        self.capacity = Int64(max(capacity, 1))
+        self.maximumBytes = Int64(maximumBytes)
         self.quota = quota
-        quota?.withLock { [capacity = self.capacity] in $0.margin = Int64(capacity) * Int64(EventLimits.maximumEventBytes) }
-        mailbox.reserveCapacity(min(self.capacity, 1_024))
+        mailbox.reserveCapacity(min(max(capacity, 1), 1_024))
     }
 
     /// The highest sequence given.
@@ -65,9 +66,10 @@ struct Intake: Sendable {
     ///   - distinctID: nil for the context's.
     ///   - now: The wall clock in Unix milliseconds.
     ///   - isComplete: Whether the properties hold the context's already.
+    ///   - propertyBytes: About what the properties take, see ``QueueUsage/bytes(of:)``; added up before, so that nobody waits for it.
     mutating func admit(
         name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
-        isComplete: Bool = false
+        isComplete: Bool = false, propertyBytes: Int64? = nil
     ) -> Admission {
         if isClosed { return refuse(.shutDown) }
         if context.isOptedOut { return refuse(.optedOut) }
@@ -77,22 +79,22 @@ struct Intake: Sendable {
             mailbox.append(Entry(waiter: waiter))
             return .alreadyQueued(id, wake: wake())
         }
-        guard uncommitted < capacity else { return refuse(.mailboxFull) }
-        let event = Event(
-            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID ?? context.identity.distinctID,
-            sequence: lastSequence + 1, properties: properties)
-        var room = QueueUsage()
-        if let quota {
-            let baseBytes = isComplete ? 0 : Int64(context.encodedBase.byteCount)
-            guard let promised = quota.withLock({ $0.reserve { QueueUsage.bytes(estimating: event) + baseBytes } }) else {
-                return refuse(.quotaFull)
-            }
-            room = promised
-        }
-        uncommitted += 1
+        let base = isComplete ? EncodedProperties.none : context.encodedBase
+        let distinctID = distinctID ?? context.identity.distinctID
+        let room = QueueUsage(
+            events: 1,
+            bytes: QueueUsage.bytes(name, distinctID) + (propertyBytes ?? QueueUsage.bytes(of: properties)) + Int64(base.byteCount))
+        let wanted = uncommitted + room
+        // One alone may be larger than all together: it is a dead letter then.
+        guard wanted.events <= capacity, wanted.bytes <= maximumBytes || uncommitted.events == 0 else { return refuse(.mailboxFull) }
+        guard quota?.withLock({ $0.reserve(room) }) ?? true else { return refuse(.quotaFull) }
+        uncommitted = wanted
         lastSequence += 1
+        let event = Event(
+            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID, sequence: lastSequence,
+            properties: properties)
         waitingIDs.insert(event.id)
-        let entry = Entry(event: event, base: isComplete ? .none : context.encodedBase, reserved: room, waiter: waiter)
+        let entry = Entry(event: event, base: base, reserved: room, waiter: waiter)
         if let plantedInterleaving { mailbox += plantedInterleaving(entry) } else { mailbox.append(entry) }
         return .admitted(event.id, sequence: lastSequence, wake: wake())
     }
@@ -126,8 +128,8 @@ struct Intake: Sendable {
         return true
     }
 
-    mutating func committed(_ count: Int) {
-        uncommitted -= count
+    mutating func committed(_ usage: QueueUsage) {
+        uncommitted = uncommitted - usage
     }
 
     mutating func removed(_ ids: some Sequence<EventID>) {
@@ -174,7 +176,7 @@ struct Intake: Sendable {
 
 /// Why an event was refused at intake. It took no sequence.
 public enum DropReason: String, Sendable, Hashable, CaseIterable {
-    /// More events wait for their commit than the mailbox holds.
+    /// More events, or more bytes of them, wait for their commit than the mailbox holds.
     case mailboxFull = "mailbox_full"
     /// The queue holds what its quota allows.
     case quotaFull = "quota_full"

@@ -200,7 +200,7 @@ final class QueueWriter: Sendable {
                 state.lastFailure = nil
             }
             intake.withLock { intake in
-                intake.committed(group.events.count)
+                intake.committed(group.events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved })
                 intake.removed(committed.discarded)
                 intake.removed(group.events.lazy.filter { $0.problem != nil }.map(\.id))
             }

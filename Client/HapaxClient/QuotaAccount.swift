@@ -8,23 +8,19 @@ struct QuotaAccount: Sendable {
     private(set) var used: QueueUsage
     private(set) var reserved = QueueUsage()
 
-    /// What a full mailbox of the largest events takes: farther from the limit than this, none of them can exceed it.
-    var margin: Int64 = .max
-
     init(quota: QueueQuota, used: QueueUsage) {
         self.quota = quota
         self.used = used
     }
 
-    /// Takes room for one event. Its bytes are asked for only when the limit is near: adding them up is most of what `track` costs.
+    /// Takes room for an event.
     ///
-    /// - Returns: What was promised; nil if there is no room and the policy is to refuse.
-    mutating func reserve(bytes: () -> Int64) -> QueueUsage? {
-        let isNear = quota.maximumBytes.map { Int64($0) - used.bytes - reserved.bytes < margin } ?? false
-        let wanted = QueueUsage(events: 1, bytes: isNear ? bytes() : 0)
-        guard quota.policy == .dropOldest || quota.allows(used + reserved + wanted) else { return nil }
-        reserved = reserved + wanted
-        return wanted
+    /// - Returns: false if there is none and the policy is to refuse.
+    mutating func reserve(_ event: QueueUsage) -> Bool {
+        let wanted = reserved + event
+        guard quota.policy == .dropOldest || quota.allows(used + wanted) else { return false }
+        reserved = wanted
+        return true
     }
 
     /// - Parameters:
@@ -38,9 +34,9 @@ struct QuotaAccount: Sendable {
 
 extension QueueUsage {
     /// What an event will take, as far as that can be told without encoding it.
-    static func bytes(estimating event: Event) -> Int64 {
-        // The names of the fields, the id and the numbers.
-        Int64(134 + event.name.utf8.count + event.distinctID.utf8.count) + bytes(of: event.properties)
+    /// What an event takes besides its properties: its own two texts, the names of the fields, the id and the numbers.
+    static func bytes(_ name: String, _ distinctID: String) -> Int64 {
+        Int64(134 + name.utf8.count + distinctID.utf8.count)
     }
 
     static func bytes(of properties: Properties) -> Int64 {

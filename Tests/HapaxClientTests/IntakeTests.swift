@@ -49,8 +49,25 @@ struct IntakeTests {
         #expect(sequence(admit(&intake)) == 2)
         #expect(sequence(admit(&intake)) == nil)
         #expect(intake.uncounted == ["mailbox_full": 1])
-        intake.committed(1)
+        intake.committed(intake.mailbox[0].reserved)
         #expect(sequence(admit(&intake)) == 3)
+    }
+
+    @Test("the mailbox is bounded in bytes as well: at the limit, one beyond, and one event that is larger by itself (I13)")
+    func mailboxIsBoundedInBytes() {
+        func admit(_ intake: inout Intake, bytes: Int) -> Int64? {
+            let fill = PropertyValue.string(String(repeating: "x", count: bytes))
+            let admission = intake.admit(name: "event", properties: ["k": fill], id: nil, time: nil, distinctID: "u", now: 1)
+            return sequence(admission)
+        }
+        let overhead = Int(QueueUsage.bytes("event", "u") + QueueUsage.bytes(of: ["k": ""]))
+        var intake = Intake(lastSequence: 0, waitingIDs: [], capacity: 100, maximumBytes: 1_000)
+        #expect(admit(&intake, bytes: 500 - overhead) == 1 && admit(&intake, bytes: 501 - overhead) == nil)
+        #expect(admit(&intake, bytes: 500 - overhead) == 2 && intake.uncommitted == QueueUsage(events: 2, bytes: 1_000))
+        #expect(intake.uncounted == ["mailbox_full": 1])
+        intake.committed(intake.uncommitted)
+        #expect(admit(&intake, bytes: 5_000) == 3, "it would never be taken otherwise, and belongs to the dead letters")
+        #expect(admit(&intake, bytes: 0) == nil)
     }
 
     @Test("what the drainer has taken still fills the mailbox until it is committed (I13)")

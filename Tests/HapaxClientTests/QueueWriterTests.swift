@@ -61,7 +61,7 @@ struct QueueWriterTests {
         try await writer.barrier()
         #expect(store.state.withLock { $0.sequences } == [1, 2, 3, 4, 5, 6])
         #expect(writer.lastFailure == nil)
-        #expect(writer.intake.withLock { $0.uncommitted } == 0)
+        #expect(writer.intake.withLock { $0.uncommitted } == QueueUsage())
     }
 
     @Test("a failed commit throws to everyone who waits, beyond its group and in the mailbox, and loses no event (R8)")

@@ -42,6 +42,29 @@ struct SpoolTests {
         #expect(batch.scanned.envelope.installID == install)
     }
 
+    @Test("a damaged spool is salvaged and delivered under its ids; only its damaged file stays, and is looked at once (I11)")
+    func damagedSpoolIsSalvaged() async throws {
+        let main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        for number in 1...30 {
+            try await spool.client.trackDurably("spooled", id: .derived(name: "spooled", key: "\(number)"))
+        }
+        _ = await spool.client.shutdown(within: .zero)
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: place.databasePath)))
+        // The free list's head in the header: SQLite finds it wrong, and every row can be read.
+        for index in 32..<40 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: place.databasePath))
+        try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
+        let report = await main.client.flush()
+        #expect(report.stored == 30 && report.failure == nil)
+        #expect(Set(main.transport.batches.flatMap(\.ids)) == Set((1...30).map { EventID.derived(name: "spooled", key: "\($0)") }))
+        #expect(place.damagedFiles().count == 1 && spools.isEmpty)
+        #expect(await main.client.flush().stored == 0)
+        #expect(FileManager.default.fileExists(atPath: place.path) && !FileManager.default.fileExists(atPath: place.databasePath))
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a running client that uploads by itself adopts a spool at its next interval, and respects a backoff (I15, I16)")
     func runningClientAdopts() async throws {
         let main = try TestClient(directory: directory) {
