@@ -16,6 +16,7 @@ struct ClientBenchmark {
         var drained: [Double] = []
         var idle: [Footprint.Figures] = []
         var queued: [Footprint.Figures] = []
+        var damaged: [(opened: Double, running: Double)] = []
     }
 
     func run() async throws {
@@ -35,6 +36,8 @@ struct ClientBenchmark {
             let (idle, queued) = try await reopen()
             figures.idle.append(idle)
             figures.queued.append(queued)
+            note("round \(round) of \(rounds): damage")
+            figures.damaged.append(try await Damage(events: events).run())
         }
         report(figures)
     }
@@ -45,6 +48,7 @@ struct ClientBenchmark {
     private func configuration(_ directory: TemporaryDirectory, port: Int = 1) -> EventClient.Configuration {
         var configuration = Self.configuration(queue: directory.path("queue"), port: port)
         configuration.mailboxCapacity = events + 1
+        configuration.mailboxBytes = .max
         configuration.batchSize = 500
         return configuration
     }
@@ -131,6 +135,7 @@ struct ClientBenchmark {
         try await EventClient.start(Self.configuration(queue: directory.path("idle"))).shutdown(within: .zero)
         var configuration = Self.configuration(queue: directory.path("queued"))
         configuration.mailboxCapacity = events + 1
+        configuration.mailboxBytes = .max
         let client = try EventClient.start(configuration)
         let properties = Corpus.properties(1)
         for _ in 1..<events { client.track("order_viewed", properties: properties) }
@@ -156,6 +161,12 @@ struct ClientBenchmark {
         print("| drained to the server on SQLite, batches of 500 | \(Int(figures.drained.median)) events/s | – | – |")
         let opened = (figures.queued.map(\.milliseconds).median, figures.idle.map(\.milliseconds).median)
         print("| a queue of \(events) events opened | \(opened.0, places: 1) ms | \(opened.1, places: 1) ms, an empty one | – |")
+        print(
+            "| a damaged queue of \(events) events set aside while opening | \(figures.damaged.map(\.opened).median, places: 1) ms | – | – |"
+        )
+        print(
+            "| slowest `trackDurably` while a running client's damaged file is replaced | \(figures.damaged.map(\.running).median, places: 1) ms | – | – |"
+        )
         let held = (figures.queued.map(\.mebibytes).median, figures.idle.map(\.mebibytes).median)
         print(
             "| memory of a client with \(events) queued events | \(held.0, places: 1) MiB | \(held.1, places: 1) MiB, an idle one | +\(held.0 - held.1, places: 1) MiB |"
