@@ -5,10 +5,15 @@ import HapaxModel
 /// ``EventClient/handle(_:)`` tracks the first three. The last two are for whoever sees the user interface, through
 /// ``EventClient/track(_:properties:)``.
 public enum AutomaticEvent: String, Hashable, Sendable, CaseIterable {
+    /// The app became active.
     case appStart = "$AppStart"
+    /// It entered the background, ended, or was found to have ended.
     case appEnd = "$AppEnd"
+    /// The system launched it without showing it.
     case appStartPassively = "$AppStartPassively"
+    /// A screen was shown.
     case appViewScreen = "$AppViewScreen"
+    /// Something was tapped or clicked.
     case appClick = "$AppClick"
 }
 
