@@ -5,11 +5,11 @@ import HapaxModel
 /// ``EventClient/handle(_:)`` tracks the first three. The last two are for whoever sees the user interface, through
 /// ``EventClient/track(_:properties:)``.
 public enum AutomaticEvent: String, Hashable, Sendable, CaseIterable {
-    /// The app became active; uploaded at once.
+    /// The app became active.
     case appStart = "$AppStart"
-    /// The app left the foreground, with `$event_duration`.
+    /// It entered the background, ended, or was found to have ended.
     case appEnd = "$AppEnd"
-    /// The system launched the app into the background.
+    /// The system launched it without showing it.
     case appStartPassively = "$AppStartPassively"
     /// A screen was shown.
     case appViewScreen = "$AppViewScreen"

@@ -70,6 +70,8 @@ struct DispatchTests {
         await test.clock.scheduled(2)
         network.withLock { $0 = nil }
         test.clock.advance(by: .seconds(14))
+        // The end of the wait reaches the delivery as a task.
+        while await test.client.delivery.state.nextAttempt != nil, test.transport.batches.count == 1 { await Task.yield() }
         await test.client.delivery.restBegins()
         #expect(test.transport.batches.count == 1)
         network.withLock { $0 = .wifi }
