@@ -12,24 +12,30 @@ let strict: [SwiftSetting] = [
 /// What only the server needs: an app that depends on Hapax with `traits: []` does not resolve it.
 let server: TargetDependencyCondition? = .when(traits: ["Server"])
 
+/// What only a service needs that embeds the client: it depends on Hapax with `traits: ["Service"]`.
+let service: TargetDependencyCondition? = .when(traits: ["Service"])
+
 let package = Package(
     name: "hapax",
     platforms: [.macOS(.v13), .iOS(.v16)],
     products: [
         .library(name: "HapaxClient", targets: ["HapaxClient"]),
+        .library(name: "HapaxClientService", targets: ["HapaxClientService"]),
         .library(name: "HapaxServer", targets: ["HapaxServer"]),
         .executable(name: "hapax", targets: ["hapax"]),
         .executable(name: "hapax-server", targets: ["hapax-server"]),
     ],
     traits: [
         .trait(name: "Server", description: "The ingest server and what it is built on."),
-        .default(enabledTraits: ["Server"]),
+        .trait(name: "Service", description: "The client as a service of swift-service-lifecycle."),
+        .default(enabledTraits: ["Server", "Service"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto.git", "3.12.3"..<"5.0.0"),
         .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras.git", from: "1.35.2"),
         .package(url: "https://github.com/groue/GRDB.swift.git", from: "7.10.0"),
@@ -62,10 +68,22 @@ let package = Package(
                 .target(name: "CCurl", condition: .when(platforms: [.linux])),
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Logging", package: "swift-log"),
             ],
             path: "Client/HapaxClient",
             resources: [.copy("PrivacyInfo.xcprivacy")],
+            swiftSettings: strict
+        ),
+        .target(
+            name: "HapaxClientService",
+            dependencies: [
+                "HapaxClient", "HapaxModel",
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
+            ],
+            path: "Client/HapaxClientService",
             swiftSettings: strict
         ),
         .executableTarget(
@@ -132,8 +150,20 @@ let package = Package(
                 "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "CoreMetrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
             ],
             path: "Tests/HapaxClientTests",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "HapaxClientServiceTests",
+            dependencies: [
+                "HapaxClientService", "HapaxClient", "HapaxModel", "TestSupport",
+                .product(name: "CoreMetrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
+            ],
+            path: "Tests/HapaxClientServiceTests",
             swiftSettings: strict
         ),
         .testTarget(
@@ -146,6 +176,7 @@ let package = Package(
             name: "IntegrationTests",
             dependencies: [
                 "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "dpkg-events", "hapax", "hapax-server", "hapax-test-worker",
+                "orders-service",
                 .product(name: "GRDB", package: "GRDB.swift"), .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: server),
             ],
@@ -156,6 +187,18 @@ let package = Package(
         // Examples.
         .executableTarget(
             name: "dpkg-events", dependencies: ["HapaxModel"], path: "Examples/dpkg-events", swiftSettings: strict),
+        .executableTarget(
+            name: "orders-service",
+            dependencies: [
+                "HapaxClient", "HapaxClientService", "HapaxModel",
+                .product(name: "Hummingbird", package: "hummingbird", condition: server),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle", condition: service),
+            ],
+            path: "Examples/orders-service",
+            swiftSettings: strict
+        ),
 
         // Benchmarks.
         .executableTarget(

@@ -23,6 +23,8 @@ package actor Delivery<Source: BatchSource> {
     /// Asked before every request, with whether somebody asked for its pass (R23, R31, R33).
     private let gate: @Sendable (_ isManual: Bool) -> RequestPermission
     private var isManual = false
+    /// Told of each request, with how long it took.
+    private let attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void
     /// Asked before each request; nil grants.
     private var permission: (@Sendable () -> RequestPermission)?
     private var firstPermission: RequestPermission?
@@ -42,7 +44,7 @@ package actor Delivery<Source: BatchSource> {
     private var nextAttempt: Int64?
     private var isResting = true
     private var ending: Ending?
-    private var endingWaiters: [CheckedContinuation<Ending, Never>] = []
+    private var endingWaiters: [CheckedContinuation<Ending?, Never>] = []
 
     /// Where no more attempts are made but for a wish or a rare probe.
     package enum Ending: Sendable {
@@ -62,9 +64,11 @@ package actor Delivery<Source: BatchSource> {
 
     init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
-        retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable,
+        retryPolicy: RetryPolicy = .delivery, randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator(),
+        attempted: @escaping @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in },
         gate: @escaping @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
     ) {
+        self.attempted = attempted
         self.gate = gate
         self.source = source
         self.endpoint = endpoint
@@ -117,6 +121,9 @@ package actor Delivery<Source: BatchSource> {
         return await drain()
     }
 
+    /// Whether a call of ``deliverAll()`` waits for its end.
+    var isAwaited: Bool { !endingWaiters.isEmpty }
+
     /// Whether the pass under way ends before its next request.
     var isDenied: Bool { permission?() == .denied }
 
@@ -130,12 +137,18 @@ package actor Delivery<Source: BatchSource> {
     }
 
     /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
-    /// ``stop()`` is called.
+    /// ``stop()`` is called. Backoffs begin anew, however often delivery has failed before; a server's `Retry-After` is obeyed.
     package func deliverAll() async -> Ending {
-        isManual = true
-        begin(machine.uploadWanted(manual: true))
-        if let ending, isResting { return ending }
-        return await withCheckedContinuation { endingWaiters.append($0) }
+        machine.failuresForgiven()
+        while true {
+            // In the background nothing may be sent, whoever asks.
+            if isResting, gate(true) == .denied { return .paused }
+            isManual = true
+            begin(machine.uploadWanted(manual: true))
+            if let ending, isResting { return ending }
+            if let ending = await withCheckedContinuation({ endingWaiters.append($0) }) { return ending }
+            // Held by somebody who had permission to ask for: that pass is over, and this one needs none.
+        }
     }
 
     /// Returns when no attempt is under way: the source is empty, or a rest has begun.
@@ -241,9 +254,13 @@ package actor Delivery<Source: BatchSource> {
         let body = EventBatch(envelope: envelope, events: batch.events.map(\.bytes)).encoded()
         var request = endpoint.request(body)
         request.timeout = timeout ?? request.timeout
+        let start = clock.monotonic
         let outcome = await transport.send(request)
         counts.attempts += 1
-        return AnswerClassifier.classify(outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
+        let answer = AnswerClassifier.classify(
+            outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
+        attempted(clock.monotonic - start, answer)
+        return answer
     }
 
     /// The witness was settled when it was accepted: the server finds a duplicate, and nothing is recorded or counted.
@@ -319,7 +336,7 @@ package actor Delivery<Source: BatchSource> {
         case .drained:
             lastFailure = nil
             end(.drained)
-        case .held: break
+        case .held: end(nil)
         case .stopped: end(.stopped)
         case .paused:
             schedule(DeliveryStateMachine.probeInterval)
@@ -330,7 +347,8 @@ package actor Delivery<Source: BatchSource> {
         rest()
     }
 
-    private func end(_ ending: Ending) {
+    /// - Parameter ending: nil if there is more to do.
+    private func end(_ ending: Ending?) {
         self.ending = ending
         let waiting = endingWaiters
         endingWaiters = []
@@ -356,7 +374,8 @@ package actor Delivery<Source: BatchSource> {
     private func waitEnded(_ number: Int) {
         // A timer that fired while it was being cancelled belongs to an older rest.
         guard number == restNumber, timer != nil else { return }
-        isManual = endingWaiters.isEmpty ? false : isManual
+        // A policy's wish during the rest takes nothing from those who wait for the end.
+        isManual = !endingWaiters.isEmpty
         begin(machine.waitEnded())
     }
 
