@@ -23,6 +23,8 @@ package actor Delivery<Source: BatchSource> {
     /// Asked before every request, with whether somebody asked for its pass (R23, R31, R33).
     private let gate: @Sendable (_ isManual: Bool) -> RequestPermission
     private var isManual = false
+    /// Told of each request, with how long it took.
+    private let attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void
     /// Asked before each request; nil grants.
     private var permission: (@Sendable () -> RequestPermission)?
     private var firstPermission: RequestPermission?
@@ -62,9 +64,11 @@ package actor Delivery<Source: BatchSource> {
 
     init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
-        retryPolicy: RetryPolicy, randomness: any RandomNumberGenerator & Sendable,
+        retryPolicy: RetryPolicy = .delivery, randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator(),
+        attempted: @escaping @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in },
         gate: @escaping @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
     ) {
+        self.attempted = attempted
         self.gate = gate
         self.source = source
         self.endpoint = endpoint
@@ -241,9 +245,13 @@ package actor Delivery<Source: BatchSource> {
         let body = EventBatch(envelope: envelope, events: batch.events.map(\.bytes)).encoded()
         var request = endpoint.request(body)
         request.timeout = timeout ?? request.timeout
+        let start = clock.monotonic
         let outcome = await transport.send(request)
         counts.attempts += 1
-        return AnswerClassifier.classify(outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
+        let answer = AnswerClassifier.classify(
+            outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
+        attempted(clock.monotonic - start, answer)
+        return answer
     }
 
     /// The witness was settled when it was accepted: the server finds a duplicate, and nothing is recorded or counted.

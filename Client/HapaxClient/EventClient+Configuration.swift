@@ -1,3 +1,4 @@
+import CoreMetrics
 import Foundation
 import HapaxModel
 import Logging
@@ -69,6 +70,9 @@ extension EventClient {
         public var requestTimeout: Duration = .seconds(30)
         /// Where failures are told: statuses and causes, never events or keys.
         public var logger: Logger?
+        /// Where the client counts, see docs/operations.md for the labels; nil stands for the factory that `MetricsSystem` has when the client
+        /// starts. Clients of one factory share its counters, and overwrite each other's gauges.
+        public var metricsFactory: (any MetricsFactory)?
 
         /// What has no default. Nothing is checked before ``EventClient/start(_:)``.
         public init(server: String, writeKey: String, queueDirectory: String) {

@@ -83,6 +83,7 @@ extension EventClient {
         do {
             let purged = try await delivery.exclusively { [queue] in try queue.purge() }
             writer.intake.withLock { $0.removed(purged.ids) }
+            reporter.booksChanged()
             return purged.count
         } catch {
             throw StorageFailure(error)

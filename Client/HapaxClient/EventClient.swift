@@ -1,3 +1,4 @@
+import CoreMetrics
 import HapaxModel
 
 /// Takes events, keeps them on disk until the server has acknowledged each, and never loses or reorders one.
@@ -20,6 +21,7 @@ public final class EventClient: Sendable {
     let isCountScheduled = Locked(false)
     /// Of the directory, so that it holds for those who spool there, too.
     let optOutMark: Locked<OptOutMark>
+    let reporter: EventReporter
 
     /// Opens the queue and begins to upload what is in it.
     ///
@@ -101,6 +103,8 @@ public final class EventClient: Sendable {
         self.gate = gate
         let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
         let session = SessionMarker(queue: queue, clock: clock)
+        let reporter = EventReporter(factory: configuration.metricsFactory ?? MetricsSystem.factory) { queue.books }
+        self.reporter = reporter
         let writer = QueueWriter(
             intake: Intake(
                 lastSequence: queue.books.lastSequence, waitingIDs: ids, capacity: configuration.mailboxCapacity,
@@ -112,17 +116,26 @@ public final class EventClient: Sendable {
                 debug?.stored(events)
                 return QueueWriter.Committed(depth: Int(queue.books.depth), discarded: discarded)
             },
+            reporter: reporter,
             stored: {
                 session.eventsStored()
                 scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate)
             })
         self.session = session
-        let source = QueueBatchSource(queue: queue, clock: clock) { [intake = writer.intake] ids in
-            intake.withLock { $0.removed(ids) }
-        }
+        let intake = writer.intake
+        let source = QueueBatchSource(
+            queue: queue, clock: clock,
+            removed: { ids in
+                intake.withLock { $0.removed(ids) }
+                reporter.booksChanged()
+            },
+            settled: { settlements in
+                intake.withLock { $0.removed(settlements.map(\.event.id)) }
+                reporter.settled(settlements)
+            })
         delivery = Delivery(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger,
-            gate: { gate.permission(isManual: $0) })
+            attempted: { reporter.attempted(in: $0, answer: $1) }, gate: { gate.permission(isManual: $0) })
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
@@ -132,13 +145,14 @@ public final class EventClient: Sendable {
             ? nil
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
-                logger: configuration.logger, gate: gate)
+                logger: configuration.logger, gate: gate, reporter: reporter)
         laterAdopter.withLock { [adopter] in $0 = adopter }
     }
 
     deinit {
         scheduler.stop()
         transport.close()
+        reporter.end()
     }
 
     // MARK: - Tracking

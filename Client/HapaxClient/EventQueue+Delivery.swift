@@ -46,7 +46,9 @@ extension EventQueue {
     /// Records what became of sent events, by the rows they were read from: all of it or nothing.
     ///
     /// - Parameter time: When, in Unix milliseconds.
-    func settle(_ settlements: [Settlement], time: Int64) throws {
+    /// - Returns: Those that were recorded: all but what the quota had removed meanwhile.
+    @discardableResult
+    func settle(_ settlements: [Settlement], time: Int64) throws -> [Settlement] {
         try transaction { db, books in
             let delete = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? AND event_id = ? RETURNING length(payload)")
             let gone = underWay.withLock { $0.gone }
@@ -72,6 +74,7 @@ extension EventQueue {
                 case .deadLetter: books.deadLettered += 1
                 }
             }
+            return gone.isEmpty ? settlements : settlements.filter { !gone.contains($0.event.row) }
         }
     }
 
@@ -87,8 +90,10 @@ extension EventQueue {
 struct QueueBatchSource: BatchSource {
     let queue: EventQueue
     let clock: any ClientClock
-    /// Called after the commit that removed these from the queue.
+    /// Called after the commit by which the quota removed these.
     let removed: @Sendable ([EventID]) -> Void
+    /// Called after the commit that settled these.
+    let settled: @Sendable ([Settlement]) -> Void
 
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
         // What a damaged file held is older than anything here (R9).
@@ -100,13 +105,18 @@ struct QueueBatchSource: BatchSource {
         do {
             return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
         } catch let damaged as DamagedRows {
-            removed(try queue.bury(damaged, time: clock.unixMilliseconds))
+            let buried = try queue.bury(damaged, time: clock.unixMilliseconds)
+            settled(
+                buried.map {
+                    Settlement(
+                        event: OutgoingEvent(row: 0, id: $0, bytes: []),
+                        fate: .deadLetter(reason: DamagedRows.reason, detail: DamagedRows.detail))
+                })
             return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
         }
     }
 
     func settle(_ settlements: [Settlement]) async throws {
-        try queue.settle(settlements, time: clock.unixMilliseconds)
-        removed(settlements.map(\.event.id))
+        settled(try queue.settle(settlements, time: clock.unixMilliseconds))
     }
 }

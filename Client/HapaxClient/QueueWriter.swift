@@ -28,6 +28,7 @@ final class QueueWriter: Sendable {
     /// nil: every event.
     private let immediateEvents: @Sendable () -> Set<String>?
     private let stored: @Sendable (Stored) -> Void
+    private let reporter: EventReporter?
     private let dispatch = DispatchQueue(label: "hapax.writer")
     private let encoder = DispatchQueue(label: "hapax.encoder")
     private let work = Work()
@@ -77,7 +78,7 @@ final class QueueWriter: Sendable {
     init(
         intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
         immediateEvents: @escaping @Sendable () -> Set<String>?,
-        commit: @escaping Commit, stored: @escaping @Sendable (Stored) -> Void
+        commit: @escaping Commit, reporter: EventReporter? = nil, stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = Locked(intake)
         self.clock = clock
@@ -86,6 +87,7 @@ final class QueueWriter: Sendable {
         self.immediateEvents = immediateEvents
         self.commit = commit
         self.stored = stored
+        self.reporter = reporter
     }
 
     /// Why the latest commit failed; nil once one has succeeded.
@@ -193,8 +195,11 @@ final class QueueWriter: Sendable {
     private func commitGroup() -> Result<Void, StorageFailure> {
         let group = work.group
         let dropped = intake.withLock { $0.takeRefusals() }
+        let isEmpty = group.events.isEmpty && dropped.isEmpty
+        let start = clock.monotonic
         do {
-            let committed = group.events.isEmpty && dropped.isEmpty ? Committed(depth: 0) : try commit(group.events, dropped)
+            let committed = isEmpty ? Committed(depth: 0) : try commit(group.events, dropped)
+            if !isEmpty { reporter?.committed(group.events, in: clock.monotonic - start) }
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
@@ -227,6 +232,7 @@ final class QueueWriter: Sendable {
     }
 
     private func failed(_ failure: StorageFailure) {
+        reporter?.commitFailed()
         let delay = state.withLock { state in
             state.failures += 1
             state.lastFailure = failure

@@ -13,6 +13,7 @@ actor SpoolAdopter {
     private let clock: any ClientClock
     private let logger: Logger?
     private let gate: RequestGate
+    private let reporter: EventReporter
     private var running: Task<DeliveryState, Never>?
     private var current: Delivery<QueueBatchSource>?
     private var isStopped = false
@@ -26,10 +27,10 @@ actor SpoolAdopter {
 
     init(
         main: EventQueue, durability: Durability, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock,
-        logger: Logger?,
-        gate: RequestGate
+        logger: Logger?, gate: RequestGate, reporter: EventReporter
     ) {
         self.gate = gate
+        self.reporter = reporter
         self.main = main
         self.durability = durability
         self.endpoint = endpoint
@@ -99,8 +100,10 @@ actor SpoolAdopter {
 
     private func deliver(_ spool: EventQueue, isManual: Bool) async -> DeliveryState {
         let delivery = Delivery(
-            source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }), endpoint: endpoint, transport: transport, clock: clock,
-            logger: logger, gate: { [gate] _ in gate.permission(isManual: isManual) })
+            source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0) }),
+            endpoint: endpoint, transport: transport, clock: clock, logger: logger,
+            attempted: { [reporter] in reporter.attempted(in: $0, answer: $1) },
+            gate: { [gate] _ in gate.permission(isManual: isManual) })
         current = delivery
         var state = await delivery.drain()
         await delivery.stop()

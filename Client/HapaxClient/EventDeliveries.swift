@@ -1,0 +1,41 @@
+import HapaxModel
+
+/// What becomes of a client's events, as it happens, for one subscriber.
+///
+/// A subscription begins when it is asked for (``EventClient/deliveries(bufferLimit:)``), and ends when the client is shut down or gone,
+/// after what was told before; when the task that iterates is cancelled; and when nobody holds the sequence or its iterator any more.
+/// Iterators of one sequence share what comes: ask the client for another sequence for another subscriber.
+public struct EventDeliveries: AsyncSequence, Sendable {
+    public typealias Element = EventDelivery
+
+    /// Deliveries that wait for a subscriber who does not say another limit.
+    public static let defaultBufferLimit = 1_024
+
+    let subscription: DeliverySubscription
+
+    public func makeAsyncIterator() -> Iterator {
+        Iterator(subscription: subscription)
+    }
+
+    public struct Iterator: AsyncIteratorProtocol {
+        let subscription: DeliverySubscription
+
+        /// - Returns: nil when the subscription has ended.
+        public mutating func next() async -> EventDelivery? {
+            await subscription.next()
+        }
+    }
+}
+
+extension EventClient {
+    /// What becomes of this client's events from now on: stored, duplicate, rejected, dropped, each told after its commit.
+    ///
+    /// Queues of other clients that this one delivers because they found its own taken are included: what is told is what this client
+    /// learned from the server. Any number of subscribers; none of them ever holds up tracking or delivery.
+    ///
+    /// - Parameter bufferLimit: Deliveries that wait for this subscriber, from 1. One who takes longer loses the oldest, and is told how
+    ///   many by ``EventDelivery/missed(_:)`` in their place.
+    public func deliveries(bufferLimit: Int = EventDeliveries.defaultBufferLimit) -> EventDeliveries {
+        EventDeliveries(subscription: reporter.hub.subscribe(limit: bufferLimit))
+    }
+}

@@ -1,0 +1,88 @@
+import CoreMetrics
+import HapaxModel
+
+/// Tells subscribers and metrics what has become of events.
+///
+/// Whoever made a commit calls it, after the commit and on its own thread: never `track`, and nothing here waits.
+final class EventReporter: Sendable {
+    let hub = DeliveryHub()
+    private let metrics: ClientMetrics
+    private let books: @Sendable () -> QueueBooks
+    /// The drops that have been told.
+    private let told: Locked<[String: Int64]>
+
+    /// - Parameter books: Of the client's own queue, as its latest commit left them.
+    init(factory: any MetricsFactory, books: @escaping @Sendable () -> QueueBooks) {
+        metrics = ClientMetrics(factory: factory)
+        self.books = books
+        told = Locked(books().dropped)
+    }
+
+    /// Events have been committed to the queue, or, if they break a limit, to the dead letters.
+    func committed(_ events: [PreparedEvent], in duration: Duration) {
+        metrics.committed(events.count, in: duration)
+        for case let problem? in events.lazy.map(\.problem) { metrics.deadLetter(reason: problem.reason.rawValue) }
+        hub.publish {
+            events.compactMap { event in
+                event.problem.map { .rejected(event.id, reason: $0.reason.rawValue, detail: $0.detail) }
+            }
+        }
+        booksChanged()
+    }
+
+    /// Looks for what has been dropped since it last looked: refused at intake, or removed by the quota, by a purge, with a damaged file.
+    ///
+    /// The books name the reasons, which are constants of this library: they become dimensions of the metrics.
+    func booksChanged() {
+        let books = books()
+        metrics.waiting(depth: books.depth, bytes: books.bytes)
+        let dropped = told.withLock { told in
+            // Taken for lost and found again is told as what becomes of it; lost for good it is not told twice.
+            let dropped = books.dropped.filter { $0.value > told[$0.key] ?? 0 }.mapValues { Int($0) }
+            defer { told.merge(books.dropped) { max($0, $1) } }
+            return dropped.map { (reason: $0.key, count: $0.value - Int(told[$0.key] ?? 0)) }.sorted { $0.reason < $1.reason }
+        }
+        for (reason, count) in dropped { metrics.dropped(count, reason: reason) }
+        hub.publish { dropped.map { .dropped(reason: $0.reason, count: $0.count) } }
+    }
+
+    func commitFailed() {
+        metrics.commitFailed()
+    }
+
+    /// Sent events have left their queue.
+    func settled(_ settlements: [Settlement]) {
+        var (stored, duplicates) = (0, 0)
+        for settlement in settlements {
+            switch settlement.fate {
+            case .stored: stored += 1
+            case .duplicate: duplicates += 1
+            case .deadLetter(let reason, _): metrics.deadLetter(reason: reason)
+            }
+        }
+        metrics.stored(stored)
+        metrics.duplicates(duplicates)
+        hub.publish { settlements.map(\.delivery) }
+        booksChanged()
+    }
+
+    /// A request has been made.
+    func attempted(in duration: Duration, answer: AnswerClassifier.Answer) {
+        metrics.attempted(in: duration, failure: answer.failureKind)
+    }
+
+    /// Subscribers read what they have been told, and then the end.
+    func end() {
+        hub.end()
+    }
+}
+
+extension Settlement {
+    fileprivate var delivery: EventDelivery {
+        switch fate {
+        case .stored: .stored(event.id)
+        case .duplicate: .duplicate(event.id)
+        case .deadLetter(let reason, let detail): .rejected(event.id, reason: reason, detail: detail)
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("What waits for one subscriber (I13)")
+struct DeliveryBufferTests {
+    private func delivery(_ number: Int) -> EventDelivery { .dropped(reason: "test", count: number) }
+
+    private func takeAll(_ buffer: inout DeliveryBuffer) -> [EventDelivery] {
+        var taken: [EventDelivery] = []
+        while let delivery = buffer.take() { taken.append(delivery) }
+        return taken
+    }
+
+    @Test("up to the limit nothing is missed; one more costs the oldest, and its place says so", arguments: [1, 2, 7])
+    func oldestIsMissed(limit: Int) {
+        for extra in 0...(3 * limit) {
+            var buffer = DeliveryBuffer(limit: limit)
+            for number in 1...(limit + extra) { buffer.append(delivery(number)) }
+            let kept = (extra + 1...limit + extra).map { delivery($0) }
+            #expect(takeAll(&buffer) == (extra == 0 ? kept : [.missed(extra)] + kept))
+        }
+    }
+
+    @Test("against a plain model, whatever is appended and taken: nothing twice, nothing out of order, every loss counted")
+    func agreesWithAModel() {
+        var random = SystemRandomNumberGenerator()
+        for limit in 1...5 {
+            var buffer = DeliveryBuffer(limit: limit)
+            var model: [EventDelivery] = []
+            var missed = 0
+            for number in 1...500 {
+                if Int.random(in: 0..<5, using: &random) < 3 {
+                    buffer.append(delivery(number))
+                    model.append(delivery(number))
+                    if model.count > limit {
+                        model.removeFirst()
+                        missed += 1
+                    }
+                    continue
+                }
+                let expected: EventDelivery? = missed > 0 ? .missed(missed) : model.isEmpty ? nil : model.removeFirst()
+                missed = 0
+                #expect(buffer.take() == expected)
+            }
+        }
+    }
+}
