@@ -44,7 +44,7 @@ package actor Delivery<Source: BatchSource> {
     private var nextAttempt: Int64?
     private var isResting = true
     private var ending: Ending?
-    private var endingWaiters: [CheckedContinuation<Ending, Never>] = []
+    private var endingWaiters: [CheckedContinuation<Ending?, Never>] = []
 
     /// Where no more attempts are made but for a wish or a rare probe.
     package enum Ending: Sendable {
@@ -121,6 +121,9 @@ package actor Delivery<Source: BatchSource> {
         return await drain()
     }
 
+    /// Whether a call of ``deliverAll()`` waits for its end.
+    var isAwaited: Bool { !endingWaiters.isEmpty }
+
     /// Whether the pass under way ends before its next request.
     var isDenied: Bool { permission?() == .denied }
 
@@ -134,12 +137,18 @@ package actor Delivery<Source: BatchSource> {
     }
 
     /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
-    /// ``stop()`` is called.
+    /// ``stop()`` is called. Backoffs begin anew, however often delivery has failed before; a server's `Retry-After` is obeyed.
     package func deliverAll() async -> Ending {
-        isManual = true
-        begin(machine.uploadWanted(manual: true))
-        if let ending, isResting { return ending }
-        return await withCheckedContinuation { endingWaiters.append($0) }
+        machine.failuresForgiven()
+        while true {
+            isManual = true
+            begin(machine.uploadWanted(manual: true))
+            if let ending, isResting { return ending }
+            if let ending = await withCheckedContinuation({ endingWaiters.append($0) }) { return ending }
+            // Held by the system itself: in the background nothing may be sent.
+            if gate(true) == .denied { return .paused }
+            // Held by somebody who had permission to ask for: that pass is over, and this one needs none.
+        }
     }
 
     /// Returns when no attempt is under way: the source is empty, or a rest has begun.
@@ -327,7 +336,7 @@ package actor Delivery<Source: BatchSource> {
         case .drained:
             lastFailure = nil
             end(.drained)
-        case .held: break
+        case .held: end(nil)
         case .stopped: end(.stopped)
         case .paused:
             schedule(DeliveryStateMachine.probeInterval)
@@ -338,7 +347,8 @@ package actor Delivery<Source: BatchSource> {
         rest()
     }
 
-    private func end(_ ending: Ending) {
+    /// - Parameter ending: nil if there is more to do.
+    private func end(_ ending: Ending?) {
         self.ending = ending
         let waiting = endingWaiters
         endingWaiters = []
@@ -364,7 +374,8 @@ package actor Delivery<Source: BatchSource> {
     private func waitEnded(_ number: Int) {
         // A timer that fired while it was being cancelled belongs to an older rest.
         guard number == restNumber, timer != nil else { return }
-        isManual = endingWaiters.isEmpty ? false : isManual
+        // A policy's wish during the rest takes nothing from those who wait for the end.
+        isManual = !endingWaiters.isEmpty
         begin(machine.waitEnded())
     }
 

@@ -175,6 +175,11 @@ struct DeliveryStateMachine: Sendable {
         state == .waiting ? read() : .none
     }
 
+    /// The next backoff is a first one: somebody waits and has little time.
+    mutating func failuresForgiven() {
+        failures = 0
+    }
+
     mutating func stop() -> Action {
         state = .stopped
         return .rest(.stopped)

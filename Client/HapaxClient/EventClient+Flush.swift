@@ -67,8 +67,12 @@ extension EventClient {
 
     /// Refuses new events, stores those it has, uploads while time is left, and closes the queue.
     ///
+    /// Uploading goes on, backoff after backoff, until the queue is empty, the time is over, or the server refuses for a reason that time
+    /// does not change (a wrong key). Queues of clients that found this one taken come last.
+    ///
     /// Call it once, last. What is on disk is sent by the next client on this directory. What is stuck at the limit, as a commit behind
-    /// another process's lock, is left behind and ends by itself: then the queue stays locked until it has.
+    /// another process's lock, is left behind and ends by itself: then the queue stays locked until it has. Cancelling the task changes
+    /// nothing; calling it again with less time does.
     ///
     /// - Parameter limit: For all of it; storing has at least 500 ms, and closing 100 ms more. Zero stores without uploading.
     @discardableResult
@@ -77,26 +81,45 @@ extension EventClient {
         writer.intake.withLock { $0.close() }
         scheduler.stop()
         let end = CommitWaiter()
+        let failure = Locked<DeliveryFailure?>(nil)
         let start = clock.monotonic
         let storingTime = max(limit, Self.minimumStoringTime)
-        let uploading = clock.schedule(after: limit) { [transport] in transport.close() }
+        let uploading = clock.schedule(after: limit) { [transport, delivery, adopter] in
+            transport.close()
+            Task {
+                await delivery.stop()
+                await adopter?.stop()
+            }
+        }
         let storing = clock.schedule(after: storingTime) { [writer] in writer.giveUp() }
         let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
         Task {
             try? await writer.barrier()
             storing.cancel()
-            if clock.monotonic - start < limit { _ = await upload() }
+            let adopted = clock.monotonic - start < limit ? await deliverAll() : nil
             uploading.cancel()
             transport.close()
             await delivery.stop()
             await adopter?.stop()
+            let last = await delivery.state.failure ?? adopted
+            // What this shutdown cut short itself is no fault of the network's.
+            failure.withLock { $0 = last == .transport(.aborted) ? .shutDown : last }
             writer.giveUp()
             await closeQueue()
             end.tell(.success(()))
         }
         try? await end.wait()
         leaving.cancel()
-        return ShutdownReport(stored: Int(queue.books.depth), lost: writer.intake.withLock { Int($0.uncommitted.events) })
+        reporter.end()
+        return ShutdownReport(
+            stored: Int(queue.books.depth), lost: writer.intake.withLock { Int($0.uncommitted.events) },
+            failure: failure.withLock { $0 })
+    }
+
+    /// - Returns: Why the spools could not be delivered, if it came to them.
+    private func deliverAll() async -> DeliveryFailure? {
+        guard await delivery.deliverAll() == .drained else { return nil }
+        return await adopter?.adopt(persistently: true).failure
     }
 
     /// On a thread that may block: closing waits for a commit that is under way.
@@ -138,4 +161,6 @@ public struct ShutdownReport: Hashable, Sendable {
     public var stored: Int
     /// Events that could not be stored, because commits failed until the end.
     public var lost: Int
+    /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
+    public var failure: DeliveryFailure?
 }

@@ -43,13 +43,14 @@ actor SpoolAdopter {
     ///
     /// - Returns: What was delivered, and why it ended early if it did. Called while under way, it waits and
     ///   leaves the counts to that call.
-    func adopt() async -> DeliveryState {
-        await adopt(isManual: true)
+    /// - Parameter persistently: Whether a spool is tried backoff after backoff, until ``stop()``.
+    func adopt(persistently: Bool = false) async -> DeliveryState {
+        await adopt(isManual: true, persistently: persistently)
     }
 
-    private func adopt(isManual: Bool) async -> DeliveryState {
+    private func adopt(isManual: Bool, persistently: Bool = false) async -> DeliveryState {
         if let running { return DeliveryState(counts: DeliveryCounts(), failure: await running.value.failure) }
-        let task = Task { await adoptAll(isManual: isManual) }
+        let task = Task { await adoptAll(isManual: isManual, persistently: persistently) }
         running = task
         defer { running = nil }
         return await task.value
@@ -67,7 +68,7 @@ actor SpoolAdopter {
         _ = await running?.value
     }
 
-    private func adoptAll(isManual: Bool) async -> DeliveryState {
+    private func adoptAll(isManual: Bool, persistently: Bool) async -> DeliveryState {
         var total = DeliveryState(counts: DeliveryCounts())
         for directory in main.directory.spools() where !isStopped && total.failure == nil {
             var ids = UUIDv7Generator()
@@ -83,7 +84,7 @@ actor SpoolAdopter {
                 }
                 continue
             }
-            let delivered = await deliver(spool, isManual: isManual)
+            let delivered = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
             total.failure = delivered.failure
         }
@@ -98,14 +99,15 @@ actor SpoolAdopter {
         return total
     }
 
-    private func deliver(_ spool: EventQueue, isManual: Bool) async -> DeliveryState {
+    private func deliver(_ spool: EventQueue, isManual: Bool, persistently: Bool) async -> DeliveryState {
         let delivery = Delivery(
             source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0) }),
             endpoint: endpoint, transport: transport, clock: clock, logger: logger,
             attempted: { [reporter] in reporter.attempted(in: $0, answer: $1) },
             gate: { [gate] _ in gate.permission(isManual: isManual) })
         current = delivery
-        var state = await delivery.drain()
+        if persistently { _ = await delivery.deliverAll() }
+        var state = persistently ? await delivery.state : await delivery.drain()
         await delivery.stop()
         current = nil
         do {

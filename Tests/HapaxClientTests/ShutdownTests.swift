@@ -1,0 +1,136 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Shutdown uses the time it has (R38, D6, D11, I15)")
+struct ShutdownTests {
+    /// What is scheduled once all is stored and an attempt has failed: the limits for uploading and for leaving, and the backoff.
+    private static let boundsAndBackoff = 3
+
+    @Test("a server that comes back within the time gets everything, backoff after backoff")
+    func backoffsAreRetried() async throws {
+        let test = try TestClient()
+        let failures = Locked(3)
+        test.transport.script { batch in
+            let fails = failures.withLock { left in
+                left -= 1
+                return left >= 0
+            }
+            return fails ? .failure(.cannotConnect) : .success(batch.receipt())
+        }
+        try await test.track(0..<60)
+        async let report = test.client.shutdown(within: .seconds(60))
+        for attempt in 1...3 {
+            await test.transport.requests(attempt)
+            await test.clock.scheduled(Self.boundsAndBackoff)
+            test.clock.advance(by: .seconds(4))
+        }
+        #expect(await report == ShutdownReport(stored: 0, lost: 0))
+        #expect(test.transport.batches.map(\.ids.count) == [50, 50, 50, 50, 10])
+    }
+
+    @Test("failures of the past do not stretch the last backoffs")
+    func backoffsBeginAnew() async throws {
+        let test = try TestClient()
+        test.transport.script { _ in .failure(.cannotConnect) }
+        try await test.track(0..<1)
+        for _ in 0..<12 { _ = await test.client.flush() }
+        async let report = test.client.shutdown(within: .seconds(10))
+        await test.transport.requests(13)
+        await test.clock.scheduled(Self.boundsAndBackoff)
+        let wait = try #require(await test.client.delivery.state.nextAttempt) - test.clock.unixMilliseconds
+        #expect(wait <= 1_000)
+        test.clock.advance(by: .seconds(1))
+        await test.transport.requests(14)
+        await test.clock.scheduled(Self.boundsAndBackoff)
+        test.clock.advance(by: .seconds(9))
+        #expect(await report == ShutdownReport(stored: 1, lost: 0, failure: .transport(.cannotConnect)))
+    }
+
+    @Test("at the limit a backoff is not waited for; the report says what is left and why")
+    func limitEndsABackoff() async throws {
+        let test = try TestClient()
+        test.transport.script { _ in .success(.problem(.overloaded, headers: ["retry-after": "120"])) }
+        try await test.track(0..<2)
+        async let report = test.client.shutdown(within: .seconds(10))
+        await test.transport.requests(1)
+        await test.clock.scheduled(Self.boundsAndBackoff)
+        test.clock.advance(by: .seconds(10))
+        #expect(await report == ShutdownReport(stored: 2, lost: 0, failure: .status(503, code: "overloaded")))
+        #expect(test.transport.batches.count == 1, "Retry-After is obeyed (I16)")
+    }
+
+    @Test("a refusal that time does not change ends it at once, after one request")
+    func pauseEndsIt() async throws {
+        let test = try TestClient()
+        test.transport.script { _ in .success(.problem(.unknownKey)) }
+        try await test.track(0..<2)
+        #expect(
+            await test.client.shutdown(within: .seconds(600))
+                == ShutdownReport(stored: 2, lost: 0, failure: .status(401, code: "unknown_key")))
+        #expect(test.transport.batches.count == 1)
+    }
+
+    @Test("no network policy and no background budget holds the last upload back (R23, R32)")
+    func nobodyHoldsItBack() async throws {
+        let test = try TestClient { $0.flushNetworkPolicy = [] }
+        let sent = Gate()
+        test.transport.script { [client = test.client] batch in
+            if batch.sequences == [1] {
+                // A pass with a permission of its own is under way, and has none for a second request, when the shutdown comes.
+                sent.open()
+                while !(await client.delivery.isAwaited) { await Task.yield() }
+            }
+            return .success(batch.receipt())
+        }
+        test.client.track("first")
+        async let step = test.client.dispatchStep()
+        try await blocking { sent.blockUntilOpen() }
+        try await test.track(0..<3)
+        async let report = test.client.shutdown(within: .seconds(30))
+        #expect(await report == ShutdownReport(stored: 0, lost: 0))
+        _ = await step
+        #expect(test.transport.batches.flatMap(\.sequences) == [1, 2, 3, 4])
+    }
+
+    @Test("a wish of a policy during a backoff does not end the wait for the rest")
+    func policyDoesNotEndIt() async throws {
+        let test = try TestClient { $0.flushNetworkPolicy = [] }
+        let isUp = Locked(false)
+        test.transport.script { batch in isUp.withLock { $0 } ? .success(batch.receipt()) : .failure(.cut) }
+        try await test.track(0..<1)
+        async let ending = test.client.delivery.deliverAll()
+        await test.transport.requests(1)
+        await test.clock.scheduled(1)
+        await test.client.delivery.uploadWanted(manual: false)
+        isUp.withLock { $0 = true }
+        test.clock.advance(by: .seconds(1))
+        #expect(await ending == .drained)
+    }
+
+    @Test("spools are delivered with what time is left, backoff after backoff")
+    func spoolsAreRetried() async throws {
+        let directory = HapaxClientTests.TemporaryDirectory()
+        let main = try TestClient(directory: directory)
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        let id = try await spool.client.trackDurably("spooled")
+        _ = await spool.client.shutdown(within: .zero)
+        let failures = Locked(1)
+        main.transport.script { batch in
+            let fails = failures.withLock { left in
+                left -= 1
+                return left >= 0
+            }
+            return fails ? .failure(.cannotConnect) : .success(batch.receipt())
+        }
+        async let report = main.client.shutdown(within: .seconds(30))
+        await main.transport.requests(1)
+        await main.clock.scheduled(Self.boundsAndBackoff)
+        main.clock.advance(by: .seconds(1))
+        #expect(await report == ShutdownReport(stored: 0, lost: 0))
+        #expect(main.transport.batches.map(\.ids) == [[id], [id]])
+        #expect(QueueDirectory(path: directory.path + "/queue").spools().isEmpty)
+    }
+}
