@@ -12,18 +12,23 @@ let strict: [SwiftSetting] = [
 /// What only the server needs: an app that depends on Hapax with `traits: []` does not resolve it.
 let server: TargetDependencyCondition? = .when(traits: ["Server"])
 
+/// What only a service needs that embeds the client: it depends on Hapax with `traits: ["Service"]`.
+let service: TargetDependencyCondition? = .when(traits: ["Service"])
+
 let package = Package(
     name: "hapax",
     platforms: [.macOS(.v13), .iOS(.v16)],
     products: [
         .library(name: "HapaxClient", targets: ["HapaxClient"]),
+        .library(name: "HapaxClientService", targets: ["HapaxClientService"]),
         .library(name: "HapaxServer", targets: ["HapaxServer"]),
         .executable(name: "hapax", targets: ["hapax"]),
         .executable(name: "hapax-server", targets: ["hapax-server"]),
     ],
     traits: [
         .trait(name: "Server", description: "The ingest server and what it is built on."),
-        .default(enabledTraits: ["Server"]),
+        .trait(name: "Service", description: "The client as a service of swift-service-lifecycle."),
+        .default(enabledTraits: ["Server", "Service"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
@@ -68,6 +73,17 @@ let package = Package(
             ],
             path: "Client/HapaxClient",
             resources: [.copy("PrivacyInfo.xcprivacy")],
+            swiftSettings: strict
+        ),
+        .target(
+            name: "HapaxClientService",
+            dependencies: [
+                "HapaxClient", "HapaxModel",
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
+            ],
+            path: "Client/HapaxClientService",
             swiftSettings: strict
         ),
         .executableTarget(
@@ -137,6 +153,17 @@ let package = Package(
                 .product(name: "CoreMetrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
             ],
             path: "Tests/HapaxClientTests",
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "HapaxClientServiceTests",
+            dependencies: [
+                "HapaxClientService", "HapaxClient", "HapaxModel", "TestSupport",
+                .product(name: "CoreMetrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
+            ],
+            path: "Tests/HapaxClientServiceTests",
             swiftSettings: strict
         ),
         .testTarget(

@@ -63,6 +63,7 @@ extension TrackError: CustomStringConvertible {
         case .refused(.shutDown), .shutDown: "the client is shut down"
         case .refused(.optedOut): "the user has opted out"
         case .refused(.enricher): "an enricher dropped the event"
+        case .refused(.disabled): "events are disabled"
         case .notStored(let failure): "the event could not be stored yet: \(failure)"
         }
     }

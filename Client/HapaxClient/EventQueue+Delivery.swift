@@ -93,7 +93,7 @@ struct QueueBatchSource: BatchSource {
     /// Called after the commit by which the quota removed these.
     let removed: @Sendable ([EventID]) -> Void
     /// Called after the commit that settled these.
-    let settled: @Sendable ([Settlement]) -> Void
+    var settled: @Sendable ([Settlement]) -> Void = { _ in }
 
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
         // What a damaged file held is older than anything here (R9).

@@ -186,4 +186,6 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     case optedOut = "opted_out"
     /// An ``EventClient/Enricher`` returned nil.
     case enricher
+    /// A service has no client: it is not configured, or did not start.
+    case disabled
 }

@@ -1,0 +1,195 @@
+import CoreMetrics
+import HapaxModel
+import Logging
+import MetricsTestKit
+import ServiceLifecycle
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+@testable import HapaxClientService
+
+@Suite("The client as a service (I6, I12, I15, I17)")
+struct EventClientServiceTests {
+    private let directory: TemporaryDirectory
+    private let log = RecordedLog()
+
+    init() throws {
+        directory = try TemporaryDirectory("service")
+    }
+
+    private var configuration: EventClient.Configuration {
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
+        configuration.uploadsAutomatically = false
+        return configuration
+    }
+
+    private func service(_ server: ScriptedServer, drainTime: Duration = .seconds(30)) throws -> EventClientService {
+        let client = try EventClient.start(configuration, clock: SystemClock()) { server }
+        return EventClientService(client, drainTime: drainTime, logger: log.logger)
+    }
+
+    /// Runs the services until the body has ended, then shuts them down gracefully.
+    private func run(_ services: [any Service], _ body: @Sendable @escaping (ServiceGroup) async throws -> Void) async throws {
+        let group = ServiceGroup(services: services, logger: Logger(label: "group") { _ in SwiftLogNoOpLogHandler() })
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            try await body(group)
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+        }
+    }
+
+    @Test("graceful shutdown delivers what was tracked, backoff after backoff, then refuses, and says that nothing is left")
+    func drainsOnShutdown() async throws {
+        let server = ScriptedServer([.failure(.cannotConnect), .success(TransportAnswer(status: 503))])
+        let service = try service(server)
+        try await run([service]) { _ in
+            for name in ["a", "b", "c"] { #expect(service.track(name) != nil) }
+            try await service.trackDurably("d")
+        }
+        #expect(server.stored == ["a", "b", "c", "d"])
+        #expect(service.report == ShutdownReport(stored: 0, lost: 0))
+        #expect(service.track("late") == nil)
+        #expect(log.lines.last?.message == "All events are delivered")
+    }
+
+    @Test("what is left is said, with the reason, and is on disk for the next run; a wrong key is not asked again and again (I16)")
+    func saysWhatIsLeft() async throws {
+        let server = ScriptedServer(always: .success(TransportAnswer(status: 401)))
+        let service = try service(server)
+        try await run([service]) { _ in
+            for name in ["a", "b"] { service.track(name) }
+        }
+        #expect(service.report == ShutdownReport(stored: 2, lost: 0, failure: .status(401, code: nil)))
+        #expect(server.requests == 1)
+        let line = try #require(log.lines.last)
+        #expect(line.message == "Events are left on disk for the next run" && line.metadata["hapax.left"] == "2")
+        #expect(!log.lines.contains { "\($0)".contains("test-key") })
+        let next = ScriptedServer()
+        try await run([try self.service(next)]) { _ in }
+        #expect(next.stored == ["a", "b"])
+    }
+
+    @Test(
+        "without a configuration, or with one that cannot start, the service runs like any other and refuses visibly",
+        arguments: [true, false])
+    func disabledServiceRuns(isConfigured: Bool) async throws {
+        let metrics = TestMetrics()
+        var broken = configuration
+        broken.server = "nowhere"
+        broken.metricsFactory = metrics
+        let service = EventClientService(isConfigured ? broken : nil, logger: log.logger)
+        #expect(service.client == nil)
+        #expect(service.startFailure == (isConfigured ? .malformedURL : nil))
+        #expect(log.lines.count == 1)
+        let neighbour = Neighbour()
+        try await run([service, neighbour]) { _ in
+            #expect(service.track("a") == nil)
+            await #expect(throws: TrackError.refused(.disabled)) { try await service.trackDurably("b") }
+            await neighbour.runs()
+            // A service that ends by itself would have cancelled the group, and this one with it.
+            #expect(!neighbour.wasStopped)
+        }
+        #expect(service.refused == 2)
+        #expect(service.report == nil)
+        #expect(log.lines.count == 2, "said once at the start, and at the end how many")
+        if isConfigured {
+            #expect(try metrics.expectCounter("hapax.client.dropped", [("reason", "disabled")]).totalValue == 2)
+        }
+    }
+
+    @Test("a queue that is taken disables instead of ending the service")
+    func takenQueueDisables() async throws {
+        let holder = try EventClient.start(configuration)
+        let service = EventClientService(configuration, logger: log.logger)
+        #expect(service.startFailure == .queueTaken)
+        try await run([service]) { _ in }
+        await holder.shutdown(within: .zero)
+    }
+
+    @Test("cancelled instead of stopped, it stores what was tracked and sends nothing (I6)")
+    func cancellationStores() async throws {
+        let server = ScriptedServer()
+        let service = try service(server)
+        let task = Task { await service.run() }
+        for index in 0..<100 { service.track("event \(index)") }
+        task.cancel()
+        await task.value
+        #expect(service.report == ShutdownReport(stored: 100, lost: 0))
+        #expect(server.requests == 0)
+        let next = ScriptedServer()
+        try await run([try self.service(next)]) { _ in }
+        #expect(next.stored.count == 100)
+    }
+
+    @Test("cancelled while it drains, it ends at once with the rest on disk")
+    func cancellationEndsTheDrain() async throws {
+        let refusal = TransportAnswer(status: 503, headers: ["retry-after": "200"])
+        let server = ScriptedServer(always: .success(refusal))
+        let service = try service(server, drainTime: .seconds(300))
+        let group = ServiceGroup(services: [service], logger: Logger(label: "group") { _ in SwiftLogNoOpLogHandler() })
+        let start = ContinuousClock.now
+        let task = Task { try await group.run() }
+        service.track("a")
+        await group.triggerGracefulShutdown()
+        await server.requested()
+        task.cancel()
+        _ = await task.result
+        #expect(service.report?.stored == 1 && service.report?.lost == 0)
+        #expect(ContinuousClock.now - start < .seconds(60))
+    }
+
+    @Test("named before what tracks, it takes the last events; named behind, it refuses them", arguments: [true, false])
+    func orderDecides(isNamedFirst: Bool) async throws {
+        let server = ScriptedServer()
+        let service = try service(server)
+        // As a web server does that answers its last requests during its own shutdown.
+        let neighbour = Neighbour(beforeItStops: { service.track("last") != nil })
+        try await run(isNamedFirst ? [service, neighbour] : [neighbour, service]) { _ in await neighbour.runs() }
+        #expect(neighbour.wasTaken == isNamedFirst)
+        #expect(server.stored == (isNamedFirst ? ["last"] : []))
+    }
+}
+
+/// Another service of the group.
+private final class Neighbour: Service {
+    private struct State {
+        var isRunning = false
+        var wasStopped = false
+        var wasTaken: Bool?
+        var waiters: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Locked(State())
+    private let beforeItStops: @Sendable () -> Bool
+
+    init(beforeItStops: @escaping @Sendable () -> Bool = { true }) {
+        self.beforeItStops = beforeItStops
+    }
+
+    var wasStopped: Bool { state.withLock { $0.wasStopped } }
+    var wasTaken: Bool? { state.withLock { $0.wasTaken } }
+
+    func runs() async {
+        await withCheckedContinuation { continuation in
+            let isRunning = state.withLock { state in
+                if !state.isRunning { state.waiters.append(continuation) }
+                return state.isRunning
+            }
+            if isRunning { continuation.resume() }
+        }
+    }
+
+    func run() async {
+        let waiters = state.withLock { state in
+            state.isRunning = true
+            return state.waiters
+        }
+        for waiter in waiters { waiter.resume() }
+        try? await gracefulShutdown()
+        let wasTaken = beforeItStops()
+        state.withLock { ($0.wasStopped, $0.wasTaken) = (true, wasTaken) }
+    }
+}
