@@ -176,6 +176,7 @@ let package = Package(
             name: "IntegrationTests",
             dependencies: [
                 "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "dpkg-events", "hapax", "hapax-server", "hapax-test-worker",
+                "orders-service",
                 .product(name: "GRDB", package: "GRDB.swift"), .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: server),
             ],
@@ -186,6 +187,18 @@ let package = Package(
         // Examples.
         .executableTarget(
             name: "dpkg-events", dependencies: ["HapaxModel"], path: "Examples/dpkg-events", swiftSettings: strict),
+        .executableTarget(
+            name: "orders-service",
+            dependencies: [
+                "HapaxClient", "HapaxClientService", "HapaxModel",
+                .product(name: "Hummingbird", package: "hummingbird", condition: server),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle", condition: service),
+            ],
+            path: "Examples/orders-service",
+            swiftSettings: strict
+        ),
 
         // Benchmarks.
         .executableTarget(

@@ -1,0 +1,52 @@
+import HapaxClient
+
+/// How the service is configured: by its environment alone.
+struct OrdersSettings: Sendable {
+    var host = "127.0.0.1"
+    var port = 8081
+    /// nil: the shop runs without events.
+    var events: EventClient.Configuration?
+    /// Seconds to deliver what is left when the service stops.
+    var drainSeconds = 8
+
+    static let help = """
+        usage: orders-service
+
+        Takes orders (POST /orders) and tracks each as one event, order_placed, durably before it answers.
+        Prints "listening on http://HOST:PORT" when it accepts connections; stops on SIGTERM and SIGINT.
+
+          SHOP_HOST           127.0.0.1
+          SHOP_PORT           8081; 0 picks one
+          SHOP_DRAIN_SECONDS  8: how long to deliver what is left when stopped; less than the supervisor's grace period
+          HAPAX_SERVER        the ingest server's URL; without it the shop runs without events
+          HAPAX_KEY           the project's write key
+          HAPAX_QUEUE         hapax-data/orders-queue: the directory of the event queue, one for each process
+
+        """
+
+    struct Problem: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    init(environment: [String: String]) throws(Problem) {
+        if let host = environment["SHOP_HOST"] { self.host = host }
+        if let port = try Self.number("SHOP_PORT", in: 0...65_535, environment) { self.port = port }
+        if let seconds = try Self.number("SHOP_DRAIN_SECONDS", in: 0...3_600, environment) { drainSeconds = seconds }
+        guard let server = environment["HAPAX_SERVER"], !server.isEmpty else { return }
+        let queue = environment["HAPAX_QUEUE"] ?? "hapax-data/orders-queue"
+        var events = EventClient.Configuration(server: server, writeKey: environment["HAPAX_KEY"] ?? "", queueDirectory: queue)
+        // The process before may still be draining when this one starts: then this one stores beside it.
+        events.whenQueueIsTaken = .spool
+        self.events = events
+    }
+
+    private static func number(
+        _ name: String, in range: ClosedRange<Int>, _ environment: [String: String]
+    ) throws(Problem) -> Int? {
+        guard let text = environment[name] else { return nil }
+        guard let number = Int(text), range.contains(number) else {
+            throw Problem(description: "\(name) must be \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+}
