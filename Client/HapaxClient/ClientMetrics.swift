@@ -143,6 +143,7 @@ extension DeliveryFailure {
         case .notAReceipt: "not_a_receipt"
         case .askedToRetry: "asked_to_retry"
         case .queue: "queue"
+        case .noBackgroundTime: "no_background_time"
         case .shutDown: "shut_down"
         }
     }

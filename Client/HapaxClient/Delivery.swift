@@ -141,12 +141,12 @@ package actor Delivery<Source: BatchSource> {
     package func deliverAll() async -> Ending {
         machine.failuresForgiven()
         while true {
+            // In the background nothing may be sent, whoever asks.
+            if isResting, gate(true) == .denied { return .paused }
             isManual = true
             begin(machine.uploadWanted(manual: true))
             if let ending, isResting { return ending }
             if let ending = await withCheckedContinuation({ endingWaiters.append($0) }) { return ending }
-            // Held by the system itself: in the background nothing may be sent.
-            if gate(true) == .denied { return .paused }
             // Held by somebody who had permission to ask for: that pass is over, and this one needs none.
         }
     }
