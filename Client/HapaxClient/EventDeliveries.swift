@@ -6,6 +6,7 @@ import HapaxModel
 /// after what was told before; when the task that iterates is cancelled; and when nobody holds the sequence or its iterator any more.
 /// Iterators of one sequence share what comes: ask the client for another sequence for another subscriber.
 public struct EventDeliveries: AsyncSequence, Sendable {
+    /// What is told about one event, or about several.
     public typealias Element = EventDelivery
 
     /// Deliveries that wait for a subscriber who does not say another limit.
@@ -13,13 +14,17 @@ public struct EventDeliveries: AsyncSequence, Sendable {
 
     let subscription: DeliverySubscription
 
+    /// Reads on where the last iterator of this sequence stopped.
     public func makeAsyncIterator() -> Iterator {
         Iterator(subscription: subscription)
     }
 
+    /// Reads a subscription, one delivery after the other.
     public struct Iterator: AsyncIteratorProtocol {
         let subscription: DeliverySubscription
 
+        /// Waits for the next delivery.
+        ///
         /// - Returns: nil when the subscription has ended.
         public mutating func next() async -> EventDelivery? {
             await subscription.next()
