@@ -112,7 +112,8 @@ extension EventClient {
         leaving.cancel()
         reporter.end()
         return ShutdownReport(
-            stored: Int(queue.books.depth), lost: writer.intake.withLock { Int($0.uncommitted.events) }, failure: failure.withLock { $0 })
+            stored: Int(queue.books.depth), lost: writer.intake.withLock { Int($0.uncommitted.events) },
+            failure: failure.withLock { $0 })
     }
 
     /// - Returns: Why the spools could not be delivered, if it came to them.
