@@ -17,6 +17,16 @@ struct PipelineStore: Sendable {
     private let cluster: PostgresCluster?
     private let directory: TemporaryDirectory?
 
+    #if canImport(Glibc)
+    /// On a disk that can be filled.
+    init(_ kind: Kind, on disk: TinyDisk, cluster: PostgresCluster) async throws {
+        self.kind = kind
+        self.cluster = kind == .postgres ? cluster : nil
+        directory = nil
+        setting = kind == .postgres ? try await cluster.makeDatabase(in: disk.path) : "sqlite:\(disk.path)/events.sqlite"
+    }
+    #endif
+
     init(_ kind: Kind, cluster: PostgresCluster? = nil) async throws {
         self.kind = kind
         switch kind {

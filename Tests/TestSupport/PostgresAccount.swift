@@ -24,6 +24,12 @@ struct PostgresAccount: Sendable {
         try await Command.run("/bin/sh", ["-c", #"cd / && exec "$@""#, "sh"] + prefix + [program] + arguments)
     }
 
+    /// Hands a directory over.
+    func own(_ path: String) throws {
+        guard let owner else { return }
+        guard chown(path, owner.user, owner.group) == 0 else { throw CocoaError(.fileWriteNoPermission) }
+    }
+
     /// Makes a directory that the account can reach and write to: in the package's build folder, or, where that lies behind a private
     /// one, among the temporary files.
     func makeDirectory() async throws -> String {

@@ -92,6 +92,18 @@ package final class PostgresCluster: Sendable {
         return uri("test\(number)")
     }
 
+    /// Makes an empty database whose tables lie below a directory, which may be on another disk; the write-ahead log does not.
+    package func makeDatabase(in directory: String) async throws -> String {
+        let place = directory + "/tables"
+        try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+        try account.own(directory)
+        try account.own(place)
+        let name = "disk_\(UUID().uuidString.prefix(8).lowercased())"
+        _ = try await query("CREATE TABLESPACE \(name) LOCATION '\(place)'", database: uri("postgres"))
+        _ = try await query("CREATE DATABASE \(name) TEMPLATE template0 TABLESPACE \(name)", database: uri("postgres"))
+        return uri(name)
+    }
+
     private func uri(_ database: String) -> String {
         "postgres://hapax:\(password)@127.0.0.1:\(port)/\(database)"
     }

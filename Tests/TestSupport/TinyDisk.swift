@@ -3,11 +3,11 @@ import Foundation
 import Glibc
 
 /// A file system of its own with so many bytes, which goes when the last reference does. Mounting one takes root.
-final class TinyDisk: Sendable {
-    let path: String
+package final class TinyDisk: Sendable {
+    package let path: String
 
     /// - Returns: nil if this process may not mount.
-    init?(bytes: Int) {
+    package init?(bytes: Int) {
         path = FileManager.default.temporaryDirectory.path + "/hapax-disk-\(UUID().uuidString)"
         guard mkdir(path, 0o700) == 0 else { return nil }
         guard mount("none", path, "tmpfs", 0, "size=\(bytes)") == 0 else {
@@ -21,22 +21,22 @@ final class TinyDisk: Sendable {
         rmdir(path)
     }
 
-    var freeBytes: Int {
+    package var freeBytes: Int {
         var status = statvfs()
         statvfs(path, &status)
         return Int(status.f_bavail) * Int(status.f_frsize)
     }
 
     /// Takes what is left, all but so many bytes.
-    func fill(except rest: Int = 0) {
+    package func fill(except rest: Int = 0) {
         let descriptor = open(path + "/filler", O_CREAT | O_WRONLY, 0o600)
         defer { close(descriptor) }
         posix_fallocate(descriptor, 0, max(freeBytes - rest, 0))
     }
 
-    func unfill() { unlink(path + "/filler") }
+    package func unfill() { unlink(path + "/filler") }
 
     /// Whether this process may mount one.
-    static let isPossible = TinyDisk(bytes: 64 * 1024) != nil
+    package static let isPossible = TinyDisk(bytes: 64 * 1024) != nil
 }
 #endif
