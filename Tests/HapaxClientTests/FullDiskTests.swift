@@ -89,6 +89,21 @@ struct FullDiskTests {
         queue.close()
     }
 
+    @Test("while the ballast cannot be held nothing is taken, though it would fit: that room is for removing (I13)")
+    func roomForRemovingIsKept() throws {
+        let disk = try #require(TinyDisk(bytes: 1024 * 1024))
+        let queue = try queue(disk)
+        try queue.append((1...20).map { event($0) }[...])
+        queue.ballast.withLock { $0.release() }
+        disk.fill(except: 100 * 1024)
+        #expect(throws: DatabaseError.self) { try queue.append([event(21)][...]) }
+        #expect(try drain(queue).count == 20)
+        disk.unfill()
+        try queue.append([event(21)][...])
+        #expect(queue.books.depth == 1)
+        queue.close()
+    }
+
     @Test("control: without a ballast a full disk refuses to remove delivered rows")
     func withoutBallastNothingLeaves() throws {
         let disk = try #require(TinyDisk(bytes: 1024 * 1024))

@@ -42,6 +42,21 @@ struct SpoolTests {
         #expect(batch.scanned.envelope.installID == install)
     }
 
+    @Test("a queue is not removed as empty while a damaged file may hold events (I1)")
+    func unsalvagedQueueIsNotEmpty() async throws {
+        let place = QueueDirectory(path: directory.path + "/alone")
+        func open() throws -> EventQueue {
+            try EventQueue(directory: place, durability: .process, newInstallID: .derived(name: "i", key: "a"), isSpool: true)
+        }
+        try open().close()
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: place.databasePath))
+        let queue = try open()
+        #expect(!queue.removeIfEmpty())
+        await queue.salvage()
+        #expect(queue.removeIfEmpty())
+        #expect(place.damagedFiles().count == 1, "never deleted (D17)")
+    }
+
     @Test("a damaged spool is salvaged and delivered under its ids; only its damaged file stays, and is looked at once (I11)")
     func damagedSpoolIsSalvaged() async throws {
         let main = try open()
