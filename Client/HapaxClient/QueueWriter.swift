@@ -47,6 +47,8 @@ final class QueueWriter: Sendable {
         var failures = 0
         var lastFailure: StorageFailure?
         var hasGivenUp = false
+        /// The next attempt, while the latest failed.
+        var retry: (any ScheduledAction)?
     }
 
     /// Encoded events; one transaction.
@@ -239,7 +241,12 @@ final class QueueWriter: Sendable {
             var randomness = SystemRandomNumberGenerator()
             return retryPolicy.delay(failures: state.failures, using: &randomness)
         }
+        // One at a time: attempts that callers asked for fail as well, and would each begin attempts without end.
+        let retry = clock.schedule(after: delay) { [weak self] in self?.wake() }
+        state.withLock { state in
+            defer { state.retry = retry }
+            return state.retry
+        }?.cancel()
         tellEveryone(.failure(.notStored(failure)))
-        _ = clock.schedule(after: delay) { [weak self] in self?.wake() }
     }
 }

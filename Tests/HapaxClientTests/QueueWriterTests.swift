@@ -64,6 +64,23 @@ struct QueueWriterTests {
         #expect(writer.intake.withLock { $0.uncommitted } == QueueUsage())
     }
 
+    @Test("callers who ask for attempts while the store fails leave one attempt behind, not one each (I13, I16)")
+    func askedAttemptsDoNotMultiply() async throws {
+        let writer = writer()
+        store.state.withLock { $0.failing = true }
+        admit(writer)
+        for _ in 0..<20 { await #expect(throws: TrackError.self) { try await writer.barrier(retrying: true) } }
+        #expect(clock.pending.count == 1)
+        let before = store.state.withLock { $0.attempts }
+        clock.advance(by: .seconds(5))
+        await #expect(throws: TrackError.self) { try await writer.barrier(retrying: true) }
+        #expect(store.state.withLock { $0.attempts } <= before + 2 && clock.pending.count == 1)
+        store.state.withLock { $0.failing = false }
+        clock.advance(by: .seconds(5))
+        try await writer.barrier()
+        #expect(store.state.withLock { $0.sequences } == [1])
+    }
+
     @Test("a failed commit throws to everyone who waits, beyond its group and in the mailbox, and loses no event (R8)")
     func failedCommitTellsEveryone() async throws {
         let writer = writer()
