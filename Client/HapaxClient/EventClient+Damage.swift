@@ -15,11 +15,11 @@ extension EventClient {
         }
         observer.took = { [weak writer] ids in writer?.intake.withLock { $0.queued(ids) } }
         // The server learns of it by an event like any other (I11).
-        observer.salvaged = { [weak writer, clock] damage in
+        observer.salvaged = { [weak writer, clock] damage, id in
             guard let writer else { return }
             let admission = writer.intake.withLock {
                 $0.admit(
-                    name: QueueDamage.eventName, properties: damage.properties, id: nil, time: nil, distinctID: nil,
+                    name: QueueDamage.eventName, properties: damage.properties, id: id, time: nil, distinctID: nil,
                     now: clock.unixMilliseconds)
             }
             if case .admitted(_, _, true) = admission { writer.wake() }

@@ -6,6 +6,9 @@ extension EventQueue {
     /// The latest damage since the queue was opened.
     var latestDamage: QueueDamage? { damage.withLock { $0.latest } }
 
+    /// How many files that were set aside may still hold events.
+    var unsalvagedFiles: Int { damage.withLock { $0.pending.count } }
+
     func observeDamage(_ observer: DamageObserver) {
         damage.withLock { $0.observer = observer }
     }
@@ -85,6 +88,9 @@ extension EventQueue {
             (books.depth, books.bytes, books.letters, books.letterBytes) = (0, 0, 0, 0)
             try db.execute(sql: "UPDATE books SET install_id = ?", arguments: [Data(installID.bytes)])
             try books.write(db)
+            let (pending, done) = damage.withLock { ($0.pending, $0.done) }
+            for older in pending { try Self.remember(older, db) }
+            for name in done { try Self.rememberDone(name, db) }
             try Self.remember(file, db)
         }
         return (database, books)
@@ -97,9 +103,12 @@ extension EventQueue {
     /// Row numbers begin so far behind those of the damaged file, that none can be mistaken for another (D3) and what is salvaged under
     /// its old number comes first (R9). Dead letters, whose numbers people read, take smaller steps.
     static func remember(_ file: DamagedFile, _ db: Database) throws {
+        var ids = UUIDv7Generator()
+        let report = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000))
         try db.execute(
-            sql: "INSERT INTO damaged_files (name, is_own, is_salvaged) VALUES (?, ?, 0)", arguments: [file.name, file.isOwn])
-        let number = Int64(QueueDirectory.number(file.name) ?? 1)
+            sql: "INSERT INTO damaged_files (name, is_own, is_salvaged, depth, report_id) VALUES (?, ?, ?, ?, ?)",
+            arguments: [file.name, file.isOwn, file.isSalvaged, file.depth, Data(report.bytes)])
+        let number = max(file.number, 1)
         for (table, step) in [("queue", Int64(1) << 40), ("dead_letters", 1_000_000)] {
             let known = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table]) ?? 0
             try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = ?", arguments: [table])
@@ -107,5 +116,10 @@ extension EventQueue {
             try db.execute(
                 sql: "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", arguments: [table, overflow ? known : max(known, first)])
         }
+    }
+
+    /// Salvaged into an earlier file: what was in it has been delivered since, or purged.
+    static func rememberDone(_ name: String, _ db: Database) throws {
+        try db.execute(sql: "INSERT INTO damaged_files (name, is_own, is_salvaged) VALUES (?, 0, 1)", arguments: [name])
     }
 }

@@ -102,6 +102,15 @@ struct QueueBatchSource: BatchSource {
             let discarded = try queue.discardAged(now: clock.unixMilliseconds)
             if !discarded.isEmpty { removed(discarded) }
         }
+        let unsalvaged = queue.unsalvagedFiles
+        let batch = try read(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+        if queue.unsalvagedFiles <= unsalvaged { return batch }
+        // Damage was met by this very read: nothing in the new file does not mean that nothing waits.
+        await queue.salvage()
+        return try read(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+    }
+
+    private func read(limit: Int, maximumBytes: Int, skipping: Int) throws -> SourceBatch {
         do {
             return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
         } catch let damaged as DamagedRows {

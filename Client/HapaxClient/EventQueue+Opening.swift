@@ -12,6 +12,8 @@ extension EventQueue {
         var oldest: Int64?
         /// Still to be salvaged.
         var damagedFiles: [DamagedFile] = []
+        /// Of which nothing is left to do.
+        var salvagedFiles: Set<String> = []
     }
 
     /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
@@ -31,15 +33,32 @@ extension EventQueue {
         let files = directory.damagedFiles()
         if files.isEmpty { return opened }
         opened.damagedFiles = try opened.database.write { db in
-            let known = try Row.fetchAll(db, sql: "SELECT name, is_own, is_salvaged FROM damaged_files").reduce(into: [:]) {
-                $0[$1[0] as String] = (isOwn: $1[1] as Bool, isSalvaged: $1[2] as Bool)
+            let before = try Set(String.fetchAll(db, sql: "SELECT name FROM damaged_files"))
+            // The latest one's own list: what was salvaged into it must not come back from where it came.
+            let done = files.last.flatMap { QueueSalvage(path: directory.path + "/" + $0) }.map { source in
+                defer { source.close() }
+                return source.salvagedFiles
             }
-            for file in files where known[file] == nil {
-                try remember(DamagedFile(name: file, isOwn: false), db)
-                try takeState(of: file, in: directory, db)
+            for file in files where !before.contains(file) {
+                if done?.contains(file) == true {
+                    try rememberDone(file, db)
+                } else {
+                    try remember(DamagedFile(name: file, isOwn: false), db)
+                    try takeState(of: file, in: directory, db)
+                }
             }
-            return files.filter { known[$0]?.isSalvaged != true }.map { DamagedFile(name: $0, isOwn: known[$0]?.isOwn ?? false) }
+            let known = try Row.fetchAll(db, sql: "SELECT * FROM damaged_files").reduce(into: [:]) {
+                $0[try $1.value("name") as String] = $1
+            }
+            return try files.compactMap { name in
+                guard let row = known[name] else { return nil }
+                let isSalvaged: Bool = try row.value("is_salvaged")
+                if isSalvaged, (row["report_id"] as DatabaseValue?)?.isNull != false { return nil }
+                return DamagedFile(
+                    name: name, isOwn: try row.value("is_own"), depth: try row.optional("depth"), isSalvaged: isSalvaged)
+            }
         }
+        opened.salvagedFiles = Set(files).subtracting(opened.damagedFiles.map(\.name))
         return opened
     }
 

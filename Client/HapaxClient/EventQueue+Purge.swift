@@ -7,12 +7,20 @@ extension EventQueue {
     ///
     /// - Returns: How many there were, and the ids of the waiting ones.
     func purge() throws -> (count: Int, ids: [EventID]) {
-        try transaction { db, books in
+        let purged = try transaction { db, books in
             let ids = try Self.purgeWaiting(db, &books)
             try db.execute(sql: "DELETE FROM dead_letters")
             (books.letters, books.letterBytes) = (0, 0)
-            return (ids.count + db.changesCount, ids)
+            let count = ids.count + db.changesCount
+            // What could not be salvaged before, as on a full disk, must not come back later.
+            try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1; DELETE FROM salvaged_rows")
+            return (count, ids)
         }
+        damage.withLock { record in
+            record.done.formUnion(record.pending.map(\.name))
+            record.pending = []
+        }
+        return purged
     }
 
     static func purgeWaiting(_ db: Database, _ books: inout QueueBooks) throws -> [EventID] {

@@ -33,13 +33,15 @@ extension EventQueue {
     private func salvagePending() {
         while let file = damage.withLock({ $0.pending.first }) {
             do {
-                var damage = QueueDamage(file: file.name)
-                try salvage(file, &damage)
+                if !file.isSalvaged { try salvage(file) }
+                let (damage, report) = try found(file)
                 self.damage.withLock { record in
-                    record.pending.removeFirst()
+                    record.pending.removeAll { $0.name == file.name }
+                    record.done.insert(file.name)
                     record.latest = damage
+                    if let report { record.reports.insert(report) }
                 }
-                self.damage.withLock { $0.observer }.salvaged(damage)
+                if let report { self.damage.withLock { $0.observer }.salvaged(damage, report) }
             } catch {
                 break
             }
@@ -47,52 +49,116 @@ extension EventQueue {
         damage.withLock { $0.salvaging = nil }
     }
 
-    private func salvage(_ file: DamagedFile, _ damage: inout QueueDamage) throws {
-        var salvager = Salvager(queue: self, file: file, damage: damage)
+    private func salvage(_ file: DamagedFile) throws {
+        var salvager = Salvager(queue: self, file: file)
+        var depth = file.depth
         if let source = QueueSalvage(path: directory.path + "/" + file.name) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
-            try source.rows(of: "queue") { row in
-                salvager.rows.append(row.copy())
-                if salvager.rows.count == Self.rowsPerTransaction { try salvager.takeRows() }
-            }
+            depth = depth ?? source.depth
+            try source.rows(of: "queue") { try salvager.add($0) }
             try salvager.takeRows()
-            try source.rows(of: "dead_letters") { row in
-                guard let letter = try? Self.deadLetter(row) else { return }
-                salvager.letters.append(letter)
-                if salvager.letters.count == Self.rowsPerTransaction { try salvager.takeLetters() }
-            }
+            try source.rows(of: "dead_letters") { try salvager.addLetter($0) }
             try salvager.takeLetters()
-            salvager.damage.lost = (file.depth ?? source.depth).map { max(Int(clamping: $0) - salvager.damage.salvaged, 0) }
-        } else {
-            salvager.damage.lost = file.depth.map { Int(clamping: $0) }
         }
-        try transaction { db, _ in
-            try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1 WHERE name = ?", arguments: [file.name])
+        try transaction { db, books in
+            try db.execute(
+                sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ? WHERE name = ? AND is_salvaged = 0",
+                arguments: [depth, file.name])
+            try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
+            // What a running client lost is in these books already; else they learn of it now.
+            guard !file.isOwn, let lost = try Self.found(file, db)?.damage.lost, lost > 0 else { return }
+            books.adopted += Int64(lost)
+            books.discarded += Int64(lost)
+            try Self.count(db, &books, Self.damagedEvent, Int64(lost))
         }
-        damage = salvager.damage
-        damage.isSalvaged = true
+    }
+
+    private func found(_ file: DamagedFile) throws -> (damage: QueueDamage, report: EventID?) {
+        try reading { try Self.found(file, $0) } ?? (QueueDamage(file: file.name), nil)
+    }
+
+    /// What came of a file, and the id of the event that is to tell of it.
+    private static func found(_ file: DamagedFile, _ db: Database) throws -> (damage: QueueDamage, report: EventID?)? {
+        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM damaged_files WHERE name = ?", arguments: [file.name]) else { return nil }
+        var damage = QueueDamage(file: file.name)
+        damage.salvaged = try row.value("salvaged")
+        damage.salvagedDeadLetters = try row.value("salvaged_letters")
+        let buried: Int = try row.value("buried")
+        damage.lost = (try row.optional("depth") as Int64?).map { max(Int(clamping: $0) - damage.salvaged - buried, 0) }
+        damage.isSalvaged = try row.value("is_salvaged")
+        return (damage, (try row.optional("report_id") as Data?).flatMap { EventID(bytes: $0) })
+    }
+
+    /// The event that tells of a damaged file is being stored: it is not made again.
+    static func reported(_ id: EventID, _ db: Database) throws {
+        try db.execute(sql: "UPDATE damaged_files SET report_id = NULL WHERE report_id = ?", arguments: [Data(id.bytes)])
     }
 
     /// One file's rows on their way into the queue.
     private struct Salvager {
         let queue: EventQueue
         let file: DamagedFile
-        var damage: QueueDamage
         /// Whose the file's own rows are; nil for this queue's, empty for nobody's.
         var owner: [UInt8]?
-        var rows: [Row] = []
-        var letters: [DeadLetter] = []
+        private var rows: [Row] = []
+        private var bytes = 0
+        private var letters: [DeadLetter] = []
+
+        init(queue: EventQueue, file: DamagedFile) {
+            self.queue = queue
+            self.file = file
+        }
+
+        mutating func add(_ row: Row) throws {
+            rows.append(row.copy())
+            bytes += (try? row.optional("payload") as Data?)?.count ?? 0
+            if rows.count == EventQueue.rowsPerTransaction || bytes >= queue.room.groupBytes { try takeRows() }
+        }
+
+        mutating func addLetter(_ row: Row) throws {
+            guard let letter = try? EventQueue.deadLetter(row) else { return }
+            letters.append(letter)
+            bytes += letter.event.count
+            if letters.count == EventQueue.rowsPerTransaction || bytes >= queue.room.groupBytes { try takeLetters() }
+        }
+
+        /// Whether a row has its turn, which it has once, also when the salvage has to begin anew: it may have been delivered since.
+        private func isNew(_ number: Int64, isLetter: Bool, _ db: Database) throws -> Bool {
+            try db.cachedStatement(sql: "INSERT INTO salvaged_rows (file, is_letter, row) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
+                .execute(arguments: [file.number, isLetter, number])
+            return db.changesCount == 1
+        }
 
         mutating func takeRows() throws {
+            let all = rows
+            (rows, bytes) = ([], 0)
+            try take(all[...])
+        }
+
+        /// On a disk that is nearly full a few find room where many do not, and make more once they are delivered.
+        private func take(_ rows: ArraySlice<Row>) throws {
+            do {
+                try takeTogether(rows)
+            } catch  where error.isDiskFull && rows.count > 1 {
+                let middle = rows.startIndex + rows.count / 2
+                try take(rows[..<middle])
+                try take(rows[middle...])
+            }
+        }
+
+        private func takeTogether(_ rows: ArraySlice<Row>) throws {
             var taken: [EventID] = []
             let isOwn = file.isOwn
             try queue.transaction(growing: true) { db, books in
                 taken = []
+                var buried = 0
                 let insert = try RowInsert(db)
                 for row in rows {
+                    if let number: Int64 = row[0], try !isNew(number, isLetter: false, db) { continue }
                     guard let event = try? WaitingRow(row) else {
                         guard try bury(row, db, &books) else { continue }
+                        buried += 1
                         found(&books, waiting: false)
                         continue
                     }
@@ -109,10 +175,11 @@ extension EventQueue {
                     taken.append(event.id)
                 }
                 let count = Int64(taken.count)
+                try db.execute(
+                    sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ? WHERE name = ?",
+                    arguments: [count, buried, file.name])
                 if isOwn, count > 0 { try EventQueue.count(db, &books, EventQueue.damagedEvent, -count) }
             }
-            damage.salvaged += taken.count
-            rows = []
             let observer = queue.damage.withLock { $0.observer }
             observer.took(taken)
         }
@@ -142,11 +209,12 @@ extension EventQueue {
         }
 
         mutating func takeLetters() throws {
-            var taken = 0
             try queue.transaction(growing: true) { db, books in
-                taken = 0
-                for letter in letters where try take(letter, db, &books) { taken += 1 }
+                var taken = 0
+                for letter in letters where try isNew(letter.number, isLetter: true, db) && take(letter, db, &books) { taken += 1 }
                 guard taken > 0 else { return }
+                try db.execute(
+                    sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [taken, file.name])
                 if file.isOwn {
                     try EventQueue.count(db, &books, EventQueue.damagedLetter, -Int64(taken))
                 } else {
@@ -154,8 +222,7 @@ extension EventQueue {
                     books.deadLettered += Int64(taken)
                 }
             }
-            damage.salvagedDeadLetters += taken
-            letters = []
+            (letters, bytes) = ([], 0)
         }
 
         private func take(_ letter: DeadLetter, _ db: Database, _ books: inout QueueBooks) throws -> Bool {

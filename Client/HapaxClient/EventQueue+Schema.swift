@@ -8,6 +8,8 @@ extension EventQueue {
             // AUTOINCREMENT: a row number never comes back, so a delete by row number can only mean the row it was read from (D3).
             // install_id: NULL for this queue's own events, empty for events of no install, else the install that gave the sequence.
             // check_sum: CRC-32 of event_id and payload; SQLite itself would not notice a bit that changed on the disk.
+            // damaged_files: what was found so far, and the id of the event that is still to tell of it. salvaged_rows: those of a file
+            // whose salvage has not ended, so that none is taken again once it has been delivered.
             // identity and session: one row or none. Without an anonymous id the install's own stands for it; a session is there from
             // $AppStart to $AppEnd.
             try db.execute(
@@ -59,8 +61,19 @@ extension EventQueue {
                     CREATE TABLE damaged_files (
                         name TEXT PRIMARY KEY,
                         is_own INTEGER NOT NULL,
-                        is_salvaged INTEGER NOT NULL
+                        is_salvaged INTEGER NOT NULL,
+                        depth INTEGER,
+                        salvaged INTEGER NOT NULL DEFAULT 0,
+                        salvaged_letters INTEGER NOT NULL DEFAULT 0,
+                        buried INTEGER NOT NULL DEFAULT 0,
+                        report_id BLOB
                     );
+                    CREATE TABLE salvaged_rows (
+                        file INTEGER NOT NULL,
+                        is_letter INTEGER NOT NULL,
+                        row INTEGER NOT NULL,
+                        PRIMARY KEY (file, is_letter, row)
+                    ) WITHOUT ROWID;
                     """)
         }
         return migrator

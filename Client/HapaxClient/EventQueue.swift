@@ -54,7 +54,7 @@ package final class EventQueue: Sendable {
             currentBooks = Locked(opened.books)
             oldest = Locked(opened.oldest)
             account = Locked(QuotaAccount(quota: quota, used: opened.books.usage))
-            damage = Locked(DamageRecord(pending: opened.damagedFiles))
+            damage = Locked(DamageRecord(pending: opened.damagedFiles, done: opened.salvagedFiles))
         } catch {
             throw .unusable(StorageFailure(error))
         }
@@ -108,8 +108,10 @@ package final class EventQueue: Sendable {
     @discardableResult
     func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0) throws -> [EventID] {
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
+        let reports = damage.withLock { $0.reports }
         return try transaction(growing: true, releasing: reserved) { db, books in
             let insert = try RowInsert(db)
+            for event in events where reports.contains(event.id) { try Self.reported(event.id, db) }
             for event in events {
                 books.lastSequence = max(books.lastSequence, event.sequence)
                 if let problem = event.problem {

@@ -33,6 +33,10 @@ struct DamagedFile: Hashable, Sendable {
     var isOwn: Bool
     /// How many events waited in it, if that is known better than from the file itself.
     var depth: Int64?
+    /// Only the event that tells of it is missing.
+    var isSalvaged = false
+
+    var number: Int64 { Int64(QueueDirectory.number(name) ?? 0) }
 }
 
 /// What a queue remembers about its damaged files.
@@ -43,11 +47,16 @@ struct DamageRecord: Sendable {
     var latest: QueueDamage?
     /// A new file that has not become this queue yet: the disk was full.
     var unfinished: DamagedFile?
+    /// Nothing is left to be salvaged from these, which the next file has to know as well.
+    var done: Set<String> = []
+    /// Ids of events that tell of damage and are not stored yet.
+    var reports: Set<EventID> = []
     var salvaging: Task<Void, Never>?
     var observer = DamageObserver()
 
-    init(pending: [DamagedFile]) {
+    init(pending: [DamagedFile], done: Set<String> = []) {
         self.pending = pending
+        self.done = done
         latest = pending.last.map { QueueDamage(file: $0.name) }
     }
 }
@@ -58,7 +67,8 @@ struct DamageObserver: Sendable {
     var replaced: @Sendable () -> Void = {}
     /// These wait again.
     var took: @Sendable ([EventID]) -> Void = { _ in }
-    var salvaged: @Sendable (QueueDamage) -> Void = { _ in }
+    /// The id is the one under which to tell the server.
+    var salvaged: @Sendable (QueueDamage, EventID) -> Void = { _, _ in }
 }
 
 /// The file was made by a later version: it is left as it is.

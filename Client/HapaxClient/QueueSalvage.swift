@@ -31,6 +31,11 @@ struct QueueSalvage {
     var identity: EventQueue.SavedIdentity? { try? database.unsafeRead { try EventQueue.identity($0) } }
     var session: EventQueue.OpenSession? { (try? database.unsafeRead { try EventQueue.openSession($0) }) ?? nil }
 
+    /// Files that were set aside before this one, and from which nothing is left to be taken.
+    var salvagedFiles: Set<String> {
+        (try? database.unsafeRead { try String.fetchSet($0, sql: "SELECT name FROM damaged_files WHERE is_salvaged = 1") }) ?? []
+    }
+
     /// Every row of a table that can be read, once, most of them in order.
     ///
     /// - Throws: What `body` throws.

@@ -203,6 +203,16 @@ struct QueueDamageTests {
         #expect(status.dropped["damaged"] ?? 0 == damage.lost.map(Int64.init), "what was lost is counted")
     }
 
+    @Test("damage met by an upload's own read: that upload takes what was salvaged, and does not call the queue empty (I11, I15)")
+    func uploadThatMeetsDamageGoesOn() async throws {
+        let test = try TestClient(directory: directory)
+        try await test.track(0..<200)
+        try spoil(test.client.queue)
+        let report = await test.client.flush()
+        #expect(report.stored > 150 && report.remaining <= 1 && asides().count == 1, "but for the event that tells of it")
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("the new file takes events before the old one is salvaged; what is salvaged goes first, in its order (I11, R9)")
     func storingDoesNotWaitForSalvage() async throws {
         _ = try make(60)
@@ -254,6 +264,81 @@ struct QueueDamageTests {
             #expect(queue.books.discarded == 60 - Int64(damage.salvaged) && queue.books.dropped["damaged"] ?? 0 == queue.books.discarded)
         }
         queue.close()
+    }
+
+    private func makeDamaged() throws {
+        _ = try make(60)
+        try damageAPage()
+    }
+
+    /// A page of rows in a closed file becomes noise, which is met when it opens.
+    private func damageAPage() throws {
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }
+        let page = try #require(leaves.first)
+        for index in page * 4_096 + 1..<page * 4_096 + 200 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        try Data().write(to: URL(fileURLWithPath: file + "-wal"))
+    }
+
+    @Test("what is lost with a file that was damaged before it opened is counted; a report that was not stored is made again (I11, I12)")
+    func lossIsToldAfterACrash() async throws {
+        try makeDamaged()
+        let reports = Locked<[EventID]>([])
+        var observer = DamageObserver()
+        observer.salvaged = { _, id in reports.withLock { $0.append(id) } }
+        // Ends each time before the report is stored.
+        for key in ["second", "third"] {
+            let queue = try open(key)
+            queue.observeDamage(observer)
+            await queue.salvage()
+            let lost = try #require(queue.latestDamage?.lost)
+            #expect(lost > 0 && queue.books.dropped["damaged"] == Int64(lost) && queue.books.discarded == Int64(lost))
+            #expect(queue.books.isBalanced)
+            queue.close()
+        }
+        let report = try #require(reports.withLock { $0.first })
+        #expect(reports.withLock { $0 } == [report, report], "under one id")
+        let queue = try open("fourth")
+        queue.observeDamage(observer)
+        await queue.salvage()
+        var event = Self.event(1_000)
+        (event.id, event.sequence) = (report, 1)
+        try queue.append([event][...])
+        queue.close()
+        let last = try open("fifth")
+        #expect(last.damage.withLock { $0.pending.isEmpty })
+        last.close()
+    }
+
+    @Test(
+        "what was salvaged from one file does not come back when the next is damaged, be it delivered or purged", arguments: [false, true])
+    func salvagedFilesStayDone(isRunning: Bool) async throws {
+        try makeDamaged()
+        let queue = try open("second")
+        await queue.salvage()
+        _ = try queue.purge()
+        let later = (Int64(1)...60).map { number in
+            var event = Self.event(number)
+            event.id = .derived(name: "later", key: "\(number)")
+            return event
+        }
+        try queue.append(later[...])
+        if isRunning {
+            try spoil(queue)
+            _ = try await drain(queue)
+            #expect(asides().count == 2)
+        }
+        queue.close()
+        if !isRunning {
+            try damageAPage()
+            try open("third").close()
+            #expect(asides().count == 2)
+        }
+        let again = try open("fourth")
+        let old = Set((1...60).map { Data(Self.event($0).id.bytes) })
+        #expect(try await drain(again).keys.filter { old.contains($0) }.isEmpty)
+        again.close()
     }
 
     @Test("a bit that changed in an event's bytes: that event alone is a dead letter, with its bytes (I3, I8)")

@@ -1,0 +1,82 @@
+#if canImport(Glibc)
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite(
+    "A damaged file on a disk that is too small to hold it twice (I11, I12, I15)",
+    .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"))
+struct SalvageFullDiskTests {
+    private static let count = 1_600
+
+    private static func event(_ sequence: Int) -> PreparedEvent {
+        let id = EventID.derived(name: "event", key: "\(sequence)")
+        let bytes = Event(
+            id: id, name: "e", time: 1_000, distinctID: "u", sequence: Int64(sequence),
+            properties: ["fill": .string(String(repeating: "x", count: 500))]
+        ).encoded().bytes
+        return PreparedEvent(id: id, sequence: Int64(sequence), time: 1_000, bytes: bytes)
+    }
+
+    private func open(_ disk: TinyDisk) throws -> EventQueue {
+        try EventQueue(
+            directory: QueueDirectory(path: disk.path + "/queue"), durability: .process,
+            newInstallID: .derived(name: "i", key: UUID().uuidString))
+    }
+
+    /// Turns a page of rows into noise.
+    private static func spoil(_ path: String) throws {
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D }
+        let page = try #require(leaves.dropFirst(2).first { bytes[$0 * 4_096 + 4] > 3 })
+        for index in page * 4_096..<page * 4_096 + 64 { bytes[index] = 0xEE }
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        try handle.write(contentsOf: bytes)
+        try handle.close()
+    }
+
+    @Test("salvage goes on behind what was delivered: each event is sent once, and the counts are right", arguments: [false, true])
+    func salvageGoesOn(isRunning: Bool) async throws {
+        let disk = try #require(TinyDisk(bytes: 3 * 1024 * 1024))
+        var queue = try open(disk)
+        try queue.append((1...Self.count).map { Self.event($0) }[...])
+        if isRunning {
+            try await queue.database.writeWithoutTransaction { db in
+                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+                try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
+            }
+            try Self.spoil(queue.directory.databasePath)
+        } else {
+            queue.close()
+            try Self.spoil(queue.directory.databasePath)
+            try Data().write(to: URL(fileURLWithPath: queue.directory.databasePath + "-wal"))
+            disk.fill(except: 700_000)
+            queue = try open(disk)
+        }
+        if isRunning { disk.fill(except: 700_000) }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        var sent: [EventID] = []
+        var failures = 0
+        while sent.count < 3 * Self.count {
+            do {
+                let batch = try await source.nextBatch(limit: 50, maximumBytes: .max, skipping: 0)
+                if batch.events.isEmpty { break }
+                sent += batch.events.map(\.id)
+                try await source.settle(batch.events.map { Settlement(event: $0, fate: .stored) })
+            } catch {
+                failures += 1
+                if failures > 5 { throw error }
+            }
+        }
+        #expect(Set(sent).count == sent.count && sent.count > Self.count - 20, "each is sent once, and it ends")
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.isSalvaged && damage.salvaged + (damage.lost ?? 0) == Self.count && damage.salvaged == sent.count)
+        #expect(queue.books.isBalanced && queue.books.dropped["damaged"] == Int64(Self.count - sent.count))
+        queue.close()
+    }
+}
+#endif
