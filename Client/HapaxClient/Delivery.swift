@@ -16,7 +16,9 @@ package actor Delivery<Source: BatchSource> {
 
     private var machine: DeliveryStateMachine
     private var pass: Task<Void, Never>?
-    private var waiters: [CheckedContinuation<Void, Never>] = []
+    /// Told whether the pass was held by somebody's permission.
+    private var waiters: [CheckedContinuation<Bool, Never>] = []
+    private var permissionWaiters: [CheckedContinuation<Void, Never>] = []
     private var timer: (any ScheduledAction)?
     private var restNumber = 0
 
@@ -43,6 +45,7 @@ package actor Delivery<Source: BatchSource> {
     private var lastFailure: DeliveryFailure?
     private var nextAttempt: Int64?
     private var isResting = true
+    private var isHeld = false
     private var ending: Ending?
     private var endingWaiters: [CheckedContinuation<Ending?, Never>] = []
 
@@ -94,14 +97,22 @@ package actor Delivery<Source: BatchSource> {
     ///
     /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
     package func drain() async -> DeliveryState {
+        await drain(isLimited: false)
+    }
+
+    private func drain(isLimited: Bool) async -> DeliveryState {
         // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
         if isResting, gate(true) == .denied {
             return DeliveryState(counts: DeliveryCounts(), failure: .noBackgroundTime, nextAttempt: nextAttempt)
         }
         let before = counts
-        isManual = true
-        begin(machine.uploadWanted(manual: true))
-        await restBegins()
+        while true {
+            isManual = true
+            begin(machine.uploadWanted(manual: true))
+            guard await restBegins(), !isLimited else { break }
+            // Held by somebody who had permission to ask for: that call ends now, and this one needs none.
+            while permission != nil { await withCheckedContinuation { permissionWaiters.append($0) } }
+        }
         var state = self.state
         // Of calls that end together, one reports what was delivered.
         state.counts = counts - before.orLater(reported)
@@ -117,19 +128,33 @@ package actor Delivery<Source: BatchSource> {
         if first == .denied { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
         firstPermission = first
         self.permission = permission
-        defer { (self.permission, firstPermission) = (nil, nil) }
-        return await drain()
+        defer { permissionEnded() }
+        return await drain(isLimited: true)
+    }
+
+    private func permissionEnded() {
+        (permission, firstPermission) = (nil, nil)
+        let waiting = permissionWaiters
+        permissionWaiters = []
+        for waiter in waiting { waiter.resume() }
     }
 
     /// Whether a call of ``deliverAll()`` waits for its end.
     var isAwaited: Bool { !endingWaiters.isEmpty }
+
+    /// Whether somebody limits the pass under way.
+    var isLimited: Bool { permission != nil }
 
     /// Whether the pass under way ends before its next request.
     var isDenied: Bool { permission?() == .denied }
 
     /// Ends a pass after its request in flight, and changes the source while none is under way.
     func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
-        while !isResting { _ = await drain(permission: { .denied }) }
+        while !isResting {
+            permission = { .denied }
+            await restBegins()
+            permissionEnded()
+        }
         // What was suspected may be gone.
         machine.sourceChanged()
         suspects = []
@@ -152,8 +177,11 @@ package actor Delivery<Source: BatchSource> {
     }
 
     /// Returns when no attempt is under way: the source is empty, or a rest has begun.
-    package func restBegins() async {
-        if !isResting { await withCheckedContinuation { waiters.append($0) } }
+    ///
+    /// - Returns: Whether it ended because somebody who limits it wants no further request.
+    @discardableResult
+    package func restBegins() async -> Bool {
+        isResting ? false : await withCheckedContinuation { waiters.append($0) }
     }
 
     /// Nothing is sent any more. What is in flight must be ended by closing the transport; returns when it has ended.
@@ -176,6 +204,7 @@ package actor Delivery<Source: BatchSource> {
         timer = nil
         nextAttempt = nil
         isResting = false
+        isHeld = false
         ending = nil
         pass = Task { await perform(action) }
     }
@@ -199,7 +228,8 @@ package actor Delivery<Source: BatchSource> {
         let asked = firstPermission ?? permission?()
         firstPermission = nil
         // Whoever asked does not want another; the gate has nothing to say then.
-        guard asked != .denied, mayRequest() else { return machine.held() }
+        isHeld = asked == .denied
+        guard !isHeld, mayRequest() else { return machine.held() }
         skipped = skipping
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
@@ -383,6 +413,6 @@ package actor Delivery<Source: BatchSource> {
         isResting = true
         let waiting = waiters
         waiters = []
-        for waiter in waiting { waiter.resume() }
+        for waiter in waiting { waiter.resume(returning: isHeld) }
     }
 }

@@ -35,7 +35,8 @@ extension EventClient {
         /// How much may wait on disk, dead letters included, and what happens at the limit.
         public var quota = QueueQuota()
 
-        /// Whether events are uploaded by policy; if not, only ``EventClient/flush()`` sends.
+        /// Whether events are uploaded by policy; if not, only ``EventClient/flush()``, ``EventClient/dispatchStep()`` and
+        /// ``EventClient/shutdown(within:)`` send: no timer, no entering of the background, no repeated attempt.
         public var uploadsAutomatically = true
         /// Stored events from which an upload begins, checked after each commit.
         public var flushBulkSize = 100

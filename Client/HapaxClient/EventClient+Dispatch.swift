@@ -30,7 +30,9 @@ extension EventClient {
             }
         }
         if let failure = state.failure { return .failed(failure) }
-        return state.counts.attempts == 0 ? .noData : .good(more: queue.books.depth > 0)
+        let isMoreLeft = queue.books.depth > 0
+        // Without an attempt of its own another call has emptied the queue, or tells what was delivered.
+        return state.counts.attempts == 0 && !isMoreLeft ? .noData : .good(more: isMoreLeft)
     }
 
     /// Over which networks events are uploaded without being asked.

@@ -98,7 +98,8 @@ public final class EventClient: Sendable {
         }
         // Weakly: the scheduler leads to the delivery, which keeps the gate.
         let gate = RequestGate(lifecycle: lifecycle) { [weak scheduler] in
-            scheduler?.policy.allows(configuration.network()) ?? false
+            guard uploads, let policy = scheduler?.policy else { return false }
+            return policy.uploadsByItself && policy.allows(configuration.network())
         }
         self.gate = gate
         let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil

@@ -39,6 +39,9 @@ struct FlushPolicy: Sendable {
         return max(interval, Self.minimumInterval)
     }
 
+    /// Whether anything is uploaded that nobody asked for (R26).
+    var uploadsByItself: Bool { effectiveInterval != nil }
+
     /// - Parameter network: nil for none.
     func allows(_ network: NetworkType?) -> Bool {
         network.map { networkPolicy.contains($0) } ?? false

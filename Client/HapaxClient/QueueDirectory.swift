@@ -5,8 +5,9 @@ import Foundation
 package struct QueueDirectory: Hashable, Sendable {
     package let path: String
 
+    /// - Parameter path: A relative one is taken from where the process works now: it may work elsewhere later.
     package init(path: String) {
-        self.path = path
+        self.path = path.hasPrefix("/") ? path : FileManager.default.currentDirectoryPath + "/" + path
     }
 
     package var databasePath: String { path + "/queue.sqlite" }

@@ -33,6 +33,22 @@ struct Hapax: AsyncParsableCommand {
             TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
             IdentityCommand.self,
         ])
+
+    static func main() async {
+        // Swift repairs such arguments: two keys of --derive-id would become one, and their events the same.
+        if let place = CommandLine.placeNotUTF8 {
+            Terminal.complain("argument \(place) is not UTF-8; nothing was done")
+            exit(withError: ExitCode.validationFailure)
+        }
+        await main(nil)
+    }
+}
+
+extension CommandLine {
+    /// Of the first argument that is not UTF-8, from 1.
+    fileprivate static var placeNotUTF8: Int? {
+        (1..<max(Int(argc), 1)).first { place in unsafeArgv[place].map { String(validatingCString: $0) == nil } ?? false }
+    }
 }
 
 /// What scripts may rely on.

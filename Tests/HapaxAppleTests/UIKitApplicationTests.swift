@@ -13,7 +13,7 @@ struct UIKitApplicationTests {
     private let test: TestClient
 
     init() throws {
-        test = try TestClient { $0.immediateEvents = [] }
+        test = try TestClient { $0.uploadOnlyInBackground() }
     }
 
     private func post(_ names: NSNotification.Name...) {

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -25,6 +26,22 @@ struct CommandFailureTests {
         #expect(output.status == 74)
         #expect(output.error.contains("standard output cannot be written"))
         #expect(server.stored.count == (arguments[0] == "track" ? 1 : 0))
+    }
+
+    @Test("an argument that is not UTF-8 is refused: repaired, two keys would be one, and the second event taken for the first (I1)")
+    func argumentsAreUTF8() async throws {
+        for key in ["\\376", "\\377"] {
+            let script = #"exec "$0" track e --derive-id "$(printf '\#(key)')""#
+            let process = try ChildProcess(
+                "/bin/sh", ["-c", script, try PackageLayout.executable("hapax")],
+                environment: ["HAPAX_SERVER": hapax.server, "HAPAX_KEY": "secret-key", "HAPAX_QUEUE": hapax.queue])
+            while await process.nextLine() != nil {}
+            #expect(await process.waitUntilExit() == .exited(64))
+            #expect(process.standardErrorTail.contains("argument 4 is not UTF-8"))
+        }
+        #expect(server.stored.count == 0)
+        #expect(try await hapax.run("track", "e", "--derive-id", "é").status == 0, "control")
+        #expect(server.stored.count == 1)
     }
 
     @Test("a reader that is gone ends a command quietly")

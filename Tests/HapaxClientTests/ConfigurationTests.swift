@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import Testing
 
@@ -37,5 +38,12 @@ struct ConfigurationTests {
                 try EventClient.Configuration(server: server, writeKey: key, queueDirectory: "q").endpoint()
             }
         }
+    }
+
+    @Test("a relative directory stays where it is when the process goes elsewhere: the opt-out mark, too (D16)")
+    func directoryIsAbsolute() {
+        let here = FileManager.default.currentDirectoryPath
+        #expect(QueueDirectory(path: "events").path == here + "/events")
+        #expect(QueueDirectory(path: "/events").path == "/events")
     }
 }

@@ -13,7 +13,7 @@ struct EventClientLifecycleTests {
     @Test(
         "start and end are tracked in order, the end with the time in the foreground (R43, R44, R51), and flushed in the background (R30)")
     func sessionIsTracked() async throws {
-        let test = try TestClient()
+        let test = try TestClient { $0.uploadOnlyInBackground() }
         let app = ScriptedApplication()
         test.client.attach(app)
         test.client.handle(.didBecomeActive)
@@ -31,7 +31,7 @@ struct EventClientLifecycleTests {
 
     @Test("without an assertion nothing is sent and everything stays (R31)")
     func refusedAssertionSendsNothing() async throws {
-        let test = try TestClient()
+        let test = try TestClient { $0.uploadOnlyInBackground() }
         let app = ScriptedApplication(grants: false)
         test.client.attach(app)
         test.client.handle(.didBecomeActive)
@@ -42,7 +42,10 @@ struct EventClientLifecycleTests {
 
     @Test("batch after batch while each still fits into what is left (R32, R33)")
     func backgroundFlushKeepsItsBudget() async throws {
-        let test = try TestClient { $0.batchSize = 1 }
+        let test = try TestClient {
+            $0.uploadOnlyInBackground()
+            $0.batchSize = 1
+        }
         let app = ScriptedApplication(remaining: .seconds(13))
         test.transport.script { batch in
             app.remainingBackgroundTime -= .seconds(5)
@@ -62,11 +65,11 @@ struct EventClientLifecycleTests {
 
     @Test("a budget that is too small sends nothing, and does not cut a backoff short (R33, D11)")
     func smallBudgetSendsNothing() async throws {
-        let test = try TestClient()
+        let test = try TestClient { $0.uploadOnlyInBackground() }
         test.transport.script { _ in .failure(.cut) }
         try await test.track(0..<1)
         #expect(await test.client.flush().failure == .transport(.cut))
-        let waits = test.clock.pending
+        let waits = test.clock.pending.filter { $0 != EventClient.Configuration.farAway }
         #expect(waits.count == 1)
         let app = ScriptedApplication(remaining: .milliseconds(2_900))
         test.client.attach(app)
@@ -77,7 +80,10 @@ struct EventClientLifecycleTests {
 
     @Test("when the time is over the assertion is given back at once, though a request hangs (R30, D6)")
     func expiryEndsTheAssertion() async throws {
-        let test = try TestClient { $0.batchSize = 1 }
+        let test = try TestClient {
+            $0.uploadOnlyInBackground()
+            $0.batchSize = 1
+        }
         let app = ScriptedApplication()
         test.transport.script { [transport = test.transport] _ in await transport.hang() }
         try await test.track(0..<2)
@@ -135,7 +141,10 @@ struct EventClientLifecycleTests {
 
     @Test("entering the background waits for the uploads only if told to, and not longer than granted (R35)", arguments: [true, false])
     func enteringBackgroundMayWait(hangs: Bool) async throws {
-        let test = try TestClient { $0.flushBeforeEnterBackground = true }
+        let test = try TestClient {
+            $0.uploadOnlyInBackground()
+            $0.flushBeforeEnterBackground = true
+        }
         let app = ScriptedApplication(remaining: .seconds(30))
         if hangs { test.transport.script { [transport = test.transport] _ in await transport.hang() } }
         try await test.track(0..<3)
@@ -144,6 +153,7 @@ struct EventClientLifecycleTests {
         let returned = Task.detached { await onThread { client.handle(.didEnterBackground) } }
         if hangs {
             await test.transport.requests(1)
+            while test.clock.pending.contains(EventClient.Configuration.farAway) { await Task.yield() }
             await test.clock.scheduled(1)
             test.clock.advance(by: .seconds(28))
         }

@@ -53,6 +53,18 @@ struct TestClient {
     }
 }
 
+extension EventClient.Configuration {
+    /// Entering the background uploads; nothing else does by itself.
+    mutating func uploadOnlyInBackground() {
+        uploadsAutomatically = true
+        immediateEvents = []
+        flushBulkSize = .max
+        flushInterval = Self.farAway
+    }
+
+    static let farAway: Duration = .seconds(1_000_000)
+}
+
 extension Status {
     /// I12.
     var isBalanced: Bool { tracked == Int64(depth) + stored + duplicates + deadLettered + discarded }

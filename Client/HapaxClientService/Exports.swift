@@ -1,0 +1,2 @@
+// What the service is configured with, and what it gives out.
+@_exported import HapaxClient

@@ -1,0 +1,84 @@
+import HapaxModel
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Uploads that only somebody's wish begins (R13, R18, R26)")
+struct ManualUploadsTests {
+    /// The two ways to switch off what nobody asked for.
+    enum Switch: CaseIterable, Sendable {
+        case setting, preset
+
+        func turnOff(_ configuration: inout EventClient.Configuration) {
+            switch self {
+            case .setting: configuration.uploadsAutomatically = false
+            case .preset:
+                configuration.uploadsAutomatically = true
+                configuration.preset = .dispatch
+                configuration.flushInterval = .zero
+            }
+        }
+    }
+
+    @Test("entering the background sends nothing, a step still does (R18, R26)", .timeLimit(.minutes(1)), arguments: Switch.allCases)
+    func backgroundSendsNothing(way: Switch) async throws {
+        let test = try TestClient { way.turnOff(&$0) }
+        let application = ScriptedApplication()
+        test.client.attach(application)
+        test.client.handle(.didBecomeActive)
+        try await test.track(0..<3)
+        test.client.handle(.didEnterBackground)
+        await application.assertionEnded()
+        #expect(test.transport.batches.count == 0)
+        test.client.handle(.didBecomeActive)
+        #expect(await test.client.dispatchStep() == .good(more: false))
+    }
+
+    @Test("a failed flush is not repeated by itself (R26)", .timeLimit(.minutes(1)), arguments: Switch.allCases)
+    func failedFlushIsNotRepeated(way: Switch) async throws {
+        let test = try TestClient { way.turnOff(&$0) }
+        test.transport.script { _ in .failure(.cut) }
+        try await test.track(0..<1)
+        #expect(await test.client.flush().failure == .transport(.cut))
+        test.clock.advance(by: .seconds(600))
+        while await test.client.delivery.state.nextAttempt != nil { await Task.yield() }
+        await test.client.delivery.restBegins()
+        #expect(test.transport.batches.count == 1)
+        test.transport.script { .success($0.receipt()) }
+        #expect(await test.client.flush().stored == 1)
+    }
+
+    @Test("queues beside this one wait for a wish, too (R26)", .timeLimit(.minutes(1)), arguments: Switch.allCases)
+    func spoolsWait(way: Switch) async throws {
+        let first = try TestClient()
+        let second = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
+        try await second.track(0..<1)
+        await second.client.shutdown(within: .zero)
+        await first.client.shutdown(within: .zero)
+        let third = try TestClient(directory: first.directory) { way.turnOff(&$0) }
+        await third.client.adopter?.adoptIfDue()
+        #expect(third.transport.batches.count == 0)
+        #expect(await third.client.flush().stored == 1)
+    }
+
+    @Test("a step during a flush does not end the flush (R13, R28)", .timeLimit(.minutes(1)))
+    func stepDoesNotEndAFlush() async throws {
+        let gate = Locked<CheckedContinuation<Void, Never>?>(nil)
+        let test = try TestClient { $0.batchSize = 1 }
+        test.transport.script { batch in
+            if batch.sequences == [1] { await withCheckedContinuation { continuation in gate.withLock { $0 = continuation } } }
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<6)
+        async let flushed = test.client.flush()
+        await test.transport.requests(1)
+        async let stepped = test.client.dispatchStep()
+        while await !test.client.delivery.isLimited { await Task.yield() }
+        gate.withLock { $0 }?.resume()
+        let step = await stepped
+        let report = await flushed
+        #expect(report.remaining == 0 && report.failure == nil)
+        #expect(step == .good(more: true))
+        #expect(test.client.queue.books.depth == 0)
+    }
+}
