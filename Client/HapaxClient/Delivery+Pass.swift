@@ -1,0 +1,165 @@
+import HapaxModel
+import Logging
+
+/// From a pass's first read to its rest.
+extension Delivery {
+    func begin(_ action: DeliveryStateMachine.Action) {
+        guard action != .none else { return }
+        timer?.cancel()
+        timer = nil
+        nextAttempt = nil
+        isResting = false
+        isHeld = false
+        ending = nil
+        pass = Task { await perform(action) }
+    }
+
+    func perform(_ first: DeliveryStateMachine.Action) async {
+        var action = first
+        while true {
+            switch action {
+            case .none: return rest()
+            case .read(let limit, let skipping): action = await read(limit: limit, skipping: skipping)
+            case .send: action = await send()
+            case .settle: action = await settle()
+            case .condemn: action = await condemn()
+            case .testify: action = await testify()
+            case .rest(let rest): return begin(rest)
+            }
+        }
+    }
+
+    func read(limit: Int, skipping: Int) async -> DeliveryStateMachine.Action {
+        let asked = firstPermission ?? permission?()
+        firstPermission = nil
+        // Whoever asked does not want another; the gate has nothing to say then.
+        isHeld = asked == .denied
+        guard !isHeld, mayRequest() else { return machine.held() }
+        skipped = skipping
+        do {
+            batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
+            return machine.batchRead(count: batch.events.count)
+        } catch {
+            failed(.queue(StorageFailure(error)))
+            return machine.readFailed()
+        }
+    }
+
+    /// Asks the gate, and keeps the timeout that it gives.
+    func mayRequest() -> Bool {
+        switch gate(isManual) {
+        case .granted(let timeout):
+            self.timeout = timeout
+            return true
+        case .denied:
+            // A policy tries again by itself; who asked must learn of it.
+            if isManual { failed(.noBackgroundTime) }
+            return false
+        }
+    }
+
+    func send() async -> DeliveryStateMachine.Action {
+        let answer = await attempt(batch)
+        switch answer {
+        case .accepted(let results):
+            verdicts = results
+            return machine.answered(.accepted)
+        case .batchRefused(let code):
+            let failure = DeliveryFailure.status(code.status, code: code.rawValue)
+            failed(failure)
+            // One that stands farther behind was only tried to learn about the server.
+            if let event = batch.events.first, batch.events.count == 1, skipped == suspects.count {
+                suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
+            }
+            return machine.answered(.batchRefused)
+        case .tryLater(let failure, let retryAfter):
+            failed(failure)
+            return machine.answered(.tryLater(retryAfter: retryAfter))
+        case .pause(let failure):
+            failed(failure)
+            return machine.answered(.pause)
+        }
+    }
+
+    func attempt(_ batch: SourceBatch) async -> AnswerClassifier.Answer {
+        let batchID = batchIDs.next(unixMilliseconds: clock.unixMilliseconds)
+        var envelope = batch.envelope
+        envelope.batchID = batchID
+        envelope.sentAt = min(max(clock.unixMilliseconds, 0), EventLimits.maximumTime)
+        let body = EventBatch(envelope: envelope, events: batch.events.map(\.bytes)).encoded()
+        var request = endpoint.request(body)
+        request.timeout = timeout ?? request.timeout
+        let start = clock.monotonic
+        let outcome = await transport.send(request)
+        counts.attempts += 1
+        let answer = AnswerClassifier.classify(
+            outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
+        attempted(clock.monotonic - start, answer)
+        return answer
+    }
+
+    /// The witness was settled when it was accepted: the server finds a duplicate, and nothing is recorded or counted.
+    func testify() async -> DeliveryStateMachine.Action {
+        guard let witness else { return machine.answered(.pause) }
+        guard mayRequest() else { return machine.answered(.tryLater(retryAfter: nil)) }
+        switch await attempt(witness) {
+        case .accepted(let results):
+            let isAccepted = !results.contains { $0.outcome == .retry }
+            return machine.answered(isAccepted ? .accepted : .tryLater(retryAfter: nil))
+        case .batchRefused: return machine.answered(.batchRefused)
+        case .tryLater(let failure, let retryAfter):
+            failed(failure)
+            return machine.answered(.tryLater(retryAfter: retryAfter))
+        case .pause(let failure):
+            failed(failure)
+            return machine.answered(.pause)
+        }
+    }
+
+    func settle() async -> DeliveryStateMachine.Action {
+        let settlements = zip(batch.events, verdicts).compactMap { event, verdict in
+            Self.fate(verdict).map { Settlement(event: event, fate: $0) }
+        }
+        let kept = batch.events.count - settlements.count
+        guard await record(settlements) else { return machine.settlingFailed() }
+        if let event = settlements.last?.event { witness = SourceBatch(events: [event], envelope: batch.envelope) }
+        if kept > 0 { failed(.askedToRetry(events: kept)) } else { lastFailure = nil }
+        return machine.settled(kept: kept)
+    }
+
+    func condemn() async -> DeliveryStateMachine.Action {
+        guard await record(suspects) else { return machine.settlingFailed() }
+        suspects = []
+        lastFailure = nil
+        return machine.condemned()
+    }
+
+    /// nil: the event stays where it is.
+    static func fate(_ verdict: Receipt.Result) -> Settlement.Fate? {
+        switch verdict.outcome {
+        case .stored: .stored
+        case .duplicate: .duplicate
+        case .conflict, .rejected, .expired:
+            .deadLetter(reason: verdict.reason ?? verdict.outcome.rawValue, detail: verdict.detail ?? "")
+        case .retry: nil
+        }
+    }
+
+    func record(_ settlements: [Settlement]) async -> Bool {
+        do {
+            if !settlements.isEmpty { try await source.settle(settlements) }
+        } catch {
+            failed(.queue(StorageFailure(error)))
+            return false
+        }
+        for settlement in settlements { counts.count(settlement.fate) }
+        return true
+    }
+
+    func failed(_ failure: DeliveryFailure) {
+        // That we ended an attempt ourselves says less than why the one before failed.
+        if failure == .transport(.aborted), lastFailure != nil { return }
+        lastFailure = failure
+        logger?.info("Upload failed", metadata: ["hapax.failure": "\(failure)", "hapax.events": "\(batch.events.count)"])
+    }
+}
