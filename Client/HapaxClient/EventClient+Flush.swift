@@ -8,15 +8,21 @@ extension EventClient {
     /// this takes time that the system must grant: the report's failure is ``DeliveryFailure/noBackgroundTime`` if it does not.
     public func flush() async -> FlushReport {
         await underAssertion {
-            try? await writer.barrier(retrying: true)
+            await storeAll()
             return await uploadAll()
         }
     }
 
     /// The same, but what has not been delivered within `limit` is left. Afterwards nothing more is sent: shut the client down.
     package func finalFlush(within limit: Duration) async -> FlushReport {
-        try? await writer.barrier(retrying: true)
+        await storeAll()
         return await finalUpload(within: limit)
+    }
+
+    /// The event that tells of damage comes when the salvage ends: it is part of what a flush delivers.
+    private func storeAll() async {
+        await queue.salvage()
+        try? await writer.barrier(retrying: true)
     }
 
     private func upload() async -> FlushReport {
