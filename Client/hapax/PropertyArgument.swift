@@ -69,6 +69,10 @@ private struct JSONValue: Decodable {
         } else if let integer = try? container.decode(Int64.self) {
             value = .integer(integer)
         } else if let double = try? container.decode(Double.self) {
+            // An integer of so many digits that a double would be another one is refused, not rounded.
+            if double.magnitude >= 0x1p53, let exact = try? container.decode(Decimal.self), exact != Decimal(string: "\(double)") {
+                throw DecodingError.dataCorruptedError(in: container, debugDescription: "more digits than a number can keep")
+            }
             value = .double(double)
         } else {
             value = .string(try container.decode(String.self))

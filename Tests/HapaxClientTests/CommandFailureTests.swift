@@ -83,6 +83,18 @@ struct CommandFailureTests {
         #expect(output.error.contains(property.hasPrefix("card") ? "'card'" : "name=text"))
     }
 
+    @Test(
+        "an integer with more digits than a number keeps is refused, not rounded (I3)",
+        arguments: [
+            ("9007199254740993", true), ("9223372036854775807", true), ("9223372036854775808", false), ("9223372036854775809", false),
+            ("12345678901234567890123", false), ("1e300", true), ("3.14159265358979323846", true),
+        ])
+    func integersAreNotRounded(number: String, isTaken: Bool) async throws {
+        let output = try await hapax.run("track", "x", "--property", "n:=\(number)")
+        #expect(output.status == (isTaken ? 0 : 64))
+        #expect(server.stored.count == (isTaken ? 1 : 0))
+    }
+
     @Test("retrying a dead letter that does not exist says so and fails; the others are retried")
     func unknownLetterIsNamed() async throws {
         #expect(try await hapax.run("dead-letters", "retry", "7").status == 1)
