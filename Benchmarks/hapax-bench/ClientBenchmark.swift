@@ -62,7 +62,7 @@ struct ClientBenchmark {
 
     /// - Returns: The median of nanoseconds a call, over bursts of calls on each thread while the drainer works.
     private func track(threads: Int) async throws -> Double {
-        let directory = try TemporaryDirectory("bench")
+        let directory = TemporaryDirectory("bench")
         let client = try EventClient.start(configuration(directory))
         let properties = Corpus.properties(1)
         let samples = Locked<[Double]>([])
@@ -91,7 +91,7 @@ struct ClientBenchmark {
 
     /// - Returns: Events per second from the first call of `track` until the last is durable.
     private func store(_ level: Durability) async throws -> Double {
-        let directory = try TemporaryDirectory("bench")
+        let directory = TemporaryDirectory("bench")
         var configuration = configuration(directory)
         configuration.durability = level
         let client = try EventClient.start(configuration)
@@ -107,14 +107,14 @@ struct ClientBenchmark {
     }
 
     private func raw(_ level: Durability) throws -> Double {
-        let directory = try TemporaryDirectory("bench")
+        let directory = TemporaryDirectory("bench")
         let synchronous = level == .power ? "FULL" : "NORMAL"
         return try RawSQLite.run(path: directory.path("raw.sqlite"), synchronous: synchronous, corpus: Corpus(count: events))
     }
 
     /// - Returns: Events per second until a full queue is acknowledged and empty, one batch of 500 at a time, to the server on SQLite.
     private func drain() async throws -> Double {
-        let directory = try TemporaryDirectory("bench")
+        let directory = TemporaryDirectory("bench")
         let server = try ServerProcess(store: "sqlite:\(directory.path("events.sqlite"))")
         defer { server.stop() }
         let client = try EventClient.start(configuration(directory, port: server.port))
@@ -131,7 +131,7 @@ struct ClientBenchmark {
 
     /// - Returns: What a process finds that opens an empty queue, and one that opens a queue with all events in it.
     private func reopen() async throws -> (idle: Footprint.Figures, queued: Footprint.Figures) {
-        let directory = try TemporaryDirectory("bench")
+        let directory = TemporaryDirectory("bench")
         try await EventClient.start(Self.configuration(queue: directory.path("idle"))).shutdown(within: .zero)
         var configuration = Self.configuration(queue: directory.path("queued"))
         configuration.mailboxCapacity = events + 1

@@ -10,7 +10,7 @@ struct Damage {
     /// - Returns: Milliseconds until a client has opened a damaged queue, and those of the slowest durable event while a running one meets
     ///   its damage.
     func run() async throws -> (opened: Double, running: Double) {
-        let directory = try TemporaryDirectory("bench")
+        let directory = TemporaryDirectory("bench")
         var configuration = ClientBenchmark.configuration(queue: directory.path("queue"))
         configuration.mailboxCapacity = events + 1
         configuration.mailboxBytes = .max
