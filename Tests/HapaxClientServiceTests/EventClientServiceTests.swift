@@ -15,7 +15,7 @@ struct EventClientServiceTests {
     private let log = RecordedLog()
 
     init() throws {
-        directory = try TemporaryDirectory("service")
+        directory = TemporaryDirectory("service")
     }
 
     private var configuration: EventClient.Configuration {

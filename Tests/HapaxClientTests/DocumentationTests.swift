@@ -27,10 +27,10 @@ struct DocumentationTests {
 
     private struct Graph: Decodable { var symbols: [Symbol] }
 
-    @Test("every public symbol has a summary", arguments: ["HapaxModel", "HapaxClient"])
-    func everySymbolIsDocumented(module: String) async throws {
+    @Test("every public symbol has a summary", arguments: [("HapaxModel", 150), ("HapaxClient", 150), ("HapaxClientService", 8)])
+    func everySymbolIsDocumented(module: String, atLeast count: Int) async throws {
         let symbols = try await symbols(of: module)
-        #expect(symbols.count > 150, "the module was read")
+        #expect(symbols.count >= count, "the module was read")
         #expect(symbols.filter { !$0.isDocumented }.map(\.name).sorted() == [])
     }
 

@@ -171,7 +171,7 @@ struct EventClientTests {
 
     @Test("events survive the end of the client and are sent by the next (R14, I6); sequences go on (I7)")
     func nextClientSends() async throws {
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let first = try TestClient(directory: directory)
         try await first.track(0..<3)
         #expect(await first.client.shutdown(within: .zero) == ShutdownReport(stored: 3, lost: 0))
@@ -185,7 +185,7 @@ struct EventClientTests {
     func durableEventIsOnDisk(durability: Durability) async throws {
         let test = try TestClient { $0.durability = durability }
         let id = try await test.client.trackDurably("paid", properties: ["amount": 12])
-        let copy = HapaxClientTests.TemporaryDirectory()
+        let copy = TemporaryDirectory()
         try FileManager.default.removeItem(atPath: copy.path)
         try FileManager.default.copyItem(atPath: test.directory.path + "/queue", toPath: copy.path)
         let queue = try EventQueue(
@@ -234,7 +234,7 @@ struct EventClientTests {
 
     @Test("tracking a queued id again keeps the first and takes no sequence (R12), also after a restart; once delivered it is a new event")
     func queuedIDIsTrackedOnce() async throws {
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let id = EventID.derived(name: "order", key: "1")
         let first = try TestClient(directory: directory)
         #expect(first.client.track("order", properties: ["first": true], id: id) == id)
@@ -253,7 +253,7 @@ struct EventClientTests {
 
     @Test("tracking again what track returned takes no sequence, stored or not, also after a restart (R12, I7)")
     func ownIDIsTrackedOnce() async throws {
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let first = try TestClient(directory: directory)
         let id = try #require(first.client.track("order"))
         #expect(first.client.track("order", id: id) == id)

@@ -1,5 +1,6 @@
 import GRDB
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -207,7 +208,7 @@ struct EventDeliveriesTests {
 
     @Test("what is delivered for a client that found the queue taken is told by the client that delivers it")
     func adoptedSpoolsAreTold() async throws {
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let main = try TestClient(directory: directory)
         let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
         let id = try await spool.client.trackDurably("spooled")

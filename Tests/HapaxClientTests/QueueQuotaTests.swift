@@ -1,4 +1,5 @@
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient

@@ -10,7 +10,7 @@ struct SharedClientTests {
     func startsOnce() async throws {
         let shared = SharedClient()
         #expect(shared.client == nil)
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let made = Locked(0)
         let clients = await onThreads(16) { _ in
             try? shared.start { () throws(StartError) in
@@ -36,7 +36,7 @@ struct SharedClientTests {
     @Test("the process's client is nil, then the first one for ever (R1, R2)")
     func processHasOne() async throws {
         #expect(EventClient.shared == nil)
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         var configuration = EventClient.Configuration(
             server: "https//:host", writeKey: "k", queueDirectory: directory.path + "/queue")
         configuration.uploadsAutomatically = false

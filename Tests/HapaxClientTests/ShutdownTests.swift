@@ -112,7 +112,7 @@ struct ShutdownTests {
 
     @Test("spools are delivered with what time is left, backoff after backoff")
     func spoolsAreRetried() async throws {
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let main = try TestClient(directory: directory)
         let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
         let id = try await spool.client.trackDurably("spooled")

@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import TestSupport
 import HapaxSQLite
 import Testing
 

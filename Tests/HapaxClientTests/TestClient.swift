@@ -1,20 +1,9 @@
 import Foundation
 import GRDB
 import HapaxModel
+import TestSupport
 
 @testable import HapaxClient
-
-/// A directory that goes when the last reference does.
-final class TemporaryDirectory: Sendable {
-    let path: String
-
-    init() {
-        path = FileManager.default.temporaryDirectory.path + "/hapax-client-\(UUID().uuidString)"
-        try? FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-    }
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
-}
 
 /// A client on a real queue file with a manual clock and a scripted server; it sends only when asked unless `configure` says otherwise.
 struct TestClient {

@@ -150,7 +150,7 @@ struct TransportRulesTests {
 
     @Test("a queue file that cannot be opened is never deleted (D17)")
     func unusableFileIsKept() throws {
-        let directory = HapaxClientTests.TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let queue = directory.path + "/queue"
         try Files.write([UInt8](repeating: 0x55, count: 8_192), to: queue + "/queue.sqlite")
         let client = try? TestClient(directory: directory)

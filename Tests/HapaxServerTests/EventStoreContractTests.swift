@@ -22,7 +22,7 @@ struct EventStoreContractTests {
 
         init(_ kind: Kind) async throws {
             self.kind = kind
-            directory = try TemporaryDirectory()
+            directory = TemporaryDirectory()
             switch kind {
             case .postgres: place = try await PostgresCluster.shared.makeDatabase()
             case .sqlite: place = directory.path + "/events.sqlite"

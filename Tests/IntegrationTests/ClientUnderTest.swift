@@ -17,7 +17,7 @@ final class ClientUnderTest: Sendable {
         port: Int, batchSize: Int = 50, automatic: Bool = false, durability: Durability = .process,
         transport: (any EventTransport)? = nil
     ) async throws {
-        directory = try TemporaryDirectory("client")
+        directory = TemporaryDirectory("client")
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerUnderTest.key, queueDirectory: directory.path("queue"))
         configuration.batchSize = batchSize

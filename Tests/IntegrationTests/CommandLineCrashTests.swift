@@ -24,7 +24,7 @@ struct CommandLineCrashTests {
         let store = try await PipelineStore(kind)
         let server = try await ServerUnderTest.start(store)
         let proxy = try FaultProxy(to: server.port, plan: FaultPlan { $0.number.isMultiple(of: 4) ? .dropAnswer : .pass })
-        let directory = try TemporaryDirectory("import")
+        let directory = TemporaryDirectory("import")
         let environment = Self.environment(port: proxy.port, directory)
         let ids = (0..<20_000).map { EventID.derived(name: "import", key: "\($0)") }
         var lines = ids.enumerated().map { #"{"event_id":"\#($1)","event":"e","time":\#($0),"distinct_id":"u"}"# }
@@ -63,7 +63,7 @@ struct CommandLineCrashTests {
         let store = try await PipelineStore(.sqlite)
         let server = try await ServerUnderTest.start(store)
         let proxy = try FaultProxy(to: server.port)
-        let directory = try TemporaryDirectory("tracks")
+        let directory = TemporaryDirectory("tracks")
         let environment = Self.environment(port: proxy.port, directory)
         var printed: [EventID] = []
         var killed = 0

@@ -22,7 +22,7 @@ struct CrashTests {
         let store = try await PipelineStore(kind)
         let server = try await ServerUnderTest.start(store)
         let proxy = try FaultProxy(to: server.port, plan: FaultPlan { $0.number.isMultiple(of: 3) ? .dropAnswer : .pass })
-        let directory = try TemporaryDirectory("killed")
+        let directory = TemporaryDirectory("killed")
         let place = ["--server", "http://127.0.0.1:\(proxy.port)", "--key", ServerUnderTest.key, "--queue", directory.path("queue")]
         var reports: [Audit.Report] = []
         var orders: [Audit.Order] = []

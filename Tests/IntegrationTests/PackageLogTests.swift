@@ -6,7 +6,7 @@ import Testing
 @Suite("dpkg-events")
 struct PackageLogTests {
     private func convert(_ log: String) async throws -> (lines: [String], exit: ChildProcess.Exit) {
-        let directory = try TemporaryDirectory("log")
+        let directory = TemporaryDirectory("log")
         try Data(log.utf8).write(to: URL(filePath: directory.path("dpkg.log")))
         let run = try ChildProcess("dpkg-events", ["--host", "h", directory.path("dpkg.log")])
         return (await run.remainingLines(), await run.waitUntilExit())

@@ -37,7 +37,7 @@ struct PipelineStore: Sendable {
             setting = try await home.makeDatabase()
             directory = nil
         case .sqlite:
-            let directory = try TemporaryDirectory("store")
+            let directory = TemporaryDirectory("store")
             self.directory = directory
             setting = "sqlite:" + directory.path("events.sqlite")
             self.cluster = nil

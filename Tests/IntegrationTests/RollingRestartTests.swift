@@ -58,7 +58,7 @@ struct RollingRestartTests {
         // Some answers are lost after the commit, so that batches are sent again, also while a process drains.
         let faults = FaultPlan { $0.number.isMultiple(of: 3) ? .dropAnswer : .pass }
         let proxy = try FaultProxy(to: server.port, plan: faults)
-        let directory = try TemporaryDirectory("shops")
+        let directory = TemporaryDirectory("shops")
         let shops = try ["first", "second"].map { try ShopUnderTest(server: proxy.port, queue: directory.path($0)) }
         for shop in shops { try await shop.start() }
 

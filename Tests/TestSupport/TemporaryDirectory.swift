@@ -2,16 +2,16 @@ import Foundation
 
 /// A new directory that is removed, with all it holds, when the last reference goes.
 ///
-/// If the test process is killed first, ``LastWill`` removes it.
+/// If the test process is killed first, ``LastWill`` removes it. One that cannot be made shows at its first use.
 package final class TemporaryDirectory: Sendable {
     package let url: URL
-    private let will: LastWill.Entry
+    private let will: LastWill.Entry?
 
-    package init(_ label: String = "test") throws {
+    package init(_ label: String = "test") {
         let name = "hapax-\(label)-\(UUID().uuidString.prefix(13))"
         url = FileManager.default.temporaryDirectory.appending(path: name, directoryHint: .isDirectory)
-        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-        will = try LastWill.shared.add("rm -rf \(LastWill.quoted(url.path))")
+        try? FileManager.default.createDirectory(at: url, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        will = try? LastWill.shared.add("rm -rf \(LastWill.quoted(url.path))")
     }
 
     package var path: String { url.path }
@@ -23,6 +23,6 @@ package final class TemporaryDirectory: Sendable {
 
     deinit {
         try? FileManager.default.removeItem(at: url)
-        LastWill.shared.remove(will)
+        if let will { LastWill.shared.remove(will) }
     }
 }

@@ -23,7 +23,7 @@ struct ChildProcessTests {
     }
 
     @Test func droppingTheLastReferenceEndsTheProgram() async throws {
-        let directory = try TemporaryDirectory("fifo")
+        let directory = TemporaryDirectory("fifo")
         let fifo = directory.path("fifo")
         try #require(mkfifo(fifo, 0o600) == 0)
         var child: ChildProcess? = try ChildProcess("/bin/sh", ["-c", #"exec 3>"$0"; echo started; exec tail -f /dev/null"#, fifo])

@@ -5,7 +5,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1)))
 struct LastWillTests {
     @Test func whatIsLeftIsDoneWhenTheProcessLetsGo() async throws {
-        let directory = try TemporaryDirectory("will")
+        let directory = TemporaryDirectory("will")
         let fifo = directory.path("it's done")
         try #require(mkfifo(fifo, 0o600) == 0)
         var will: LastWill? = LastWill()
@@ -20,7 +20,7 @@ struct LastWillTests {
     }
 
     @Test func whatIsExecutedIsDoneAtOnceAndOnlyOnce() async throws {
-        let directory = try TemporaryDirectory("will")
+        let directory = TemporaryDirectory("will")
         let fifo = directory.path("fifo")
         try #require(mkfifo(fifo, 0o600) == 0)
         var will: LastWill? = LastWill()
