@@ -10,9 +10,11 @@ extension EventQueue {
     /// ``purge()`` counts; durable on return.
     ///
     /// - Returns: How many there were.
+    /// - Throws: Also SQLITE_FULL while a damaged file cannot be taken over for want of room: what it holds would come back afterwards.
+    ///   Purging the dead letters as well forgets that, too.
     package func purgeWaiting() async throws -> Int {
-        // What a damaged file held would come back afterwards.
         await salvage()
+        guard damage.withLock({ $0.pending.isEmpty }) else { throw DatabaseError(resultCode: .SQLITE_FULL) }
         let before = books.depth
         try transaction { db, books in _ = try Self.purgeWaiting(db, &books) }
         return Int(before)

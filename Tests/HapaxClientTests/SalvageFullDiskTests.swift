@@ -39,6 +39,29 @@ struct SalvageFullDiskTests {
         try handle.close()
     }
 
+    @Test("what is purged before it could be salvaged does not come back, and a purge that cannot promise that says so")
+    func purgedEventsStayAway() async throws {
+        let disk = try #require(TinyDisk(bytes: 3 * 1024 * 1024))
+        var queue = try open(disk)
+        try queue.append((1...Self.count).map { Self.event($0) }[...])
+        queue.close()
+        try Self.spoil(queue.directory.databasePath)
+        try Data().write(to: URL(fileURLWithPath: queue.directory.databasePath + "-wal"))
+        disk.fill(except: 700_000)
+        queue = try open(disk)
+        let full = queue
+        await #expect(throws: DatabaseError.self) { _ = try await full.purgeWaiting() }
+        #expect(queue.damage.withLock { !$0.pending.isEmpty } && queue.books.depth > 0)
+        _ = try queue.purge()
+        #expect(queue.books.depth == 0 && queue.books.isBalanced)
+        queue.close()
+        disk.unfill()
+        queue = try open(disk)
+        await queue.salvage()
+        #expect(queue.books.depth == 0 && queue.directory.damagedFiles().count == 1)
+        queue.close()
+    }
+
     @Test("salvage goes on behind what was delivered: each event is sent once, and the counts are right", arguments: [false, true])
     func salvageGoesOn(isRunning: Bool) async throws {
         let disk = try #require(TinyDisk(bytes: 3 * 1024 * 1024))
