@@ -8,14 +8,7 @@ import Testing
 
 @Suite("A queue on a disk that fails (I1, I6, I11, I12, D17)")
 struct FaultyDiskTests {
-    private static func event(_ sequence: Int64) -> PreparedEvent {
-        let id = EventID.derived(name: "event", key: "\(sequence)")
-        let bytes = Event(
-            id: id, name: "e", time: 1_000, distinctID: "u", sequence: sequence,
-            properties: ["fill": .string(String(repeating: "x", count: 700))]
-        ).encoded().bytes
-        return PreparedEvent(id: id, sequence: sequence, time: 1_000, bytes: bytes)
-    }
+    private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
 
     private enum Code {
         static let read = ResultCode.SQLITE_IOERR_READ.rawValue

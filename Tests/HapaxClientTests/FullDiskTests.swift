@@ -14,14 +14,7 @@ struct FullDiskTests {
             directory: QueueDirectory(path: disk.path + "/queue"), durability: .process, newInstallID: .derived(name: "i", key: "a"))
     }
 
-    private func event(_ sequence: Int64) -> PreparedEvent {
-        let id = EventID.derived(name: "event", key: "\(sequence)")
-        let bytes = Event(
-            id: id, name: "e", time: 1_000, distinctID: "u", sequence: sequence,
-            properties: ["fill": .string(String(repeating: "x", count: 500))]
-        ).encoded().bytes
-        return PreparedEvent(id: id, sequence: sequence, time: 1_000, bytes: bytes)
-    }
+    private func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 500) }
 
     /// - Returns: How many events went in before the disk was full.
     private func fill(_ queue: EventQueue, from first: Int64 = 1, group: Int64 = 20) throws -> Int64 {

@@ -17,14 +17,7 @@ struct QueueDamageTests {
         try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: key))
     }
 
-    private static func event(_ sequence: Int64) -> PreparedEvent {
-        let id = EventID.derived(name: "event", key: "\(sequence)")
-        let bytes = Event(
-            id: id, name: "e", time: 1_000, distinctID: "u", sequence: sequence,
-            properties: ["fill": .string(String(repeating: "x", count: 300))]
-        ).encoded().bytes
-        return PreparedEvent(id: id, sequence: sequence, time: 1_000, bytes: bytes)
-    }
+    private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 300) }
 
     /// A closed queue of a few pages.
     private func make(_ count: Int64 = 60) throws -> [UInt8] {

@@ -13,14 +13,7 @@ import Testing
 struct SalvageFullDiskTests {
     private static let count = 1_600
 
-    private static func event(_ sequence: Int) -> PreparedEvent {
-        let id = EventID.derived(name: "event", key: "\(sequence)")
-        let bytes = Event(
-            id: id, name: "e", time: 1_000, distinctID: "u", sequence: Int64(sequence),
-            properties: ["fill": .string(String(repeating: "x", count: 500))]
-        ).encoded().bytes
-        return PreparedEvent(id: id, sequence: Int64(sequence), time: 1_000, bytes: bytes)
-    }
+    private static func event(_ sequence: Int) -> PreparedEvent { .sample(Int64(sequence), fill: 500) }
 
     private func open(_ disk: TinyDisk) throws -> EventQueue {
         try EventQueue(
