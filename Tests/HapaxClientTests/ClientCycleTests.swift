@@ -1,0 +1,59 @@
+#if os(Linux)
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Clients that come and go in one process (I13)", .serialized)
+struct ClientCycleTests {
+    private func cycle(_ directory: TemporaryDirectory) async throws {
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path + "/queue")
+        configuration.uploadsAutomatically = false
+        let client = try await start(configuration)
+        _ = try await client.trackDurably("e")
+        _ = await client.flush()
+        await client.shutdown(within: .zero)
+    }
+
+    /// A shutdown that ran out of time, as on a busy machine, gives the queue back when what is under way has ended.
+    private func start(_ configuration: EventClient.Configuration) async throws -> EventClient {
+        while true {
+            do {
+                return try EventClient.start(configuration)
+            } catch {
+                guard error == .queueTaken else { throw error }
+                await Task.yield()
+            }
+        }
+    }
+
+    /// Other tests run in this process: only what points into this directory counts.
+    private func openFiles(in directory: TemporaryDirectory) -> Int {
+        let links = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []
+        return links.count { link in
+            (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/" + link))?.hasPrefix(directory.path) ?? false
+        }
+    }
+
+    @Test("a hundred clients, one after the other, leave no file open and nothing locked", .timeLimit(.minutes(2)))
+    func nothingStaysOpen() async throws {
+        let directory = TemporaryDirectory()
+        for _ in 0..<100 { try await cycle(directory) }
+        // The last one's end may be under way; what is never closed runs into the time limit.
+        while openFiles(in: directory) > 0 { await Task.yield() }
+        let last = try TestClient(directory: directory)
+        #expect(await last.client.status().depth == 100)
+        await last.client.shutdown(within: .zero)
+    }
+
+    @Test("control: a client that is not shut down is seen")
+    func openClientIsSeen() async throws {
+        let test = try TestClient()
+        #expect(openFiles(in: test.directory) > 0)
+        await test.client.shutdown(within: .zero)
+    }
+}
+#endif
