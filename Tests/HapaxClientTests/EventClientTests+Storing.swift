@@ -1,0 +1,108 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// What a durable call promises, and the same id tracked again.
+extension EventClientTests {
+    @Test("events survive the end of the client and are sent by the next (R14, I6); sequences go on (I7)")
+    func nextClientSends() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<3)
+        #expect(await first.client.shutdown(within: .zero) == ShutdownReport(stored: 3, lost: 0))
+        let second = try TestClient(directory: directory)
+        second.client.track("later")
+        #expect(await second.client.flush().stored == 4)
+        #expect(second.transport.batches.flatMap(\.sequences) == [1, 2, 3, 4])
+    }
+
+    @Test("a durable call returns after the commit: a copy of the files taken then holds the event (I6)", arguments: Durability.allCases)
+    func durableEventIsOnDisk(durability: Durability) async throws {
+        let test = try TestClient { $0.durability = durability }
+        let id = try await test.client.trackDurably("paid", properties: ["amount": 12])
+        let copy = TemporaryDirectory()
+        try FileManager.default.removeItem(atPath: copy.path)
+        try FileManager.default.copyItem(atPath: test.directory.path + "/queue", toPath: copy.path)
+        let queue = try EventQueue(
+            directory: QueueDirectory(path: copy.path), durability: durability, newInstallID: .derived(name: "i", key: "new"))
+        #expect(try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0).events.map(\.id) == [id])
+        queue.close()
+    }
+
+    @Test("a commit that fails throws, and the event is delivered all the same once it succeeds; a retry under its id is the same event")
+    func failedCommitThrowsAndDeliversLater() async throws {
+        let test = try TestClient()
+        let id = EventID.derived(name: "order", key: "1")
+        try test.refuseCommits(true)
+        await #expect(throws: TrackError.self) { try await test.client.trackDurably("order", id: id) }
+        #expect(await test.client.status().storageFailure != nil)
+        try test.refuseCommits(false)
+        async let again = test.client.trackDurably("order", id: id)
+        await test.clock.scheduled(1)
+        test.clock.advance(by: .seconds(5))
+        #expect(try await again == id)
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches.flatMap(\.sequences) == [1])
+    }
+
+    @Test("while another process holds the write lock, every durable call throws once its commit has failed, and no event is lost")
+    func heldWriteLockTellsEveryone() async throws {
+        let test = try TestClient()
+        var raw = GRDB.Configuration()
+        raw.allowsUnsafeTransactions = true
+        let other = try DatabaseQueue(path: test.directory.path + "/queue/queue.sqlite", configuration: raw)
+        try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }
+        let failures = await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<1_500 {
+                group.addTask {
+                    do throws(TrackError) { _ = try await test.client.trackDurably("e") } catch { return true }; return false
+                }
+            }
+            return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+        }
+        #expect(failures == 1_500)
+        try await other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+        await test.clock.scheduled(1)
+        test.clock.advance(by: .seconds(5))
+        #expect(await test.client.flush().stored == 1_500)
+    }
+
+    @Test("tracking a queued id again keeps the first and takes no sequence (R12), also after a restart; once delivered it is a new event")
+    func queuedIDIsTrackedOnce() async throws {
+        let directory = TemporaryDirectory()
+        let id = EventID.derived(name: "order", key: "1")
+        let first = try TestClient(directory: directory)
+        #expect(first.client.track("order", properties: ["first": true], id: id) == id)
+        #expect(first.client.track("order", properties: ["first": false], id: id) == id)
+        _ = await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: directory)
+        #expect(try await second.client.trackDurably("order", id: id) == id)
+        #expect(await second.client.flush().stored == 1)
+        let body = String(decoding: second.transport.batches[0].body, as: UTF8.self)
+        #expect(body.contains(#""first":true"#))
+        #expect(await second.client.status().created == 1)
+        second.client.track("order", id: id)
+        _ = await second.client.flush()
+        #expect(second.transport.batches.map(\.sequences) == [[1], [2]])
+    }
+
+    @Test("tracking again what track returned takes no sequence, stored or not, also after a restart (R12, I7)")
+    func ownIDIsTrackedOnce() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        let id = try #require(first.client.track("order"))
+        #expect(first.client.track("order", id: id) == id)
+        #expect(try await first.client.trackDurably("order", id: id) == id)
+        #expect(first.client.track("order", id: id) == id)
+        _ = await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: directory)
+        #expect(try await second.client.trackDurably("order", id: id) == id)
+        second.client.track("next")
+        #expect(await second.client.flush().stored == 2)
+        #expect(second.transport.batches.flatMap(\.sequences) == [1, 2])
+    }
+}

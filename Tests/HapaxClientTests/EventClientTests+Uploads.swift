@@ -1,0 +1,93 @@
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// When a client uploads, and that storing does not wait for it.
+extension EventClientTests {
+    @Test("three policies upload without being asked: by count, by interval, on entering the background (R18)")
+    func threePoliciesUpload() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 2
+            $0.immediateEvents = []
+        }
+        test.client.attach(ScriptedApplication())
+        test.client.handle(.didBecomeActive)
+        try await test.track(0..<1)
+        await test.transport.requests(1)
+        await test.client.delivery.restBegins()
+        try await test.track(1..<2)
+        test.clock.advance(by: .seconds(15))
+        await test.transport.requests(2)
+        await test.client.delivery.restBegins()
+        test.client.handle(.didEnterBackground)
+        await test.transport.requests(3)
+        #expect(test.transport.batches.map(\.names) == [["$AppStart", "event 0"], ["event 1"], ["$AppEnd"]])
+    }
+
+    @Test("nothing is uploaded until asked, or a policy says so (R17)")
+    func storingAloneSendsNothing() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        try await test.track(0..<99)
+        #expect(test.transport.batches.isEmpty)
+        try await test.track(99..<100)
+        await test.transport.requests(2)
+        #expect(test.transport.batches.map(\.ids.count) == [50, 50])
+    }
+
+    @Test("the count is checked after the commit: an upload finds all of it (R19, D4)")
+    func countTriggersAfterStoring() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 1
+        }
+        test.client.track("only")
+        await test.transport.requests(1)
+        #expect(test.transport.batches[0].names == ["only"])
+    }
+
+    @Test("the periodic timer uploads, and there is one (R21)")
+    func timerUploads() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        try await test.track(0..<1)
+        test.client.scheduler.startTimer()
+        #expect(test.clock.pending == [.seconds(15)])
+        test.clock.advance(by: .seconds(15))
+        await test.transport.requests(1)
+        #expect(test.clock.pending == [.seconds(15)])
+    }
+
+    @Test("setting a different interval uploads now and restarts the timer (R22)")
+    func newIntervalUploads() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        try await test.track(0..<1)
+        test.client.flushInterval = .seconds(15)
+        #expect(test.transport.batches.isEmpty)
+        test.client.flushInterval = .seconds(60)
+        await test.transport.requests(1)
+        #expect(test.clock.pending == [.seconds(60)])
+        #expect(test.client.flushInterval == .seconds(60))
+    }
+
+    @Test("an immediate event uploads at once (R25)")
+    func immediateEventUploads() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        test.client.track("$AppStart")
+        await test.transport.requests(1)
+        #expect(test.transport.batches[0].names == ["$AppStart"])
+    }
+
+    @Test("an upload that hangs never delays storing (R15, R16)")
+    func hangingUploadDoesNotDelayStoring() async throws {
+        let test = try TestClient()
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        test.client.track("first")
+        async let report = test.client.flush()
+        await test.transport.requests(1)
+        for index in 0..<100 { try await test.client.trackDurably("event \(index)") }
+        #expect(await test.client.status().depth == 101)
+        _ = await test.client.shutdown(within: .zero)
+        #expect(await report.failure != nil)
+    }
+}

@@ -1,0 +1,93 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// Which files are set aside and how they are named, and what does not stay with them.
+extension QueueDamageTests {
+    @Test("a file of somebody else is set aside as it is; one of a later version is left untouched and refused")
+    func foreignAndNewerFiles() throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        try Data("these are my notes, not a database".utf8).write(to: URL(fileURLWithPath: file))
+        try open().close()
+        try FileManager.default.removeItem(atPath: file)
+        try DatabaseQueue(path: file).write { try $0.execute(sql: "CREATE TABLE notes (text TEXT)") }
+        try open().close()
+        #expect(asides().count == 2)
+        #expect(try Data(contentsOf: URL(fileURLWithPath: path + "/" + asides()[0])) == Data("these are my notes, not a database".utf8))
+
+        try DatabaseQueue(path: file).write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99 from the future')") }
+        let before = try Data(contentsOf: URL(fileURLWithPath: file))
+        #expect(throws: QueueOpenError.self) { try open() }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: file)) == before)
+        #expect(asides().count == 2)
+    }
+
+    @Test("files are set aside under numbers, not texts: the tenth follows the ninth (D14)")
+    func asidesAreNumbered() throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        for number in 1...11 {
+            try Data("noise".utf8).write(to: URL(fileURLWithPath: file))
+            try open("\(number)").close()
+            try FileManager.default.removeItem(atPath: file)
+        }
+        #expect(asides() == (1...11).map { "queue.sqlite.damaged-\($0)" })
+    }
+
+    @Test("a log that belongs to a damaged file goes with it, also when the process ended between the two renames")
+    func logGoesWithItsFile() async throws {
+        let queue = try open("first")
+        try queue.append((1...60).map { Self.event($0) }[...])
+        // As after a kill: the rows are in the log only.
+        let copies = [file, file + "-wal"].map { ($0, FileManager.default.contents(atPath: $0) ?? Data()) }
+        queue.close()
+        for (path, bytes) in copies { try bytes.write(to: URL(fileURLWithPath: path)) }
+        let database = try #require(copies.first?.1)
+        try database.write(to: URL(fileURLWithPath: file + ".damaged-1"))
+        try FileManager.default.removeItem(atPath: file)
+
+        let again = try open()
+        #expect(FileManager.default.fileExists(atPath: file + ".damaged-1-wal"))
+        #expect(try await drain(again).count == 60)
+        again.close()
+    }
+
+    @Test("who logged in, the anonymous id and an open session move to the new file at once")
+    func identityMoves() throws {
+        let first = try open("first")
+        try first.append((1...60).map { Self.event($0) }[...])
+        try first.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
+        try first.save(EventQueue.OpenSession(start: Self.event(1).id, lastActivity: 5))
+        first.close()
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        // A full page of rows: its count of cells is the byte at 4.
+        let leaves = (1..<bytes.count / 4_096 - 1).filter { bytes[$0 * 4_096] == 0x0D }
+        let leaf = try #require(leaves.first { bytes[$0 * 4_096 + 4] > 2 })
+        for index in leaf * 4_096 + 1..<leaf * 4_096 + 200 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        try Data().write(to: URL(fileURLWithPath: file + "-wal"))
+        let queue = try open()
+        #expect(queue.installID != Self.install)
+        #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"))
+        #expect(try queue.openSession() == EventQueue.OpenSession(start: Self.event(1).id, lastActivity: 5))
+        queue.close()
+    }
+
+    @Test("opting out outlives the queue's file, whatever is left of it (D16)")
+    func optOutOutlivesTheFile() async throws {
+        let first = try TestClient(directory: directory)
+        try first.client.optOut()
+        await first.client.shutdown(within: .zero)
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: file))
+        let second = try TestClient(directory: directory)
+        #expect(second.client.isOptedOut && second.client.track("refused") == nil)
+        try second.client.optIn()
+        await second.client.shutdown(within: .zero)
+        let third = try TestClient(directory: directory)
+        #expect(!third.client.isOptedOut)
+        await third.client.shutdown(within: .zero)
+    }
+}

@@ -1,0 +1,55 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// Damage that a client meets while it runs.
+extension QueueDamageTests {
+    @Test("damage met while a client runs: it keeps its install, stores on, tells the server, and shows it in its status (I11, I12)")
+    func runningClientGoesOn() async throws {
+        let test = try TestClient(directory: directory)
+        try await test.track(0..<200)
+        try spoil(test.client.queue)
+
+        for _ in 0..<3 { _ = await test.client.flush() }
+        test.client.track("afterwards")
+        _ = await test.client.flush()
+        let status = await test.client.status()
+        let damage = try #require(status.damage)
+        #expect(status.isBalanced && status.depth == 0)
+        #expect(asides() == [damage.file])
+        let names = Set(test.transport.batches.flatMap(\.names))
+        #expect(names.contains("$QueueDamaged") && names.contains("afterwards"))
+        #expect(names.count + (damage.lost ?? 0) >= 202, "what was not lost arrived")
+        #expect(status.dropped["damaged"] ?? 0 == damage.lost.map(Int64.init), "what was lost is counted")
+    }
+
+    @Test("damage met by an upload's own read: that upload takes what was salvaged, and does not call the queue empty (I11, I15)")
+    func uploadThatMeetsDamageGoesOn() async throws {
+        let test = try TestClient(directory: directory)
+        try await test.track(0..<200)
+        try spoil(test.client.queue)
+        let report = await test.client.flush()
+        #expect(report.stored > 150 && report.remaining <= 1 && asides().count == 1, "but for the event that tells of it")
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("an event lost with a damaged file is taken again from its caller; one that was salvaged is not doubled (R12, I11)")
+    func retriesAreTaken() async throws {
+        let test = try TestClient(directory: directory)
+        let ids = (1...200).map { EventID.derived(name: "order", key: "\($0)") }
+        for id in ids {
+            _ = try await test.client.trackDurably("order", properties: ["fill": .string(String(repeating: "x", count: 300))], id: id)
+        }
+        try spoil(test.client.queue)
+        _ = await test.client.flush()
+        for id in ids {
+            _ = try await test.client.trackDurably("order", properties: ["fill": .string(String(repeating: "x", count: 300))], id: id)
+        }
+        for _ in 0..<3 { _ = await test.client.flush() }
+        #expect(Set(ids).isSubset(of: Set(test.transport.batches.flatMap(\.ids))), "every order arrived")
+        #expect(await test.client.status().isBalanced)
+        await test.client.shutdown(within: .zero)
+    }
+}

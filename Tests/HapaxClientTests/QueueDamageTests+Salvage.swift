@@ -1,0 +1,145 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// What is taken over from a damaged file, and what the books say meanwhile.
+extension QueueDamageTests {
+    @Test("a page of noise in the middle: the rows before and behind it are salvaged as events of their own install")
+    func salvagedRowsKeepTheirInstall() async throws {
+        var bytes = try make(60)
+        let page = try #require((1..<bytes.count / 4_096).first { bytes[$0 * 4_096] == 0x0D && bytes.count > $0 * 4_096 + 4_096 })
+        for index in page * 4_096 + 1..<page * 4_096 + 200 { bytes[index] = 0xFF }
+        // As after a kill: then the pages are looked at when it opens.
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        try Data().write(to: URL(fileURLWithPath: file + "-wal"))
+        let queue = try open()
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(asides() == [damage.file])
+        #expect(queue.installID != Self.install, "a new file is a new install (I7)")
+        let batch = try queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        #expect(batch.events.count == damage.salvaged && damage.salvaged + (damage.lost ?? -1) == 60)
+        #expect(batch.envelope.installID == Self.install)
+        queue.close()
+        let again = try open("third")
+        await again.salvage()
+        #expect(again.installID == queue.installID && again.books == queue.books, "salvaged once")
+        again.close()
+    }
+
+    @Test("the new file takes events before the old one is salvaged; what is salvaged goes first, in its order (I11, R9)")
+    func storingDoesNotWaitForSalvage() async throws {
+        _ = try make(60)
+        let queue = try open()
+        try spoil(queue)
+        let before = queue.books
+        try queue.append([Self.event(62)][...])
+        #expect(queue.books.depth == 1 && queue.books.discarded == 60 && queue.books.dropped["damaged"] == 60)
+        #expect(queue.books.lastSequence == 62 && queue.books.isBalanced && queue.installID == Self.install)
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.isSalvaged && damage.salvaged + (damage.lost ?? 0) == 60 && damage.salvaged > 30)
+        #expect(queue.books.depth == Int64(damage.salvaged) + 1 && queue.books.discarded == Int64(damage.lost ?? -1))
+        #expect(queue.books.letters == before.letters && damage.salvagedDeadLetters == 1 && queue.books.deadLettered == 1)
+        let batch = try queue.nextBatch(limit: 1_000, maximumBytes: .max, skipping: 0)
+        let sent = Set(batch.events.map(\.id))
+        #expect(batch.events.map(\.row) == batch.events.map(\.row).sorted() && batch.events.last?.id == Self.event(62).id)
+        #expect(batch.events.dropLast().map(\.id) == (1...60).map { Self.event($0).id }.filter { sent.contains($0) })
+        #expect(batch.envelope.installID == Self.install, "its own events, with their sequences")
+        #expect(try queue.deadLetters(after: 0, limit: 9).map(\.number) == [1], "a dead letter keeps its number")
+        queue.close()
+    }
+
+    @Test(
+        "a process that ends before its salvage: the next one salvages, and the books are as if nothing had happened (I1, I12)",
+        arguments: [false, true])
+    func salvageIsTakenUpAgain(isRunning: Bool) async throws {
+        _ = try make(60)
+        if isRunning {
+            let queue = try open()
+            try spoil(queue)
+            try queue.append([Self.event(62)][...])
+            queue.close()
+        } else {
+            var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+            for index in 16..<40 { bytes[index] ^= 0xFF }
+            // The header is beyond reading, and a log shows that rows can be found by SQLite only where it is not.
+            try Data(bytes).write(to: URL(fileURLWithPath: file))
+            try open().close()
+        }
+        let queue = try open("third")
+        let pending = queue.damage.withLock { $0.pending }
+        #expect(pending.map(\.isOwn) == [isRunning])
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(queue.books.isBalanced && damage.isSalvaged)
+        if isRunning {
+            #expect(queue.installID == Self.install && damage.salvaged > 30)
+            #expect(queue.books.discarded == 60 - Int64(damage.salvaged) && queue.books.dropped["damaged"] ?? 0 == queue.books.discarded)
+        }
+        queue.close()
+    }
+
+    @Test("what is lost with a file that was damaged before it opened is counted; a report that was not stored is made again (I11, I12)")
+    func lossIsToldAfterACrash() async throws {
+        try makeDamaged()
+        let reports = Locked<[EventID]>([])
+        var observer = DamageObserver()
+        observer.salvaged = { _, id in reports.withLock { $0.append(id) } }
+        // Ends each time before the report is stored.
+        for key in ["second", "third"] {
+            let queue = try open(key)
+            queue.observeDamage(observer)
+            await queue.salvage()
+            let lost = try #require(queue.latestDamage?.lost)
+            #expect(lost > 0 && queue.books.dropped["damaged"] == Int64(lost) && queue.books.discarded == Int64(lost))
+            #expect(queue.books.isBalanced)
+            queue.close()
+        }
+        let report = try #require(reports.withLock { $0.first })
+        #expect(reports.withLock { $0 } == [report, report], "under one id")
+        let queue = try open("fourth")
+        queue.observeDamage(observer)
+        await queue.salvage()
+        var event = Self.event(1_000)
+        (event.id, event.sequence) = (report, 1)
+        try queue.append([event][...])
+        queue.close()
+        let last = try open("fifth")
+        #expect(last.damage.withLock { $0.pending.isEmpty })
+        last.close()
+    }
+
+    @Test(
+        "what was salvaged from one file does not come back when the next is damaged, be it delivered or purged", arguments: [false, true])
+    func salvagedFilesStayDone(isRunning: Bool) async throws {
+        try makeDamaged()
+        let queue = try open("second")
+        await queue.salvage()
+        _ = try queue.purge()
+        let later = (Int64(1)...60).map { number in
+            var event = Self.event(number)
+            event.id = .derived(name: "later", key: "\(number)")
+            return event
+        }
+        try queue.append(later[...])
+        if isRunning {
+            try spoil(queue)
+            _ = try await drain(queue)
+            #expect(asides().count == 2)
+        }
+        queue.close()
+        if !isRunning {
+            try damageAPage()
+            try open("third").close()
+            #expect(asides().count == 2)
+        }
+        let again = try open("fourth")
+        let old = Set((1...60).map { Data(Self.event($0).id.bytes) })
+        #expect(try await drain(again).keys.filter { old.contains($0) }.isEmpty)
+        again.close()
+    }
+}
