@@ -88,9 +88,7 @@ extension EventQueue {
             (books.depth, books.bytes, books.letters, books.letterBytes) = (0, 0, 0, 0)
             try db.execute(sql: "UPDATE books SET install_id = ?", arguments: [Data(installID.bytes)])
             try books.write(db)
-            let (pending, done) = damage.withLock { ($0.pending, $0.done) }
-            for older in pending { try Self.remember(older, db) }
-            for name in done { try Self.rememberDone(name, db) }
+            for older in damage.withLock({ $0.pending }) { try Self.remember(older, db) }
             try Self.remember(file, db)
         }
         return (database, books)
@@ -116,10 +114,5 @@ extension EventQueue {
             try db.execute(
                 sql: "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", arguments: [table, overflow ? known : max(known, first)])
         }
-    }
-
-    /// Salvaged into an earlier file: what was in it has been delivered since, or purged.
-    static func rememberDone(_ name: String, _ db: Database) throws {
-        try db.execute(sql: "INSERT INTO damaged_files (name, is_own, is_salvaged) VALUES (?, 0, 1)", arguments: [name])
     }
 }

@@ -12,8 +12,6 @@ extension EventQueue {
         var oldest: Int64?
         /// Still to be salvaged.
         var damagedFiles: [DamagedFile] = []
-        /// Of which nothing is left to do.
-        var salvagedFiles: Set<String> = []
     }
 
     /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
@@ -23,6 +21,7 @@ extension EventQueue {
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
         try directory.finishSettingAside()
+        directory.removeCopies()
         var opened: Opened
         do {
             opened = try open(directory, durability, newInstallID, room)
@@ -34,18 +33,9 @@ extension EventQueue {
         if files.isEmpty { return opened }
         opened.damagedFiles = try opened.database.write { db in
             let before = try Set(String.fetchAll(db, sql: "SELECT name FROM damaged_files"))
-            // The latest one's own list: what was salvaged into it must not come back from where it came.
-            let done = files.last.flatMap { QueueSalvage(path: directory.path + "/" + $0) }.map { source in
-                defer { source.close() }
-                return source.salvagedFiles
-            }
-            for file in files where !before.contains(file) {
-                if done?.contains(file) == true {
-                    try rememberDone(file, db)
-                } else {
-                    try remember(DamagedFile(name: file, isOwn: false), db)
-                    try takeState(of: file, in: directory, db)
-                }
+            for file in files where !before.contains(file) && !directory.isSalvaged(file) {
+                try remember(DamagedFile(name: file, isOwn: false), db)
+                try takeState(of: file, in: directory, db)
             }
             let known = try Row.fetchAll(db, sql: "SELECT * FROM damaged_files").reduce(into: [:]) {
                 $0[try $1.value("name") as String] = $1
@@ -53,18 +43,18 @@ extension EventQueue {
             return try files.compactMap { name in
                 guard let row = known[name] else { return nil }
                 let isSalvaged: Bool = try row.value("is_salvaged")
+                if isSalvaged { try? directory.markSalvaged(name) }
                 if isSalvaged, (row["report_id"] as DatabaseValue?)?.isNull != false { return nil }
                 return DamagedFile(
                     name: name, isOwn: try row.value("is_own"), depth: try row.optional("depth"), isSalvaged: isSalvaged)
             }
         }
-        opened.salvagedFiles = Set(files).subtracting(opened.damagedFiles.map(\.name))
         return opened
     }
 
     /// Who uses the app, and whether its last session has ended.
     private static func takeState(of file: String, in directory: QueueDirectory, _ db: Database) throws {
-        guard let source = QueueSalvage(path: directory.path + "/" + file) else { return }
+        guard let source = try? QueueSalvage(path: directory.path + "/" + file, .state) else { return }
         defer { source.close() }
         if let identity = source.identity, try Self.identity(db) == SavedIdentity() {
             // The install's own id stood for the anonymous one, and the install is another now.

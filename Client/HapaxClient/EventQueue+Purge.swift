@@ -16,10 +16,11 @@ extension EventQueue {
             try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1; DELETE FROM salvaged_rows")
             return (count, ids)
         }
-        damage.withLock { record in
-            record.done.formUnion(record.pending.map(\.name))
-            record.pending = []
+        let pending = damage.withLock { record in
+            defer { record.pending = [] }
+            return record.pending
         }
+        markSalvaged(pending)
         return purged
     }
 

@@ -34,10 +34,10 @@ extension EventQueue {
         while let file = damage.withLock({ $0.pending.first }) {
             do {
                 if !file.isSalvaged { try salvage(file) }
+                markSalvaged([file])
                 let (damage, report) = try found(file)
                 self.damage.withLock { record in
                     record.pending.removeAll { $0.name == file.name }
-                    record.done.insert(file.name)
                     record.latest = damage
                     if let report { record.reports.insert(report) }
                 }
@@ -52,7 +52,7 @@ extension EventQueue {
     private func salvage(_ file: DamagedFile) throws {
         var salvager = Salvager(queue: self, file: file)
         var depth = file.depth
-        if let source = QueueSalvage(path: directory.path + "/" + file.name) {
+        if let source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
             depth = depth ?? source.depth
@@ -71,6 +71,17 @@ extension EventQueue {
             books.adopted += Int64(lost)
             books.discarded += Int64(lost)
             try Self.count(db, &books, Self.damagedEvent, Int64(lost))
+        }
+    }
+
+    /// Outside of the database, which may be damaged in its turn. If it fails, as on a full disk, the next opening tries again.
+    func markSalvaged(_ files: [DamagedFile]) {
+        do {
+            // The mark must not survive a power cut that takes back what it says.
+            try database.writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
+            for file in files { try directory.markSalvaged(file.name) }
+        } catch {
+            return
         }
     }
 
@@ -200,12 +211,17 @@ extension EventQueue {
             guard let payload = try? row.optional("payload") as Data?, let number: Int64 = row[0] else { return false }
             let id = (try? row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
             // Known by the file and its row, so that it is found again after a crash.
-            let origin = -number
             let isNew = try EventQueue.bury(
-                db, &books, id: id, install: Data(owner ?? queue.installID.bytes), origin: origin, reason: DamagedRows.reason,
-                detail: DamagedRows.detail, payload: payload, time: (try? row.optional("time") as Int64?) ?? 0)
+                db, &books, id: id, install: Data(owner ?? queue.installID.bytes), origin: madeOrigin(-number),
+                reason: DamagedRows.reason, detail: DamagedRows.detail, payload: payload,
+                time: (try? row.optional("time") as Int64?) ?? 0)
             if isNew, file.isOwn { try EventQueue.count(db, &books, EventQueue.damagedEvent, -1) }
             return isNew
+        }
+
+        /// Under which number a row is known that has none of its install's: by the file it came from, of which each queue has its own.
+        private func madeOrigin(_ number: Int64) -> Int64 {
+            Int64(bitPattern: EventID.derived(name: "\(queue.installID) \(file.name)", key: "\(number)").low)
         }
 
         mutating func takeLetters() throws {
@@ -227,16 +243,19 @@ extension EventQueue {
 
         private func take(_ letter: DeadLetter, _ db: Database, _ books: inout QueueBooks) throws -> Bool {
             let install: Data?
+            var origin = letter.originNumber
+            // In a queue of the same install it keeps its number; elsewhere the number is its origin.
+            let isOurs = letter.origin == .own && file.isOwn
             switch letter.origin {
-            case .own: install = owner.map { Data($0) }
+            case .own:
+                install = owner.map { Data($0) }
+                if owner?.isEmpty == false { origin = letter.number }
             case .nobody: install = Data()
             case .install(let id): install = Data(id.bytes)
             }
-            // In a queue of the same install it keeps its number; elsewhere the number is its origin.
-            let isOurs = letter.origin == .own && file.isOwn
             return try EventQueue.bury(
                 db, &books, number: isOurs ? letter.number : nil, id: letter.eventID, install: install,
-                origin: letter.originNumber ?? (isOurs ? nil : letter.number), reason: letter.reason, detail: letter.detail,
+                origin: isOurs ? nil : origin ?? madeOrigin(letter.number), reason: letter.reason, detail: letter.detail,
                 payload: Data(letter.event), time: letter.time)
         }
     }

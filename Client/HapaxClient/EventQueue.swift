@@ -54,7 +54,7 @@ package final class EventQueue: Sendable {
             currentBooks = Locked(opened.books)
             oldest = Locked(opened.oldest)
             account = Locked(QuotaAccount(quota: quota, used: opened.books.usage))
-            damage = Locked(DamageRecord(pending: opened.damagedFiles, done: opened.salvagedFiles))
+            damage = Locked(DamageRecord(pending: opened.damagedFiles))
         } catch {
             throw .unusable(StorageFailure(error))
         }

@@ -47,16 +47,13 @@ struct DamageRecord: Sendable {
     var latest: QueueDamage?
     /// A new file that has not become this queue yet: the disk was full.
     var unfinished: DamagedFile?
-    /// Nothing is left to be salvaged from these, which the next file has to know as well.
-    var done: Set<String> = []
     /// Ids of events that tell of damage and are not stored yet.
     var reports: Set<EventID> = []
     var salvaging: Task<Void, Never>?
     var observer = DamageObserver()
 
-    init(pending: [DamagedFile], done: Set<String> = []) {
+    init(pending: [DamagedFile]) {
         self.pending = pending
-        self.done = done
         latest = pending.last.map { QueueDamage(file: $0.name) }
     }
 }

@@ -73,6 +73,25 @@ package struct QueueDirectory: Hashable, Sendable {
         return names.compactMap { name in Self.number(name).map { (name, $0) } }.sorted { $0.1 < $1.1 }.map(\.0)
     }
 
+    /// Whether nothing is left to be taken from a file that was set aside: then it must not come back, even if the file it went into is
+    /// set aside in its turn and cannot be read at all.
+    func isSalvaged(_ name: String) -> Bool { FileManager.default.fileExists(atPath: salvagedMark(name)) }
+
+    /// Of a file that cannot be read as it is; one that is there when a queue opens was left by a crash.
+    static func copy(of file: String) -> String { file + ".copy" }
+
+    func removeCopies() {
+        for name in damagedFiles() { FirstPage.remove(Self.copy(of: path + "/" + name)) }
+    }
+
+    /// To be called once that is durable.
+    func markSalvaged(_ name: String) throws {
+        guard !isSalvaged(name) else { return }
+        try Data().write(to: URL(fileURLWithPath: salvagedMark(name)))
+    }
+
+    private func salvagedMark(_ name: String) -> String { path + "/" + name + ".salvaged" }
+
     private static let damagedPrefix = "queue.sqlite.damaged-"
 
     /// 1 for the first file that was set aside; nil for other files.

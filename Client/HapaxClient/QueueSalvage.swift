@@ -5,6 +5,8 @@ import HapaxModel
 /// Reads what can still be read from a damaged queue file, which it does not change.
 struct QueueSalvage {
     private let database: DatabaseQueue
+    /// Read instead of the file; removed at the end.
+    private let copy: String?
     /// The install the file belonged to; nil if that cannot be read.
     let installID: EventID?
     /// How many events waited, by the file's own books.
@@ -14,27 +16,71 @@ struct QueueSalvage {
     /// two for each row it held.
     private static let maximumVainStretches = 4_096
 
-    /// - Returns: nil if it is no database any more.
-    init?(path: String) {
-        var configuration = Configuration()
-        configuration.readonly = true
-        guard let database = try? DatabaseQueue(path: path, configuration: configuration) else { return nil }
-        self.database = database
+    /// - Parameter extent: What is needed of the file if it takes a copy to read it.
+    /// - Returns: nil if nothing of a queue can be found in it.
+    /// - Throws: ``SalvageFailure`` if it takes a copy and that cannot be made now, above all for want of room.
+    init?(path: String, _ extent: FirstPage.Extent) throws {
+        if let database = Self.open(path) {
+            self.database = database
+            copy = nil
+        } else {
+            guard !Self.isForeign(path) else { return nil }
+            let target = QueueDirectory.copy(of: path)
+            if extent == .everything { try Self.requireRoom(for: path) }
+            do {
+                try FirstPage.copy(path, to: target, extent)
+            } catch {
+                FirstPage.remove(target)
+                throw SalvageFailure(cause: error)
+            }
+            guard let database = Self.open(target) else {
+                FirstPage.remove(target)
+                return nil
+            }
+            self.database = database
+            copy = target
+        }
         let books = try? database.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth FROM books") }
         installID = (try? books?.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
         depth = (try? books?.optional("depth") as Int64?) ?? nil
     }
 
-    func close() { try? database.close() }
+    func close() {
+        try? database.close()
+        if let copy { FirstPage.remove(copy) }
+    }
+
+    /// - Returns: nil if SQLite does not find the queue's tables.
+    private static func open(_ path: String) -> DatabaseQueue? {
+        var configuration = Configuration()
+        configuration.readonly = true
+        guard let database = try? DatabaseQueue(path: path, configuration: configuration) else { return nil }
+        let isQueue = try? database.unsafeRead { try $0.tableExists("queue") && $0.tableExists("books") }
+        if isQueue == true { return database }
+        try? database.close()
+        return nil
+    }
+
+    /// Somebody else's database, with nothing for us in it.
+    private static func isForeign(_ path: String) -> Bool {
+        var configuration = Configuration()
+        configuration.readonly = true
+        guard let database = try? DatabaseQueue(path: path, configuration: configuration) else { return false }
+        defer { try? database.close() }
+        let tables = try? database.unsafeRead { try String.fetchSet($0, sql: "SELECT name FROM sqlite_schema WHERE type = 'table'") }
+        return tables?.isDisjoint(with: ["grdb_migrations", "queue", "dead_letters", "books"]) ?? false
+    }
+
+    /// The copy must not take the room that the new queue needs to deliver.
+    private static func requireRoom(for path: String) throws {
+        let size = ((try? FileManager.default.attributesOfItem(atPath: path))?[.size] as? NSNumber)?.int64Value ?? 0
+        guard let free = EventQueue.freeBytes(path), free < size + size / 4 + Int64(QueueRoom(freeBytes: free).ballastBytes) else { return }
+        throw SalvageFailure(cause: DatabaseError(resultCode: .SQLITE_FULL))
+    }
 
     /// Whom events concern and which session was open, as far as that can be read.
     var identity: EventQueue.SavedIdentity? { try? database.unsafeRead { try EventQueue.identity($0) } }
     var session: EventQueue.OpenSession? { (try? database.unsafeRead { try EventQueue.openSession($0) }) ?? nil }
-
-    /// Files that were set aside before this one, and from which nothing is left to be taken.
-    var salvagedFiles: Set<String> {
-        (try? database.unsafeRead { try String.fetchSet($0, sql: "SELECT name FROM damaged_files WHERE is_salvaged = 1") }) ?? []
-    }
 
     /// Every row of a table that can be read, once, most of them in order.
     ///
