@@ -4,7 +4,7 @@ extension EventClient {
     static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> EventContext {
         var saved = try queue.identity()
         // A client that found the queue taken acts for the same user.
-        if queue.isSpool, let main = try? QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.identity() {
+        if queue.isSpool, let main = try? QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.keptIdentity() {
             saved.loginID = main.loginID
             saved.anonymousID = main.anonymousID
         }

@@ -117,9 +117,10 @@ extension EventClient {
         try? await end.wait()
         leaving.cancel()
         reporter.end()
+        let (waiting, inMemory) = (Int(queue.books.depth), writer.intake.withLock { Int($0.uncommitted.events) })
+        let isFound = queue.hasFile
         return ShutdownReport(
-            stored: Int(queue.books.depth), lost: writer.intake.withLock { Int($0.uncommitted.events) },
-            failure: failure.withLock { $0 })
+            stored: isFound ? waiting : 0, lost: isFound ? inMemory : waiting + inMemory, failure: failure.withLock { $0 })
     }
 
     /// - Returns: Why the spools could not be delivered, if it came to them.
@@ -163,9 +164,10 @@ public struct FlushReport: Hashable, Sendable {
 
 /// What was left when a client was shut down.
 public struct ShutdownReport: Hashable, Sendable {
-    /// Events on disk; the next client on this directory sends them.
+    /// Events on disk; the next client on this directory sends them. Those in a damaged file that could not be salvaged yet
+    /// (``Status/damage``) are not counted.
     public var stored: Int
-    /// Events that could not be stored, because commits failed until the end.
+    /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted.
     public var lost: Int
     /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
     public var failure: DeliveryFailure?

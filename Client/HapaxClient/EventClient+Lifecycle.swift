@@ -13,25 +13,29 @@ extension EventClient {
 
     /// Tells the client what happens to the app; see ``LifecycleSignal``.
     ///
-    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set or debug mode is on, and on `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never
-    /// waits for the network (R38, R39).
+    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set or debug mode is on, and on
+    /// `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never waits for the network (R38, R39).
     public func handle(_ signal: LifecycleSignal) {
         if signal == .backgroundTimeExpired { endRequestedAssertions() }
         let waitsForUploads = configuration.flushBeforeEnterBackground || configuration.debugMode
         if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
         guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
-        let stored = DispatchSemaphore(value: 0)
-        let isFirst = lifecycle.withRecord { record in
-            guard record.terminated == nil else { return false }
-            record.terminated = stored
-            return true
+        let first = DispatchSemaphore(value: 0)
+        let stored = lifecycle.withRecord { record in
+            if record.terminated == nil { record.terminated = first }
+            return record.terminated ?? first
         }
-        guard isFirst else { return }
-        let limit = clock.schedule(after: Self.storingTime) { stored.signal() }
-        lifecycle.handle(.signal(signal), perform: perform)
-        // The process ends when the caller returns. The drainer has a thread of its own and needs nobody who may be blocked here (D7).
-        stored.wait()
-        limit.cancel()
+        if stored === first {
+            let limit = clock.schedule(after: Self.storingTime) { stored.signal() }
+            lifecycle.handle(.signal(signal), perform: perform)
+            // The process ends when the caller returns. The drainer has a thread of its own and needs nobody who may be blocked here (D7).
+            stored.wait()
+            limit.cancel()
+        } else {
+            stored.wait()
+        }
+        // For whoever else is told to terminate.
+        stored.signal()
     }
 
     /// What a terminating app waits for its events to be stored.

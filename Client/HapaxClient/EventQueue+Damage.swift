@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxSQLite
 
 extension EventQueue {
     /// The latest damage since the queue was opened.
@@ -8,6 +9,13 @@ extension EventQueue {
 
     /// How many files that were set aside may still hold events.
     var unsalvagedFiles: Int { damage.withLock { $0.pending.count } }
+
+    /// Why some of them could not be salvaged so far.
+    var salvageFailure: SalvageFailure? { damage.withLock { $0.pending.isEmpty ? nil : $0.failure } }
+
+    /// Whether a salvage could get on: it has not been tried, or found no room, which deliveries make. A disk that fails is left in peace as
+    /// long as other events wait.
+    var isSalvageDue: Bool { salvageFailure.map { $0.cause.isDiskFull } ?? true }
 
     func observeDamage(_ observer: DamageObserver) {
         damage.withLock { $0.observer = observer }
@@ -45,13 +53,15 @@ extension EventQueue {
         } else {
             // Before it is renamed: closing looks for the log under the name that the file had.
             try? damaged.close()
-            file = DamagedFile(name: try directory.setAside(), isOwn: true, depth: books.depth)
+            let known = damage.withLock { $0.pending.map(\.number).max() ?? 0 }
+            file = DamagedFile(name: try directory.setAside(above: known), isOwn: true, depth: books.depth)
             damage.withLock { record in
                 record.unfinished = file
                 record.latest = QueueDamage(file: file.name)
             }
         }
         let (database, books) = try begin(after: file)
+        self.file.withLock { $0 = FileIdentity(path: directory.databasePath) }
         let before = currentBooks.withLock { current in
             defer { current = books }
             return current

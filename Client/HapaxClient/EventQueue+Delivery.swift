@@ -97,17 +97,19 @@ struct QueueBatchSource: BatchSource {
 
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
         // What a damaged file held is older than anything here (R9).
-        await queue.salvage()
+        if queue.isSalvageDue { await queue.salvage() }
         if skipping == 0 {
             let discarded = try queue.discardAged(now: clock.unixMilliseconds)
             if !discarded.isEmpty { removed(discarded) }
         }
         let unsalvaged = queue.unsalvagedFiles
         let batch = try read(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
-        if queue.unsalvagedFiles <= unsalvaged { return batch }
-        // Damage was met by this very read: nothing in the new file does not mean that nothing waits.
+        // Damage may have been met by this very read, and nothing here does not mean that nothing waits.
+        guard queue.unsalvagedFiles > (batch.events.isEmpty ? 0 : unsalvaged) else { return batch }
         await queue.salvage()
-        return try read(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+        let salvaged = try read(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+        if salvaged.events.isEmpty, let failure = queue.salvageFailure { throw failure }
+        return salvaged
     }
 
     private func read(limit: Int, maximumBytes: Int, skipping: Int) throws -> SourceBatch {

@@ -43,7 +43,8 @@ extension EventQueue {
 extension Error {
     /// Whether SQLite found no room on the disk, for its file or for the memory it shares with readers.
     var isDiskFull: Bool {
-        guard let error = self as? DatabaseError else { return false }
+        if let failure = self as? SalvageFailure { return failure.cause.isDiskFull }
+        guard let error = self as? DatabaseError else { return (self as? CocoaError)?.code == .fileWriteOutOfSpace }
         return error.resultCode == .SQLITE_FULL || error.extendedResultCode == .SQLITE_IOERR_SHMSIZE
     }
 }

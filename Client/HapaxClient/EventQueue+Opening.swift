@@ -54,7 +54,17 @@ extension EventQueue {
 
     /// Who uses the app, and whether its last session has ended.
     private static func takeState(of file: String, in directory: QueueDirectory, _ db: Database) throws {
-        guard let source = try? QueueSalvage(path: directory.path + "/" + file, .state) else { return }
+        let source: QueueSalvage
+        do {
+            guard let readable = try QueueSalvage(path: directory.path + "/" + file, .state) else { return }
+            source = readable
+        } catch  where error.isTrouble && !error.isDiskFailure {
+            // As with no descriptor left: the next opening must find it.
+            throw error
+        } catch {
+            // The disk fails or is full, which may last: the queue works without.
+            return
+        }
         defer { source.close() }
         if let identity = source.identity, try Self.identity(db) == SavedIdentity() {
             // The install's own id stood for the anonymous one, and the install is another now.
@@ -71,6 +81,7 @@ extension EventQueue {
     private static func recognise(_ path: String, readonly: Bool = true) throws {
         var configuration = Configuration()
         configuration.readonly = readonly
+        configuration.busyMode = DatabaseFile.busyMode
         do {
             let database = try DatabaseQueue(path: path, configuration: configuration)
             defer { try? database.close() }

@@ -31,6 +31,7 @@ extension EventQueue {
     }
 
     private func salvagePending() {
+        var failure: SalvageFailure?
         while let file = damage.withLock({ $0.pending.first }) {
             do {
                 if !file.isSalvaged { try salvage(file) }
@@ -43,16 +44,20 @@ extension EventQueue {
                 }
                 if let report { self.damage.withLock { $0.observer }.salvaged(damage, report) }
             } catch {
+                failure = error as? SalvageFailure ?? SalvageFailure(cause: error)
                 break
             }
         }
-        damage.withLock { $0.salvaging = nil }
+        damage.withLock { record in
+            record.salvaging = nil
+            record.failure = failure
+        }
     }
 
     private func salvage(_ file: DamagedFile) throws {
         var salvager = Salvager(queue: self, file: file)
         var depth = file.depth
-        if let source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
+        if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
             depth = depth ?? source.depth
@@ -60,6 +65,8 @@ extension EventQueue {
             try salvager.takeRows()
             try source.rows(of: "dead_letters") { try salvager.addLetter($0) }
             try salvager.takeLetters()
+            // What could be read has been taken, once; the file stays to be read again.
+            if let trouble = source.trouble { throw SalvageFailure(cause: trouble) }
         }
         try transaction { db, books in
             try db.execute(

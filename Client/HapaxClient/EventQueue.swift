@@ -18,6 +18,8 @@ package final class EventQueue: Sendable {
     let quota: QueueQuota
     let room: QueueRoom
     let connection: Locked<DatabaseQueue?>
+    /// The file that the connection writes; its name may be gone, or another file's.
+    let file: Locked<FileIdentity?>
     private let lock: Locked<FileLock?>
     let currentBooks: Locked<QueueBooks>
     /// The time of the oldest waiting event, as the latest commit left it: known without waiting for the one under way.
@@ -50,6 +52,7 @@ package final class EventQueue: Sendable {
             }
             self.ballast = Locked(ballast)
             connection = Locked(opened.database)
+            file = Locked(FileIdentity(path: directory.databasePath))
             installID = opened.installID
             currentBooks = Locked(opened.books)
             oldest = Locked(opened.oldest)
@@ -93,6 +96,9 @@ package final class EventQueue: Sendable {
             return database
         }
     }
+
+    /// Whether the file is still where a later client will look for it: somebody may have deleted or moved the directory.
+    var hasFile: Bool { file.withLock { $0 } == FileIdentity(path: directory.databasePath) }
 
     /// What the latest commit left.
     package var books: QueueBooks { currentBooks.withLock { $0 } }
@@ -168,6 +174,8 @@ package final class EventQueue: Sendable {
     ) throws -> Value {
         try database.writeWithoutTransaction { db in
             if growing {
+                // What is stored in a file without a name is lost with the process.
+                guard hasFile else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }
                 try requireBallast()
                 return try attempt(db, releasing: released, body)
             }
@@ -261,13 +269,16 @@ extension StorageFailure {
 
     /// Only codes and their fixed texts: messages of SQLite can quote values.
     init(_ error: any Error) {
+        let error = (error as? SalvageFailure)?.cause ?? error
         if error is NewerSchema {
             self.init(code: 0, description: "the queue was made by a newer version")
-        } else if let error = (error as? SalvageFailure)?.cause as? DatabaseError ?? error as? DatabaseError {
+        } else if let error = error as? DatabaseError {
             let text = "\(error.extendedResultCode)"
             self.init(code: error.extendedResultCode.rawValue, description: text)
         } else if let error = error as? CocoaError {
             self.init(code: 0, description: "file error \(error.code.rawValue)")
+        } else if let error = error as? POSIXError {
+            self.init(errno: error.code.rawValue)
         } else {
             self.init(code: 0, description: "\(type(of: error))")
         }

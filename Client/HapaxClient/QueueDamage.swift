@@ -50,6 +50,8 @@ struct DamageRecord: Sendable {
     /// Ids of events that tell of damage and are not stored yet.
     var reports: Set<EventID> = []
     var salvaging: Task<Void, Never>?
+    /// Why the latest salvage did not get to its end.
+    var failure: SalvageFailure?
     var observer = DamageObserver()
 
     init(pending: [DamagedFile]) {
@@ -77,6 +79,23 @@ extension Error {
         if self is RowDecodingError { return true }
         guard let error = self as? DatabaseError else { return false }
         return error.resultCode == .SQLITE_CORRUPT || error.resultCode == .SQLITE_NOTADB
+    }
+}
+
+extension Error {
+    /// Whether SQLite could not look for now, which says nothing about the file.
+    var isTrouble: Bool {
+        if let failure = self as? SalvageFailure { return failure.cause.isTrouble }
+        // The file is shorter than it was.
+        guard let error = self as? DatabaseError, error.extendedResultCode != .SQLITE_IOERR_SHORT_READ else { return false }
+        return [.SQLITE_IOERR, .SQLITE_CANTOPEN, .SQLITE_NOMEM, .SQLITE_BUSY, .SQLITE_LOCKED, .SQLITE_FULL, .SQLITE_PERM]
+            .contains(error.resultCode)
+    }
+
+    /// Whether the disk could not do what it should, rather than the process.
+    var isDiskFailure: Bool {
+        if let failure = self as? SalvageFailure { return failure.cause.isDiskFailure }
+        return isDiskFull || (self as? DatabaseError)?.resultCode == .SQLITE_IOERR
     }
 }
 

@@ -45,9 +45,13 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// Renames the database and its log or journal, which belong to it; what the readers share can be made anew.
     ///
-    /// - Returns: The new name.
-    func setAside() throws -> String {
-        let number = (damagedFiles().last.flatMap(Self.number) ?? 0) + 1
+    /// - Parameter known: The highest number known to have been given; its file may have been deleted since.
+    /// - Returns: The new name, which no file had: not even one of which only a log or a mark is left.
+    func setAside(above known: Int64 = 0) throws -> String {
+        let given = names.filter { $0.hasPrefix(Self.damagedPrefix) }.compactMap {
+            Int($0.dropFirst(Self.damagedPrefix.count).prefix { $0.isASCII && $0.isNumber })
+        }
+        let number = max(given.max() ?? 0, Int(clamping: known)) + 1
         let name = "\(Self.damagedPrefix)\(number)"
         unlink(databasePath + "-shm")
         try FileManager.default.moveItem(atPath: databasePath, toPath: path + "/" + name)
@@ -69,8 +73,7 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// The names that ``setAside()`` gave, in the order it gave them.
     package func damagedFiles() -> [String] {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
-        return names.compactMap { name in Self.number(name).map { (name, $0) } }.sorted { $0.1 < $1.1 }.map(\.0)
+        names.compactMap { name in Self.number(name).map { (name, $0) } }.sorted { $0.1 < $1.1 }.map(\.0)
     }
 
     /// Whether nothing is left to be taken from a file that was set aside: then it must not come back, even if the file it went into is
@@ -91,6 +94,8 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     private func salvagedMark(_ name: String) -> String { path + "/" + name + ".salvaged" }
+
+    private var names: [String] { (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] }
 
     private static let damagedPrefix = "queue.sqlite.damaged-"
 

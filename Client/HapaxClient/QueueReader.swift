@@ -13,6 +13,8 @@ package struct QueueReader: Sendable {
         guard FileManager.default.fileExists(atPath: directory.databasePath) else { return nil }
         do {
             database = try DatabaseFile.open(path: directory.databasePath, synchronous: .normal, label: "hapax.reader", readonly: true)
+            // Its making was cut short, or has not come so far.
+            guard try database.read({ try Int.fetchOne($0, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_schema)") == 1 }) else { return nil }
         } catch {
             throw StorageFailure(error)
         }
@@ -34,10 +36,6 @@ package struct QueueReader: Sendable {
                 oldest: try Int64.fetchOne(db, sql: "SELECT time FROM queue ORDER BY row LIMIT 1"),
                 deadLetters: try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0)
         }
-    }
-
-    func identity() throws(StorageFailure) -> EventQueue.SavedIdentity {
-        try work { try EventQueue.identity($0) }
     }
 
     /// In the order they came, those after `number`.

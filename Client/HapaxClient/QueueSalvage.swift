@@ -1,8 +1,12 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxSQLite
 
 /// Reads what can still be read from a damaged queue file, which it does not change.
+///
+/// What cannot be read for another reason than damage, as with no descriptor left, says nothing about the file: that is an error, and to
+/// be tried again. Only where the disk fails the rest is read all the same; see ``trouble``.
 struct QueueSalvage {
     private let database: DatabaseQueue
     /// Read instead of the file; removed at the end.
@@ -11,6 +15,11 @@ struct QueueSalvage {
     let installID: EventID?
     /// How many events waited, by the file's own books.
     let depth: Int64?
+    /// Whom events concern and which session was open, as far as that can be read.
+    let identity: EventQueue.SavedIdentity?
+    let session: EventQueue.OpenSession?
+    /// The disk failed: another time there may be more to be read.
+    private(set) var trouble: DatabaseError?
 
     /// Stretches of row numbers that are tried in a row without finding anything, before the rest is given up. A damaged page costs about
     /// two for each row it held.
@@ -18,56 +27,81 @@ struct QueueSalvage {
 
     /// - Parameter extent: What is needed of the file if it takes a copy to read it.
     /// - Returns: nil if nothing of a queue can be found in it.
-    /// - Throws: ``SalvageFailure`` if it takes a copy and that cannot be made now, above all for want of room.
+    /// - Throws: ``SalvageFailure`` if it cannot be read now, or takes a copy for which there is no room.
     init?(path: String, _ extent: FirstPage.Extent) throws {
-        if let database = Self.open(path) {
+        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        if let database = try Self.open(path) {
             self.database = database
             copy = nil
         } else {
-            guard !Self.isForeign(path) else { return nil }
-            let target = QueueDirectory.copy(of: path)
+            guard try !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
-            do {
-                try FirstPage.copy(path, to: target, extent)
-            } catch {
-                FirstPage.remove(target)
-                throw SalvageFailure(cause: error)
-            }
-            guard let database = Self.open(target) else {
-                FirstPage.remove(target)
-                return nil
-            }
+            guard let (database, copy) = try Self.openCopy(of: path, extent) else { return nil }
             self.database = database
-            copy = target
+            self.copy = copy
         }
-        let books = try? database.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth FROM books") }
-        installID = (try? books?.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
-        depth = (try? books?.optional("depth") as Int64?) ?? nil
+        let queue = database
+        do {
+            let books = try Self.readable { try queue.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth FROM books") } }
+            installID = (try? books??.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
+            depth = (try? books??.optional("depth") as Int64?) ?? nil
+            identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
+            session = try Self.readable { try queue.unsafeRead { try EventQueue.openSession($0) } } ?? nil
+        } catch {
+            Self.close(queue, copy)
+            throw error
+        }
     }
 
-    func close() {
+    func close() { Self.close(database, copy) }
+
+    private static func close(_ database: DatabaseQueue, _ copy: String?) {
         try? database.close()
         if let copy { FirstPage.remove(copy) }
     }
 
-    /// - Returns: nil if SQLite does not find the queue's tables.
-    private static func open(_ path: String) -> DatabaseQueue? {
+    private static var looking: Configuration {
         var configuration = Configuration()
         configuration.readonly = true
-        guard let database = try? DatabaseQueue(path: path, configuration: configuration) else { return nil }
-        let isQueue = try? database.unsafeRead { try $0.tableExists("queue") && $0.tableExists("books") }
-        if isQueue == true { return database }
-        try? database.close()
+        configuration.busyMode = DatabaseFile.busyMode
+        return configuration
+    }
+
+    /// - Returns: nil if SQLite does not find the queue's tables.
+    private static func open(_ path: String) throws -> DatabaseQueue? {
+        try readable {
+            let database = try DatabaseQueue(path: path, configuration: looking)
+            do {
+                if try database.unsafeRead({ try $0.tableExists("queue") && $0.tableExists("books") }) { return database }
+            } catch {
+                try? database.close()
+                throw error
+            }
+            try? database.close()
+            return nil
+        } ?? nil
+    }
+
+    private static func openCopy(of path: String, _ extent: FirstPage.Extent) throws -> (DatabaseQueue, String)? {
+        let copy = QueueDirectory.copy(of: path)
+        do {
+            try FirstPage.copy(path, to: copy, extent)
+            if let database = try open(copy) { return (database, copy) }
+        } catch {
+            FirstPage.remove(copy)
+            throw error is SalvageFailure ? error : SalvageFailure(cause: error)
+        }
+        FirstPage.remove(copy)
         return nil
     }
 
     /// Somebody else's database, with nothing for us in it.
-    private static func isForeign(_ path: String) -> Bool {
-        var configuration = Configuration()
-        configuration.readonly = true
-        guard let database = try? DatabaseQueue(path: path, configuration: configuration) else { return false }
-        defer { try? database.close() }
-        let tables = try? database.unsafeRead { try String.fetchSet($0, sql: "SELECT name FROM sqlite_schema WHERE type = 'table'") }
+    private static func isForeign(_ path: String) throws -> Bool {
+        let tables = try readable {
+            let database = try DatabaseQueue(path: path, configuration: looking)
+            defer { try? database.close() }
+            return try database.unsafeRead { try String.fetchSet($0, sql: "SELECT name FROM sqlite_schema WHERE type = 'table'") }
+        }
         return tables?.isDisjoint(with: ["grdb_migrations", "queue", "dead_letters", "books"]) ?? false
     }
 
@@ -78,14 +112,23 @@ struct QueueSalvage {
         throw SalvageFailure(cause: DatabaseError(resultCode: .SQLITE_FULL))
     }
 
-    /// Whom events concern and which session was open, as far as that can be read.
-    var identity: EventQueue.SavedIdentity? { try? database.unsafeRead { try EventQueue.identity($0) } }
-    var session: EventQueue.OpenSession? { (try? database.unsafeRead { try EventQueue.openSession($0) }) ?? nil }
+    /// - Returns: nil if it is damaged.
+    private static func readable<Value>(_ body: () throws -> Value) throws -> Value? {
+        do {
+            return try body()
+        } catch  where error.isTrouble {
+            throw SalvageFailure(cause: error)
+        } catch {
+            return nil
+        }
+    }
 
     /// Every row of a table that can be read, once, most of them in order.
     ///
     /// - Throws: What `body` throws.
-    func rows(of table: String, _ body: (Row) throws -> Void) throws {
+    mutating func rows(of table: String, _ body: (Row) throws -> Void) throws {
+        var trouble: DatabaseError?
+        defer { self.trouble = self.trouble ?? trouble }
         // Without a transaction: its end would fail once a page could not be read.
         try database.unsafeRead { db in
             var stretches: [ClosedRange<Int64>] = [0...(.max - 1)]
@@ -94,9 +137,11 @@ struct QueueSalvage {
                 let stretch = stretches[tried]
                 tried += 1
                 vain += 1
-                guard let last = try read(db, table, stretch, "ASC", body), last < stretch.upperBound else { continue }
+                guard let last = try read(db, table, stretch, "ASC", &trouble, body), last < stretch.upperBound else { continue }
                 // From the other end to the damage; then each half of what lies between, unless that is one row and has had its turn.
-                guard let first = try read(db, table, last + 1...stretch.upperBound, "DESC", body), first > last + 1 else { continue }
+                guard let first = try read(db, table, last + 1...stretch.upperBound, "DESC", &trouble, body), first > last + 1 else {
+                    continue
+                }
                 let rest = last + 1...first - 1
                 if rest != stretch { vain = 0 }
                 guard rest.lowerBound < rest.upperBound || rest != stretch else { continue }
@@ -109,7 +154,8 @@ struct QueueSalvage {
 
     /// - Returns: The row next to the damage, or the stretch's end if none was met before it; nil if the whole stretch has been read.
     private func read(
-        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ order: String, _ body: (Row) throws -> Void
+        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ order: String, _ trouble: inout DatabaseError?,
+        _ body: (Row) throws -> Void
     ) throws -> Int64? {
         var met: Int64?
         do {
@@ -124,12 +170,16 @@ struct QueueSalvage {
         } catch let failure as SalvageFailure {
             throw failure
         } catch {
+            if error.isTrouble {
+                guard let failure = error as? DatabaseError, error.isDiskFailure else { throw SalvageFailure(cause: error) }
+                trouble = failure
+            }
             return met ?? (order == "ASC" ? stretch.lowerBound - 1 : stretch.upperBound + 1)
         }
     }
 }
 
-/// The new queue could not take what was salvaged, which is not the damage that is being worked around.
+/// The new queue could not take what was salvaged, or the old one cannot be read now: not the damage that is being worked around.
 struct SalvageFailure: Error {
     var cause: any Error
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 
 @main
 struct Hapax: AsyncParsableCommand {
@@ -38,6 +39,11 @@ struct Hapax: AsyncParsableCommand {
         // Swift repairs such arguments: two keys of --derive-id would become one, and their events the same.
         if let place = CommandLine.placeNotUTF8 {
             Terminal.complain("argument \(place) is not UTF-8; nothing was done")
+            exit(withError: ExitCode.validationFailure)
+        }
+        for name in ["HAPAX_QUEUE", "HAPAX_SERVER", "HAPAX_KEY", "XDG_STATE_HOME", "HOME"] {
+            guard let value = getenv(name), String(validatingCString: value) == nil else { continue }
+            Terminal.complain("\(name) is not UTF-8; nothing was done")
             exit(withError: ExitCode.validationFailure)
         }
         await main(nil)

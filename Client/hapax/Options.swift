@@ -18,7 +18,12 @@ struct QueueOptions: ParsableArguments {
     var path: String {
         if let queue = queue ?? environment("HAPAX_QUEUE") { return queue }
         if let state = environment("XDG_STATE_HOME") { return state + "/hapax" }
-        return FileManager.default.homeDirectoryForCurrentUser.path + "/.local/state/hapax"
+        return (environment("HOME") ?? FileManager.default.homeDirectoryForCurrentUser.path) + "/.local/state/hapax"
+    }
+
+    func validate() throws {
+        // As from a variable of a script that is not set: the queue's files would lie in the working directory.
+        if queue?.isEmpty == true { throw ValidationError("The queue's directory has no name.") }
     }
 
     var directory: QueueDirectory { QueueDirectory(path: path) }

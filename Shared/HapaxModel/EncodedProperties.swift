@@ -4,12 +4,13 @@ package final class EncodedProperties: Sendable {
         var name: SortedNames.Name
         /// The name, a colon and the value.
         var bytes: [UInt8]
+        /// Why the bytes are not all of the value; of no matter to an event that has its own value.
+        var unencodable: EventProblem?
     }
 
     /// In the order of their names.
     let members: [Member]
     let extent: JSONWriter.Extent
-    let unencodable: EventProblem?
     /// Bytes that the members take in an event.
     package let byteCount: Int
 
@@ -18,19 +19,16 @@ package final class EncodedProperties: Sendable {
     package init(_ properties: Properties) {
         var members: [Member] = []
         var extent = JSONWriter.Extent()
-        var unencodable: EventProblem?
         SortedNames.forEach(of: properties) { name, index in
             var writer = JSONWriter()
             writer.string(name.text)
             writer.byte(UInt8(ascii: ":"))
             writer.value(properties[index].value, depth: 3)
-            members.append(Member(name: name, bytes: writer.bytes))
+            members.append(Member(name: name, bytes: writer.bytes, unencodable: writer.unencodable))
             extent.formUnion(writer.extent)
-            if unencodable == nil { unencodable = writer.unencodable }
         }
         self.members = members
         self.extent = extent
-        self.unencodable = unencodable
         byteCount = members.reduce(0) { $0 + $1.bytes.count + 1 }
     }
 

@@ -121,7 +121,6 @@ package struct JSONWriter: ~Copyable {
     /// - Parameter base: Members that the properties are laid over; a property of the same name takes the member's place.
     package mutating func object(_ properties: Properties, over base: EncodedProperties = .none) {
         extent.formUnion(base.extent)
-        if unencodable == nil { unencodable = base.unencodable }
         object(properties, over: base.members, depth: 2)
     }
 
@@ -155,7 +154,7 @@ package struct JSONWriter: ~Copyable {
         var next = 0
         SortedNames.forEach(of: properties) { name, index in
             while next < base.count, base[next].name < name {
-                member(base[next].bytes, &keys)
+                member(base[next], &keys)
                 next += 1
             }
             if next < base.count, base[next].name == name { next += 1 }
@@ -166,17 +165,18 @@ package struct JSONWriter: ~Copyable {
             value(properties[index].value, depth: depth + 1)
         }
         while next < base.count {
-            member(base[next].bytes, &keys)
+            member(base[next], &keys)
             next += 1
         }
         extent.keys = max(extent.keys, keys)
         byte(UInt8(ascii: "}"))
     }
 
-    private mutating func member(_ bytes: [UInt8], _ keys: inout Int) {
+    private mutating func member(_ member: EncodedProperties.Member, _ keys: inout Int) {
         if keys > 0 { byte(UInt8(ascii: ",")) }
         keys += 1
-        raw(bytes)
+        raw(member.bytes)
+        if let problem = member.unencodable { note(problem) }
     }
 
     private mutating func descend(to depth: Int) -> Bool {

@@ -21,6 +21,9 @@ package enum DatabaseFile {
         case full = "FULL"
     }
 
+    /// Our one connection never waits for itself; another process only ever looks.
+    package static let busyMode = Database.BusyMode.timeout(5)
+
     /// Makes directory and file if they are missing, readable by their owner only, and follows links: two names of one file must meet at one
     /// lock.
     ///
@@ -53,8 +56,7 @@ package enum DatabaseFile {
         var configuration = Configuration()
         configuration.label = label
         configuration.readonly = readonly
-        // Our one connection never waits for itself; another process only ever looks.
-        configuration.busyMode = .timeout(5)
+        configuration.busyMode = busyMode
         if !readonly { configuration.journalMode = .wal }
         if let logPages, !readonly {
             configuration.prepareDatabase { db in

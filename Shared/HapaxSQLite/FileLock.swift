@@ -32,9 +32,7 @@ package final class FileLock: Sendable {
             throw reason == EWOULDBLOCK ? .taken : .system(reason)
         }
         // Whoever held it before may have deleted the file meanwhile: a lock on a nameless file excludes nobody.
-        var held = stat()
-        var named = stat()
-        guard fstat(descriptor, &held) == 0, stat(path, &named) == 0, held.st_ino == named.st_ino, held.st_dev == named.st_dev else {
+        guard let held = FileIdentity(descriptor: descriptor), held == FileIdentity(path: path) else {
             close(descriptor)
             throw .taken
         }

@@ -44,7 +44,9 @@ extension QueueDamageTests {
         return try open()
     }
 
-    @Test("the first page is lost, whole or in part: every event, dead letter and user is found all the same", arguments: Destruction.allCases)
+    @Test(
+        "the first page is lost, whole or in part: every event, dead letter and user is found all the same",
+        arguments: Destruction.allCases)
     func firstPageIsMadeAnew(destruction: Destruction) async throws {
         let queue = try opened(after: destruction)
         #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"), "at once")
