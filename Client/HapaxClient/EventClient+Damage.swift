@@ -2,17 +2,16 @@ import HapaxModel
 
 extension EventClient {
     static func damageObserver(
-        _ writer: QueueWriter, _ session: SessionMarker, _ queue: EventQueue, _ clock: any ClientClock
+        _ writer: QueueWriter, _ session: SessionMarker, isSpool: Bool, _ clock: any ClientClock
     ) -> DamageObserver {
         var observer = DamageObserver()
-        observer.replaced = { [weak writer, weak session, weak queue] in
-            guard let intake = writer?.intake else { return }
-            // A caller's retry of what may be lost must be taken.
-            intake.withLock { $0.forgetIDs() }
-            // If this fails, the next change of either writes it.
-            try? queue?.saveIdentity { intake.withLock { $0.context.identity } }
-            session?.writeAgain()
+        observer.state = { [weak writer, weak session, isSpool] in
+            // A spool's identity is the main queue's.
+            let identity = isSpool ? nil : writer?.intake.withLock { $0.context.identity }
+            return (identity.map { EventQueue.SavedIdentity(anonymousID: $0.anonymousID, loginID: $0.loginID) }, session?.open)
         }
+        // A caller's retry of what may be lost must be taken.
+        observer.replaced = { [weak writer] in writer?.intake.withLock { $0.forgetIDs() } }
         observer.took = { [weak writer] ids in writer?.intake.withLock { $0.queued(ids) } }
         // The server learns of it by an event like any other (I11).
         observer.salvaged = { [weak writer, clock] damage, id in

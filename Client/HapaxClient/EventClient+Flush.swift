@@ -36,6 +36,10 @@ extension EventClient {
             state.counts = state.counts + adopted.counts
             state.failure = adopted.failure
         }
+        // An empty queue is not all there is: these could not be stored.
+        if state.failure == nil, writer.intake.withLock({ $0.uncommitted.events > 0 }) {
+            state.failure = writer.lastFailure.map { .queue($0) }
+        }
         return FlushReport(
             stored: state.counts.stored, duplicates: state.counts.duplicates, deadLettered: state.counts.deadLettered,
             remaining: remaining, failure: state.failure)

@@ -54,7 +54,7 @@ extension EventQueue {
             // Before it is renamed: closing looks for the log under the name that the file had.
             try? damaged.close()
             let known = damage.withLock { $0.pending.map(\.number).max() ?? 0 }
-            file = DamagedFile(name: try directory.setAside(above: known), isOwn: true, depth: books.depth)
+            file = DamagedFile(name: try directory.setAside(above: known), isOwn: true, depth: books.depth, letters: books.letters)
             damage.withLock { record in
                 record.unfinished = file
                 record.latest = QueueDamage(file: file.name)
@@ -100,6 +100,10 @@ extension EventQueue {
             try books.write(db)
             for older in damage.withLock({ $0.pending }) { try Self.remember(older, db) }
             try Self.remember(file, db)
+            let state = damage.withLock { $0.observer }.state()
+            if let identity = state.identity { try Self.save(identity, db) }
+            if let session = state.session { try Self.save(session, db) }
+            if state.identity == nil { try? Self.takeState(of: file.name, in: directory, db) }
         }
         return (database, books)
     }
@@ -114,8 +118,8 @@ extension EventQueue {
         var ids = UUIDv7Generator()
         let report = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000))
         try db.execute(
-            sql: "INSERT INTO damaged_files (name, is_own, is_salvaged, depth, report_id) VALUES (?, ?, ?, ?, ?)",
-            arguments: [file.name, file.isOwn, file.isSalvaged, file.depth, Data(report.bytes)])
+            sql: "INSERT INTO damaged_files (name, is_own, is_salvaged, depth, letters, report_id) VALUES (?, ?, ?, ?, ?, ?)",
+            arguments: [file.name, file.isOwn, file.isSalvaged, file.depth, file.letters, Data(report.bytes)])
         let number = max(file.number, 1)
         for (table, step) in [("queue", Int64(1) << 40), ("dead_letters", 1_000_000)] {
             let known = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table]) ?? 0

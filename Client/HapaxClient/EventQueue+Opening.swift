@@ -46,14 +46,15 @@ extension EventQueue {
                 if isSalvaged { try? directory.markSalvaged(name) }
                 if isSalvaged, (row["report_id"] as DatabaseValue?)?.isNull != false { return nil }
                 return DamagedFile(
-                    name: name, isOwn: try row.value("is_own"), depth: try row.optional("depth"), isSalvaged: isSalvaged)
+                    name: name, isOwn: try row.value("is_own"), depth: try row.optional("depth"), letters: try row.optional("letters"),
+                    isSalvaged: isSalvaged)
             }
         }
         return opened
     }
 
     /// Who uses the app, and whether its last session has ended.
-    private static func takeState(of file: String, in directory: QueueDirectory, _ db: Database) throws {
+    static func takeState(of file: String, in directory: QueueDirectory, _ db: Database) throws {
         let source: QueueSalvage
         do {
             guard let readable = try QueueSalvage(path: directory.path + "/" + file, .state) else { return }

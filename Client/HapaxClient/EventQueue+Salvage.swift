@@ -56,11 +56,11 @@ extension EventQueue {
 
     private func salvage(_ file: DamagedFile) throws {
         var salvager = Salvager(queue: self, file: file)
-        var depth = file.depth
+        var (depth, letters) = (file.depth, file.letters)
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
-            depth = depth ?? source.depth
+            (depth, letters) = (depth ?? source.depth, letters ?? source.letters)
             try source.rows(of: "queue") { try salvager.add($0) }
             try salvager.takeRows()
             try source.rows(of: "dead_letters") { try salvager.addLetter($0) }
@@ -70,14 +70,17 @@ extension EventQueue {
         }
         try transaction { db, books in
             try db.execute(
-                sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ? WHERE name = ? AND is_salvaged = 0",
-                arguments: [depth, file.name])
+                sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ?, letters = ? WHERE name = ? AND is_salvaged = 0",
+                arguments: [depth, letters, file.name])
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
             // What a running client lost is in these books already; else they learn of it now.
-            guard !file.isOwn, let lost = try Self.found(file, db)?.damage.lost, lost > 0 else { return }
-            books.adopted += Int64(lost)
-            books.discarded += Int64(lost)
-            try Self.count(db, &books, Self.damagedEvent, Int64(lost))
+            guard !file.isOwn, let damage = try Self.found(file, db)?.damage else { return }
+            if let lost = damage.lost, lost > 0 {
+                books.adopted += Int64(lost)
+                books.discarded += Int64(lost)
+                try Self.count(db, &books, Self.damagedEvent, Int64(lost))
+            }
+            if let lost = damage.lostDeadLetters, lost > 0 { try Self.count(db, &books, Self.damagedLetter, Int64(lost)) }
         }
     }
 
@@ -104,6 +107,7 @@ extension EventQueue {
         damage.salvagedDeadLetters = try row.value("salvaged_letters")
         let buried: Int = try row.value("buried")
         damage.lost = (try row.optional("depth") as Int64?).map { max(Int(clamping: $0) - damage.salvaged - buried, 0) }
+        damage.lostDeadLetters = (try row.optional("letters") as Int64?).map { max(Int(clamping: $0) - damage.salvagedDeadLetters, 0) }
         damage.isSalvaged = try row.value("is_salvaged")
         return (damage, (try row.optional("report_id") as Data?).flatMap { EventID(bytes: $0) })
     }

@@ -63,6 +63,7 @@ extension EventQueue {
                         is_own INTEGER NOT NULL,
                         is_salvaged INTEGER NOT NULL,
                         depth INTEGER,
+                        letters INTEGER,
                         salvaged INTEGER NOT NULL DEFAULT 0,
                         salvaged_letters INTEGER NOT NULL DEFAULT 0,
                         buried INTEGER NOT NULL DEFAULT 0,

@@ -11,6 +11,8 @@ public struct QueueDamage: Hashable, Sendable {
     public internal(set) var salvagedDeadLetters = 0
     /// Waiting events that could not be read; nil if nobody knows how many there were.
     public internal(set) var lost: Int?
+    /// Dead letters that could not be read, likewise.
+    public internal(set) var lostDeadLetters: Int?
     /// Whether everything that can be read has been taken over. Until then nothing is uploaded, so that the oldest events go first.
     public internal(set) var isSalvaged = false
 
@@ -22,6 +24,7 @@ public struct QueueDamage: Hashable, Sendable {
             "$salvaged": .integer(Int64(salvaged)), "$salvaged_dead_letters": .integer(Int64(salvagedDeadLetters)),
         ]
         if let lost { properties["$lost"] = .integer(Int64(lost)) }
+        if let lostDeadLetters { properties["$lost_dead_letters"] = .integer(Int64(lostDeadLetters)) }
         return properties
     }
 }
@@ -31,8 +34,9 @@ struct DamagedFile: Hashable, Sendable {
     var name: String
     /// Set aside by a running client, whose books counted its rows: the install is the same.
     var isOwn: Bool
-    /// How many events waited in it, if that is known better than from the file itself.
+    /// How many events waited in it and how many dead letters it held, if that is known better than from the file itself.
     var depth: Int64?
+    var letters: Int64?
     /// Only the event that tells of it is missing.
     var isSalvaged = false
 
@@ -62,7 +66,10 @@ struct DamageRecord: Sendable {
 
 /// Who has to know about damage.
 struct DamageObserver: Sendable {
-    /// A running client's file was set aside: what is kept on disk only at changes must be written again, and nobody knows which ids wait.
+    /// What the new file must know from its first transaction on, since it is written only when it changes; nil for what only the damaged
+    /// file knows.
+    var state: @Sendable () -> (identity: EventQueue.SavedIdentity?, session: EventQueue.OpenSession?) = { (nil, nil) }
+    /// A running client's file was set aside: nobody knows which ids wait.
     var replaced: @Sendable () -> Void = {}
     /// These wait again.
     var took: @Sendable ([EventID]) -> Void = { _ in }

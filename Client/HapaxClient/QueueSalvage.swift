@@ -13,8 +13,9 @@ struct QueueSalvage {
     private let copy: String?
     /// The install the file belonged to; nil if that cannot be read.
     let installID: EventID?
-    /// How many events waited, by the file's own books.
+    /// How many events waited and how many dead letters there were, by the file's own books.
     let depth: Int64?
+    let letters: Int64?
     /// Whom events concern and which session was open, as far as that can be read.
     let identity: EventQueue.SavedIdentity?
     let session: EventQueue.OpenSession?
@@ -42,9 +43,12 @@ struct QueueSalvage {
         }
         let queue = database
         do {
-            let books = try Self.readable { try queue.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth FROM books") } }
+            let books = try Self.readable {
+                try queue.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth, letters FROM books") }
+            }
             installID = (try? books??.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
             depth = (try? books??.optional("depth") as Int64?) ?? nil
+            letters = (try? books??.optional("letters") as Int64?) ?? nil
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
             session = try Self.readable { try queue.unsafeRead { try EventQueue.openSession($0) } } ?? nil
         } catch {

@@ -51,10 +51,9 @@ final class SessionMarker: Sendable {
         if let due { try? queue.save(EventQueue.OpenSession(start: due, lastActivity: clock.unixMilliseconds)) }
     }
 
-    /// After the queue began a new file: what was written is gone.
-    func writeAgain() {
-        state.withLock { $0.lastWritten = nil }
-        eventsStored()
+    /// For a new file of the queue, in which nothing has been written.
+    var open: EventQueue.OpenSession? {
+        state.withLock { $0.start }.map { EventQueue.OpenSession(start: $0, lastActivity: clock.unixMilliseconds) }
     }
 
     /// Once the end is stored; a session that has begun since stays.

@@ -193,6 +193,35 @@ struct EventClientLifecycleTests {
         #expect(client.queue.books.depth == 0)
     }
 
+    @Test("whoever is told to terminate waits, also if another thread was told before (R38)")
+    func everyTerminationWaits() async throws {
+        let test = try TestClient()
+        try test.refuseCommits(true)
+        let client = test.client
+        client.track("stuck")
+        let first = Task.detached { await onThread { client.handle(.willTerminate) } }
+        await test.clock.scheduled(2)
+        let returned = Locked(0)
+        let ready = Gate()
+        let others = (0..<20).map { _ in
+            Task.detached {
+                await onThread {
+                    ready.blockUntilOpen()
+                    client.handle(.willTerminate)
+                    returned.withLock { $0 += 1 }
+                }
+            }
+        }
+        await ready.waitForArrivals(20)
+        ready.open()
+        // Time for those who would not wait.
+        for _ in 0..<2_000 { await Task.yield() }
+        #expect(returned.withLock { $0 } == 0)
+        test.clock.advance(by: .milliseconds(500))
+        for task in [first] + others { await task.value }
+        #expect(returned.withLock { $0 } == 20)
+    }
+
     // MARK: - Crashes
 
     private func copyOfFiles(_ test: TestClient) throws -> TemporaryDirectory {

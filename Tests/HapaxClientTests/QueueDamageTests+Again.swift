@@ -34,6 +34,24 @@ extension QueueDamageTests {
         #expect(queue.directory.isSalvaged("queue.sqlite.damaged-1"))
     }
 
+    @Test("dead letters that are lost with a file that was damaged before it opened are counted and told (I11, I12)")
+    func lostLettersAreTold() async throws {
+        var bytes = try make(60)
+        let text = Array(#"too long"#.utf8)
+        let place = try #require((0..<bytes.count - text.count).last { Array(bytes[$0..<$0 + text.count]) == text })
+        let page = place / 4_096
+        for index in page * 4_096..<page * 4_096 + 64 { bytes[index] = 0xEE }
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        try Data().write(to: URL(fileURLWithPath: file + "-wal"))
+        let queue = try open()
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.salvaged == 60 && damage.lost == 0 && damage.salvagedDeadLetters == 0 && damage.lostDeadLetters == 1)
+        #expect(damage.properties["$lost_dead_letters"] == .integer(1))
+        #expect(queue.books.dropped == ["damaged_dead_letter": 1] && queue.books.isBalanced)
+        queue.close()
+    }
+
     /// A file from which nobody can tell whose it is: the only page of its books is noise.
     private func makeFileOfNobody() throws {
         var bytes = try make(60)

@@ -43,6 +43,16 @@ struct SpoolTests {
         #expect(batch.scanned.envelope.installID == install)
     }
 
+    @Test("nobody's events concern the same install beside a taken queue as in it (R56)")
+    func spoolTakesTheAnonymousID() throws {
+        let main = try TestClient(directory: directory) { $0.distinctID = nil }
+        let spool = try TestClient(directory: directory) {
+            $0.distinctID = nil
+            $0.whenQueueIsTaken = .spool
+        }
+        #expect(spool.client.distinctID == main.client.distinctID && spool.client.distinctID == main.client.queue.installID.description)
+    }
+
     @Test("a queue is not removed as empty while a damaged file may hold events (I1)")
     func unsalvagedQueueIsNotEmpty() async throws {
         let place = QueueDirectory(path: directory.path + "/alone")

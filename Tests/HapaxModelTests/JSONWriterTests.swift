@@ -140,6 +140,17 @@ struct JSONWriterTests {
         }
     }
 
+    @Test("what JSON cannot hold condemns an event only if the event has no own value for it (R57)")
+    func overriddenPropertyDoesNotCondemn() throws {
+        let id = try #require(EventID(EventText.idText))
+        let base = EncodedProperties(["price": .double(.nan), "shop": "a"])
+        func problem(_ own: Properties) -> EventProblem? {
+            Event(id: id, name: "e", time: 1, distinctID: "u", properties: own).encoded(over: base).problem
+        }
+        #expect(problem([:])?.reason == .invalidNumber)
+        #expect(problem(["price": 1.5]) == nil)
+    }
+
     @Test("random properties come back equal through Foundation and pass our own check")
     func randomPropertiesComeBack() throws {
         let seed = UInt64.random(in: .min ... .max)

@@ -1,0 +1,51 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// Where a command looks for its queue, and what it makes of an environment that is not as it should be.
+@Suite("hapax, where it finds its queue")
+struct CommandSurroundingsTests {
+    private let directory = TemporaryDirectory()
+
+    private func run(_ script: String, _ environment: [String: String] = [:]) async throws -> (status: ChildProcess.Exit, error: String) {
+        let process = try ChildProcess(
+            "/bin/sh", ["-c", script, try PackageLayout.executable("hapax")],
+            environment: ["HAPAX_SERVER": "http://127.0.0.1:1", "HAPAX_KEY": "secret-key"].merging(environment) { $1 })
+        while await process.nextLine() != nil {}
+        return (await process.waitUntilExit(), process.standardErrorTail)
+    }
+
+    @Test("by default the queue is below $HOME, as the help says")
+    func homeIsObeyed() async throws {
+        let home = directory.path("home")
+        let unset = ["HAPAX_QUEUE": "", "XDG_STATE_HOME": ""]
+        let (status, _) = try await run(#"exec "$0" track e --no-flush"#, unset.merging(["HOME": home]) { $1 })
+        #expect(status == .exited(0))
+        #expect(FileManager.default.fileExists(atPath: home + "/.local/state/hapax/queue.sqlite"))
+    }
+
+    @Test("a queue without a name, as from a variable that is not set, is a usage error")
+    func emptyNameIsRefused() async throws {
+        let (status, error) = try await run(#"cd "$PLACE" && exec "$0" track e --no-flush --queue """#, ["PLACE": directory.path])
+        #expect(status == .exited(64) && error.contains("has no name"))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).isEmpty)
+    }
+
+    @Test("a variable that is not UTF-8 is refused: repaired, two directories would be one queue")
+    func environmentIsUTF8() async throws {
+        let script = #"HAPAX_QUEUE="$PLACE/$(printf '\377')" exec "$0" track e --no-flush"#
+        let (status, error) = try await run(script, ["PLACE": directory.path])
+        #expect(status == .exited(64) && error.contains("HAPAX_QUEUE is not UTF-8"))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).isEmpty)
+    }
+
+    @Test("a queue whose making was cut short is one that is not there yet")
+    func unmadeQueueIsNone() async throws {
+        let queue = directory.path("queue")
+        try FileManager.default.createDirectory(atPath: queue, withIntermediateDirectories: true)
+        try Data().write(to: URL(fileURLWithPath: queue + "/queue.sqlite"))
+        #expect(try await run(#"exec "$0" status"#, ["HAPAX_QUEUE": queue]).status == .exited(0))
+    }
+}

@@ -1,0 +1,53 @@
+import Foundation
+import GRDBSQLite
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// An empty queue is not always the end of it.
+@Suite("A flush says why something is left (R13, I12, I15)")
+struct UnfinishedFlushTests {
+    @Test("events that cannot be stored: the flush names the failure of the store")
+    func unstoredEventsAreAFailure() async throws {
+        let test = try TestClient()
+        try test.refuseCommits(true)
+        test.client.track("stuck")
+        let report = await test.client.finalFlush(within: .seconds(1))
+        #expect(report.remaining == 1)
+        guard case .queue = report.failure else {
+            Issue.record("\(String(describing: report.failure))")
+            return
+        }
+        try test.refuseCommits(false)
+        #expect(await test.client.flush().failure == nil, "control")
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a damaged file that cannot be read for the moment: nothing counts as drained, and later all of it arrives (I11)")
+    func unreadableFileIsAFailure() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<20)
+        await first.client.shutdown(within: .zero)
+        // A whole file in the place of a damaged one: only reading it fails.
+        let path = directory.path + "/queue/queue.sqlite"
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        let disk = FaultyDisk(directory.path)
+        let test = try TestClient(directory: directory)
+        disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: SQLITE_CANTOPEN, operations: [.open]))
+        let report = await test.client.flush()
+        #expect(disk.failures > 0)
+        guard case .queue(let failure) = report.failure else {
+            Issue.record("\(String(describing: report.failure))")
+            return
+        }
+        #expect(failure.code == SQLITE_CANTOPEN && report.stored == 0)
+        disk.fail(nil)
+        #expect(await test.client.flush().failure == nil)
+        #expect(Set(test.transport.batches.flatMap(\.names)).isSuperset(of: (0..<20).map { "event \($0)" }))
+        #expect(await test.client.status().isBalanced)
+        await test.client.shutdown(within: .zero)
+    }
+}
