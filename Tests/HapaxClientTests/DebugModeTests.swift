@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -71,14 +72,7 @@ struct DebugModeTests {
         test.client.attach(ScriptedApplication())
         test.client.handle(.didBecomeActive)
         let client = test.client
-        await Task.detached {
-            await withCheckedContinuation { continuation in
-                Thread.detachNewThread {
-                    client.handle(.didEnterBackground)
-                    continuation.resume()
-                }
-            }
-        }.value
+        try await blocking { client.handle(.didEnterBackground) }
         #expect(client.queue.books.depth == 0 && client.queue.books.stored == 2)
     }
 

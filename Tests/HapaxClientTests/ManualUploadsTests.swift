@@ -1,4 +1,5 @@
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -63,10 +64,10 @@ struct ManualUploadsTests {
 
     @Test("a step during a flush does not end the flush (R13, R28)", .timeLimit(.minutes(1)))
     func stepDoesNotEndAFlush() async throws {
-        let gate = Locked<CheckedContinuation<Void, Never>?>(nil)
+        let mayAnswer = AwaitedCount()
         let test = try TestClient { $0.batchSize = 1 }
         test.transport.script { batch in
-            if batch.sequences == [1] { await withCheckedContinuation { continuation in gate.withLock { $0 = continuation } } }
+            if batch.sequences == [1] { await mayAnswer.reaches(1) }
             return .success(batch.receipt())
         }
         try await test.track(0..<6)
@@ -74,7 +75,7 @@ struct ManualUploadsTests {
         await test.transport.requests(1)
         async let stepped = test.client.dispatchStep()
         while await !test.client.delivery.isLimited { await Task.yield() }
-        gate.withLock { $0 }?.resume()
+        mayAnswer.set(1)
         let step = await stepped
         let report = await flushed
         #expect(report.remaining == 0 && report.failure == nil)
