@@ -1,10 +1,11 @@
 import Foundation
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
 
-@Suite("Debug mode (R35, R59, I14)")
+@Suite("Debug mode (R35, R59, I14)", .timeLimit(.minutes(1)), .endsWhenItHangs)
 struct DebugModeTests {
     private let shown = Locked<[String]>([])
 
@@ -71,14 +72,7 @@ struct DebugModeTests {
         test.client.attach(ScriptedApplication())
         test.client.handle(.didBecomeActive)
         let client = test.client
-        await Task.detached {
-            await withCheckedContinuation { continuation in
-                Thread.detachNewThread {
-                    client.handle(.didEnterBackground)
-                    continuation.resume()
-                }
-            }
-        }.value
+        try await blocking { client.handle(.didEnterBackground) }
         #expect(client.queue.books.depth == 0 && client.queue.books.stored == 2)
     }
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Delivery over a real queue (R9–R13, D1–D3, D11–D13, I1, I5, I16)")
+@Suite("Delivery over a real queue (R9–R13, D1–D3, D11–D13, I1, I5, I16)", .timeLimit(.minutes(1)), .endsWhenItHangs)
 struct DeliveryTests {
     @Test("a batch is valid JSON with its events as they were stored, for one and for many (D1, R4)", arguments: [1, 2, 50])
     func batchIsValidJSON(count: Int) async throws {
@@ -194,7 +194,7 @@ struct DeliveryTests {
         #expect(test.transport.batches.dropFirst().flatMap(\.sequences) == Array(1...500))
     }
 
-    @Test("a pause is probed every five minutes", .timeLimit(.minutes(1)))
+    @Test("a pause is probed every five minutes")
     func pauseIsProbed() async throws {
         let test = try TestClient(transport: ScriptedTransport { _ in .success(.problem(.unknownKey)) }) { $0.uploadOnlyInBackground() }
         try await test.track(0..<1)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("EventClient in an app (R30–R52, D6–D10)")
+@Suite("EventClient in an app (R30–R52, D6–D10)", .timeLimit(.minutes(1)), .endsWhenItHangs)
 struct EventClientLifecycleTests {
     private func properties(_ test: TestClient) -> [String] {
         test.transport.batches.flatMap(\.scanned.events).map { String(decoding: $0.properties, as: UTF8.self) }
@@ -151,14 +151,14 @@ struct EventClientLifecycleTests {
         try await test.track(0..<3)
         test.client.attach(app)
         let client = test.client
-        let returned = Task.detached { await onThread { client.handle(.didEnterBackground) } }
+        async let returned: Void = blocking { client.handle(.didEnterBackground) }
         if hangs {
             await test.transport.requests(1)
             while test.clock.pending.contains(EventClient.Configuration.farAway) { await Task.yield() }
             await test.clock.scheduled(1)
             test.clock.advance(by: .seconds(28))
         }
-        await returned.value
+        try await returned
         #expect(client.queue.books.depth == (hangs ? 3 : 0))
         _ = await client.shutdown(within: .zero)
     }
@@ -185,11 +185,11 @@ struct EventClientLifecycleTests {
         try test.refuseCommits(true)
         let client = test.client
         client.track("stuck")
-        let returned = Task.detached { await onThread { client.handle(.willTerminate) } }
+        async let returned: Void = blocking { client.handle(.willTerminate) }
         // The commit's next attempt, and the bound.
         await test.clock.scheduled(2)
         test.clock.advance(by: .milliseconds(500))
-        await returned.value
+        try await returned
         #expect(client.queue.books.depth == 0)
     }
 
@@ -267,15 +267,5 @@ struct EventClientLifecycleTests {
         let next = try TestClient(directory: directory)
         #expect(await next.client.flush().stored == 2)
         #expect(next.transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd"])
-    }
-}
-
-/// Blocks a thread that nobody else needs.
-private func onThread(_ body: @escaping @Sendable () -> Void) async {
-    await withCheckedContinuation { continuation in
-        Thread.detachNewThread {
-            body()
-            continuation.resume()
-        }
     }
 }

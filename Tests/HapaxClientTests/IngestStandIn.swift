@@ -1,4 +1,5 @@
 import HapaxModel
+import TestSupport
 
 @testable import HapaxClient
 
@@ -22,8 +23,10 @@ final class IngestStandIn: Sendable {
         /// A batch that holds one is refused as a whole, in our own words: 400 `malformed`.
         var isPoison: @Sendable (ScannedEvent) -> Bool = { _ in false }
         var poisonedBatches = 0
-        var arrivals: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
-        var requests = 0
+        var requests = 0 {
+            didSet { came.set(requests) }
+        }
+        let came = AwaitedCount()
     }
 
     init() throws {
@@ -41,28 +44,17 @@ final class IngestStandIn: Sendable {
 
     /// Returns once so many requests have come.
     func requests(_ count: Int) async {
-        await withCheckedContinuation { continuation in
-            let ready = state.withLock { state in
-                if state.requests >= count { return true }
-                state.arrivals.append((count, continuation))
-                return false
-            }
-            if ready { continuation.resume() }
-        }
+        await state.withLock { $0.came }.reaches(count)
     }
 
     private static func react(_ request: LoopbackServer.Request, _ state: Locked<State>) -> LoopbackServer.Reaction {
         let headers: [(name: String, value: String)] =
             request.head.lowercased().contains("content-encoding: gzip") ? [("Content-Encoding", "gzip")] : []
         let batch = SentBatch(TransportRequest(url: "", headers: headers, body: request.body, timeout: .seconds(1)))
-        let (reaction, arrived) = state.withLock { state in
+        return state.withLock { state in
             state.requests += 1
-            let arrived = state.arrivals.filter { $0.count <= state.requests }.map(\.continuation)
-            state.arrivals.removeAll { $0.count <= state.requests }
-            return (react(batch, &state), arrived)
+            return react(batch, &state)
         }
-        for continuation in arrived { continuation.resume() }
-        return reaction
     }
 
     private static func react(_ batch: SentBatch?, _ state: inout State) -> LoopbackServer.Reaction {

@@ -1,5 +1,6 @@
 import HapaxClient
 import HapaxModel
+import TestSupport
 
 /// A clock that stands still until a test moves it.
 final class ManualClock: ClientClock {
@@ -13,8 +14,10 @@ final class ManualClock: ClientClock {
         var elapsed: Duration = .zero
         var wallOffset: Duration = .zero
         var next = 0
-        var scheduled: [Scheduled] = []
-        var waiters: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+        var scheduled: [Scheduled] = [] {
+            didSet { count.set(scheduled.count) }
+        }
+        let count = AwaitedCount()
     }
 
     static let start: Int64 = 1_763_680_000_000
@@ -30,35 +33,25 @@ final class ManualClock: ClientClock {
     var pending: [Duration] { state.withLock { state in state.scheduled.map { $0.due - state.elapsed }.sorted() } }
 
     func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
-        let (number, ready) = state.withLock { state in
+        let number = state.withLock { state in
             state.next += 1
             state.scheduled.append(Scheduled(number: state.next, due: state.elapsed + delay, action: action))
-            let count = state.scheduled.count
-            let ready = state.waiters.filter { $0.count <= count }
-            state.waiters.removeAll { $0.count <= count }
-            return (state.next, ready)
+            return state.next
         }
-        for waiter in ready { waiter.continuation.resume() }
         return Cancellation(clock: self, number: number)
     }
 
     /// Returns once so many actions are scheduled.
     func scheduled(_ count: Int) async {
-        await withCheckedContinuation { continuation in
-            let ready = state.withLock { state in
-                if state.scheduled.count >= count { return true }
-                state.waiters.append((count, continuation))
-                return false
-            }
-            if ready { continuation.resume() }
-        }
+        await state.withLock { $0.count }.reaches(count)
     }
 
     func advance(by duration: Duration) {
         let due = state.withLock { state in
             state.elapsed += duration
-            let due = state.scheduled.filter { $0.due <= state.elapsed }.sorted { $0.due < $1.due }
-            state.scheduled.removeAll { $0.due <= state.elapsed }
+            let now = state.elapsed
+            let due = state.scheduled.filter { $0.due <= now }.sorted { $0.due < $1.due }
+            state.scheduled.removeAll { $0.due <= now }
             return due
         }
         for scheduled in due { scheduled.action() }

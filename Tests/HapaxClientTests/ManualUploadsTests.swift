@@ -1,9 +1,10 @@
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
 
-@Suite("Uploads that only somebody's wish begins (R13, R18, R26)")
+@Suite("Uploads that only somebody's wish begins (R13, R18, R26)", .timeLimit(.minutes(1)), .endsWhenItHangs)
 struct ManualUploadsTests {
     /// The two ways to switch off what nobody asked for.
     enum Switch: CaseIterable, Sendable {
@@ -20,7 +21,7 @@ struct ManualUploadsTests {
         }
     }
 
-    @Test("entering the background sends nothing, a step still does (R18, R26)", .timeLimit(.minutes(1)), arguments: Switch.allCases)
+    @Test("entering the background sends nothing, a step still does (R18, R26)", arguments: Switch.allCases)
     func backgroundSendsNothing(way: Switch) async throws {
         let test = try TestClient { way.turnOff(&$0) }
         let application = ScriptedApplication()
@@ -34,7 +35,7 @@ struct ManualUploadsTests {
         #expect(await test.client.dispatchStep() == .good(more: false))
     }
 
-    @Test("a failed flush is not repeated by itself (R26)", .timeLimit(.minutes(1)), arguments: Switch.allCases)
+    @Test("a failed flush is not repeated by itself (R26)", arguments: Switch.allCases)
     func failedFlushIsNotRepeated(way: Switch) async throws {
         let test = try TestClient { way.turnOff(&$0) }
         test.transport.script { _ in .failure(.cut) }
@@ -48,7 +49,7 @@ struct ManualUploadsTests {
         #expect(await test.client.flush().stored == 1)
     }
 
-    @Test("queues beside this one wait for a wish, too (R26)", .timeLimit(.minutes(1)), arguments: Switch.allCases)
+    @Test("queues beside this one wait for a wish, too (R26)", arguments: Switch.allCases)
     func spoolsWait(way: Switch) async throws {
         let first = try TestClient()
         let second = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
@@ -61,12 +62,12 @@ struct ManualUploadsTests {
         #expect(await third.client.flush().stored == 1)
     }
 
-    @Test("a step during a flush does not end the flush (R13, R28)", .timeLimit(.minutes(1)))
+    @Test("a step during a flush does not end the flush (R13, R28)")
     func stepDoesNotEndAFlush() async throws {
-        let gate = Locked<CheckedContinuation<Void, Never>?>(nil)
+        let mayAnswer = AwaitedCount()
         let test = try TestClient { $0.batchSize = 1 }
         test.transport.script { batch in
-            if batch.sequences == [1] { await withCheckedContinuation { continuation in gate.withLock { $0 = continuation } } }
+            if batch.sequences == [1] { await mayAnswer.reaches(1) }
             return .success(batch.receipt())
         }
         try await test.track(0..<6)
@@ -74,7 +75,7 @@ struct ManualUploadsTests {
         await test.transport.requests(1)
         async let stepped = test.client.dispatchStep()
         while await !test.client.delivery.isLimited { await Task.yield() }
-        gate.withLock { $0 }?.resume()
+        mayAnswer.set(1)
         let step = await stepped
         let report = await flushed
         #expect(report.remaining == 0 && report.failure == nil)

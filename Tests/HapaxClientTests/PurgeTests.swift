@@ -1,9 +1,10 @@
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
 
-@Suite("Purge (D16, I12)")
+@Suite("Purge (D16, I12)", .timeLimit(.minutes(1)), .endsWhenItHangs)
 struct PurgeTests {
     @Test("deletes what waits and what is dead, and the books add up")
     func everythingIsDeleted() async throws {
@@ -32,9 +33,9 @@ struct PurgeTests {
     @Test("ends an upload after the request in flight; what that delivered is counted as delivered, and the rest is not sent")
     func uploadUnderWayEnds() async throws {
         let test = try TestClient { $0.batchSize = 2 }
-        let gate = Locked<CheckedContinuation<Void, Never>?>(nil)
+        let mayAnswer = AwaitedCount()
         test.transport.script { batch in
-            await withCheckedContinuation { continuation in gate.withLock { $0 = continuation } }
+            await mayAnswer.reaches(1)
             return .success(batch.receipt())
         }
         try await test.track(0..<6)
@@ -42,8 +43,7 @@ struct PurgeTests {
         await test.transport.requests(1)
         async let purged = test.client.purge()
         while await !test.client.delivery.isDenied { await Task.yield() }
-        while gate.withLock({ $0 == nil }) { await Task.yield() }
-        gate.withLock { $0 }?.resume()
+        mayAnswer.set(1)
         #expect(try await purged == 4)
         #expect(await flushed.stored == 2)
         #expect(test.transport.batches.count == 1)

@@ -1,5 +1,6 @@
 import HapaxClient
 import HapaxModel
+import TestSupport
 
 /// An app as a test wants it, which counts the assertions that it gave and got back.
 final class ScriptedApplication: ApplicationAdapter {
@@ -9,10 +10,10 @@ final class ScriptedApplication: ApplicationAdapter {
         var grants = true
         var given = 0
         var ended: [Int] = []
-        var waiters: [CheckedContinuation<Void, Never>] = []
     }
 
     private let state = Locked(State())
+    private let endedCount = AwaitedCount()
 
     init(isInBackground: Bool = false, remaining: Duration = .seconds(30), grants: Bool = true) {
         state.withLock { $0 = State(isInBackground: isInBackground, remaining: remaining, grants: grants) }
@@ -38,22 +39,14 @@ final class ScriptedApplication: ApplicationAdapter {
     }
 
     func endAssertion(_ assertion: Int) {
-        let waiters = state.withLock { state in
+        state.withLock { state in
             state.ended.append(assertion)
-            defer { state.waiters = [] }
-            return state.waiters
+            endedCount.set(state.ended.count)
         }
-        for waiter in waiters { waiter.resume() }
     }
 
     /// Returns once an assertion has been given back.
     func assertionEnded() async {
-        await withCheckedContinuation { continuation in
-            let isEnded = state.withLock { state in
-                if state.ended.isEmpty { state.waiters.append(continuation) }
-                return !state.ended.isEmpty
-            }
-            if isEnded { continuation.resume() }
-        }
+        await endedCount.reaches(1)
     }
 }

@@ -1,5 +1,6 @@
 import HapaxClient
 import HapaxModel
+import TestSupport
 
 /// Answers as a test's script says, and remembers every request.
 final class ScriptedTransport: EventTransport {
@@ -8,15 +9,21 @@ final class ScriptedTransport: EventTransport {
     private struct State {
         var answer: Answer
         var batches: [SentBatch] = []
-        var waiters: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
         var closed = false
         var hanging: [CheckedContinuation<Void, Never>] = []
     }
 
     private let state: Locked<State>
+    private let made = AwaitedCount()
 
     init(_ answer: @escaping Answer = { .success($0.receipt()) }) {
         state = Locked(State(answer: answer))
+    }
+
+    /// These answers first, then receipts.
+    static func receipts(after answers: [Result<TransportAnswer, TransportFailure>]) -> Answer {
+        let left = Locked(answers[...])
+        return { batch in left.withLock { $0.popFirst() } ?? .success(batch.receipt()) }
     }
 
     /// In the order they were sent.
@@ -26,14 +33,7 @@ final class ScriptedTransport: EventTransport {
 
     /// Returns once so many requests have been made.
     func requests(_ count: Int) async {
-        await withCheckedContinuation { continuation in
-            let ready = state.withLock { state in
-                if state.batches.count >= count { return true }
-                state.waiters.append((count, continuation))
-                return false
-            }
-            if ready { continuation.resume() }
-        }
+        await made.reaches(count)
     }
 
     /// Returns when the transport is closed, as a request that never gets an answer does.
@@ -50,15 +50,12 @@ final class ScriptedTransport: EventTransport {
 
     func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure> {
         guard let batch = SentBatch(request) else { return .failure(.other(-1)) }
-        let (answer, ready): (Answer?, [CheckedContinuation<Void, Never>]) = state.withLock { state in
-            if state.closed { return (nil, []) }
+        let answer: Answer? = state.withLock { state in
+            if state.closed { return nil }
             state.batches.append(batch)
-            let count = state.batches.count
-            let ready = state.waiters.filter { $0.count <= count }.map(\.continuation)
-            state.waiters.removeAll { $0.count <= count }
-            return (state.answer, ready)
+            made.set(state.batches.count)
+            return state.answer
         }
-        for waiter in ready { waiter.resume() }
         guard let answer else { return .failure(.aborted) }
         return await answer(batch)
     }

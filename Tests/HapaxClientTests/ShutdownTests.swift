@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Shutdown uses the time it has (R38, D6, D11, I15)")
+@Suite("Shutdown uses the time it has (R38, D6, D11, I15)", .timeLimit(.minutes(1)), .endsWhenItHangs)
 struct ShutdownTests {
     /// What is scheduled once all is stored and an attempt has failed: the limits for uploading and for leaving, and the backoff.
     private static let boundsAndBackoff = 3
@@ -12,14 +12,7 @@ struct ShutdownTests {
     @Test("a server that comes back within the time gets everything, backoff after backoff")
     func backoffsAreRetried() async throws {
         let test = try TestClient()
-        let failures = Locked(3)
-        test.transport.script { batch in
-            let fails = failures.withLock { left in
-                left -= 1
-                return left >= 0
-            }
-            return fails ? .failure(.cannotConnect) : .success(batch.receipt())
-        }
+        test.transport.script(ScriptedTransport.receipts(after: Array(repeating: .failure(.cannotConnect), count: 3)))
         try await test.track(0..<60)
         async let report = test.client.shutdown(within: .seconds(60))
         for attempt in 1...3 {
@@ -117,14 +110,7 @@ struct ShutdownTests {
         let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
         let id = try await spool.client.trackDurably("spooled")
         _ = await spool.client.shutdown(within: .zero)
-        let failures = Locked(1)
-        main.transport.script { batch in
-            let fails = failures.withLock { left in
-                left -= 1
-                return left >= 0
-            }
-            return fails ? .failure(.cannotConnect) : .success(batch.receipt())
-        }
+        main.transport.script(ScriptedTransport.receipts(after: [.failure(.cannotConnect)]))
         async let report = main.client.shutdown(within: .seconds(30))
         await main.transport.requests(1)
         await main.clock.scheduled(Self.boundsAndBackoff)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Spools: clients that find the queue taken")
+@Suite("Spools: clients that find the queue taken", .timeLimit(.minutes(1)), .endsWhenItHangs)
 struct SpoolTests {
     private let directory = TemporaryDirectory()
 
