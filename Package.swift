@@ -133,7 +133,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "hapax-test-worker",
-            dependencies: ["HapaxClient", "HapaxModel"],
+            dependencies: ["HapaxClient", "HapaxModel", "TestSupport"],
             path: "Tests/hapax-test-worker",
             swiftSettings: strict
         ),

@@ -50,6 +50,27 @@ package final class FaultProxy: Sendable {
     /// What has come about so far.
     package var tally: Tally { core.state.withLock { $0.tally } }
 
+    /// Waits until every request has ended whose client is gone already: what a killed client has sent may still be on its way.
+    package func settle() async throws {
+        let port = port
+        try await blocking {
+            // Connections are accepted in their order: once this one's end is answered, all that came before it are known.
+            let last = try LoopbackSocket.connected(port: port)
+            last.finishWriting()
+            while try !last.read().isEmpty {}
+        }
+        await withCheckedContinuation { continuation in
+            let isIdle = core.state.withLock { state in
+                if !state.open.isEmpty { state.idleWatchers.append { continuation.resume() } }
+                return state.open.isEmpty
+            }
+            if isIdle { continuation.resume() }
+        }
+    }
+
+    /// Looks again at what is waited for: a condition may hold for a reason that is none of the proxy's.
+    package func lookAgain() { core.tellWatchers() }
+
     /// Waits until the finished exchanges satisfy a condition.
     package func wait(until isEnough: @escaping @Sendable (Tally) -> Bool) async {
         await withCheckedContinuation { continuation in
@@ -74,6 +95,7 @@ private final class Core: Sendable {
         var open: [ObjectIdentifier: LoopbackSocket] = [:]
         var gates: [Gate] = []
         var hasStopped = false
+        var idleWatchers: [@Sendable () -> Void] = []
         var watchers: [(isEnough: @Sendable (FaultProxy.Tally) -> Bool, resume: @Sendable () -> Void)] = []
     }
     let state: Locked<State>
@@ -102,7 +124,13 @@ private final class Core: Sendable {
     }
 
     private func release(_ socket: LoopbackSocket) {
-        state.withLock { _ = $0.open.removeValue(forKey: ObjectIdentifier(socket)) }
+        let resumptions = state.withLock { state in
+            _ = state.open.removeValue(forKey: ObjectIdentifier(socket))
+            guard state.open.isEmpty else { return [@Sendable () -> Void]() }
+            defer { state.idleWatchers = [] }
+            return state.idleWatchers
+        }
+        for resume in resumptions { resume() }
     }
 
     func serve(_ client: LoopbackSocket) {
@@ -131,15 +159,20 @@ private final class Core: Sendable {
         }
         var exchange = FaultProxy.Exchange(request: request, fault: fault.kind)
         let goesOn = perform(fault, request, client, &exchange)
+        state.withLock { $0.tally.add(exchange) }
+        tellWatchers()
+        return goesOn
+    }
+
+    func tellWatchers() {
         let resumptions = state.withLock { state in
-            state.tally.add(exchange)
             let tally = state.tally
-            let done = state.watchers.filter { $0.isEnough(tally) }.map(\.resume)
-            state.watchers.removeAll { $0.isEnough(tally) }
-            return done
+            // Each is asked once: it may answer otherwise the next time.
+            let first = state.watchers.partition { $0.isEnough(tally) }
+            defer { state.watchers.removeSubrange(first...) }
+            return state.watchers[first...].map(\.resume)
         }
         for resume in resumptions { resume() }
-        return goesOn
     }
 
     // MARK: - Faults

@@ -39,4 +39,14 @@ package final class TinyDisk: Sendable {
     /// Whether this process may mount one.
     package static let isPossible = TinyDisk(bytes: 64 * 1024) != nil
 }
+#else
+/// Nothing here mounts one.
+package final class TinyDisk: Sendable {
+    package let path = ""
+    package init?(bytes: Int) { return nil }
+    package var freeBytes: Int { 0 }
+    package func fill(except rest: Int = 0) {}
+    package func unfill() {}
+    package static let isPossible = false
+}
 #endif

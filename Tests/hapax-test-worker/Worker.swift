@@ -1,6 +1,8 @@
+import Dispatch
 import Foundation
 import HapaxClient
 import HapaxModel
+import TestSupport
 
 struct Worker: Sendable {
     let client: EventClient
@@ -8,14 +10,19 @@ struct Worker: Sendable {
 
     /// Tracks in a loop on each thread, uploading all the while. Each durable return is reported before the next event is tracked.
     ///
-    /// Ends after `count` events with all of them stored; without a count only a signal ends it.
+    /// Ends after `count` events with all of them stored; without a count only a signal ends it, SIGTERM with a shutdown.
     func track() async -> Int32 {
+        let end = End()
+        let signals = await shutDownOnTermination(end)
+        defer { signals.cancel() }
+        if arguments.label != nil { await introduce() }
         let failed = await withTaskGroup(of: Bool.self) { group in
             for thread in 0..<arguments.threads {
                 group.addTask { await track(thread: thread) }
             }
             return await group.contains(false)
         }
+        guard end.claim() else { return await end.wait() }
         let report = await client.shutdown(within: .zero)
         return failed || report.lost > 0 ? 74 : 0
     }
@@ -25,6 +32,10 @@ struct Worker: Sendable {
         var index = 0
         while index < share {
             index += 1
+            if let label = arguments.label {
+                guard await trackMarked(Mark(run: label, thread: thread, index: index)) else { return false }
+                continue
+            }
             let properties: Properties = ["thread": .integer(Int64(thread)), "index": .integer(Int64(index))]
             guard arguments.durably else {
                 while client.track("worker", properties: properties) == nil {
@@ -42,6 +53,55 @@ struct Worker: Sendable {
             }
         }
         return true
+    }
+
+    /// Under an id of its own on every other thread: then what could not be stored is tracked again, as the same event.
+    ///
+    /// - Returns: false once nothing more is taken.
+    private func trackMarked(_ mark: Mark) async -> Bool {
+        var ids = UUIDv7Generator()
+        let id = mark.thread.isMultiple(of: 2) ? ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000)) : nil
+        while true {
+            do throws(TrackError) {
+                let properties = mark.properties(fill: arguments.fill)
+                let (id, sequence) = try await client.trackDurablySequenced("worker", properties: properties, id: id)
+                Self.report("durable \(id) \(sequence ?? 0) \(mark)\n")
+                return true
+            } catch {
+                switch error {
+                case .notStored: Self.report("unstored \(mark)\n")
+                case .refused(let reason):
+                    Self.report("refused \(reason.rawValue) \(mark)\n")
+                    return false
+                default: return false
+                }
+                if id == nil { return true }
+            }
+        }
+    }
+
+    private func introduce() async {
+        let status = await client.status()
+        Self.report("install \(status.installID) \(status.isSpool ? "spool" : "main")\n")
+    }
+
+    /// Returns when a signal is heard of: before, it would be lost.
+    private func shutDownOnTermination(_ end: End) async -> any DispatchSourceProtocol {
+        // The default action would end the process before the source hears of it.
+        signal(SIGTERM, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
+        source.setEventHandler {
+            guard end.claim() else { return }
+            Task {
+                let report = await client.shutdown(within: .seconds(1))
+                exit(report.lost > 0 ? 74 : 0)
+            }
+        }
+        await withCheckedContinuation { continuation in
+            source.setRegistrationHandler { continuation.resume() }
+            source.resume()
+        }
+        return source
     }
 
     /// Uploads until nothing is left or the time is over, and says how it stands.
@@ -71,5 +131,23 @@ struct Worker: Sendable {
     private static func report(_ line: String) {
         let bytes = Array(line.utf8)
         _ = bytes.withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+/// Shutting down is for one to do: who tracked the last event, or who was told to by a signal.
+private final class End: Sendable {
+    private let claimed = Locked(false)
+
+    /// - Returns: Whether it is the caller's to do now.
+    func claim() -> Bool {
+        claimed.withLock { claimed in
+            defer { claimed = true }
+            return !claimed
+        }
+    }
+
+    /// The other one ends the process.
+    func wait() async -> Int32 {
+        await withUnsafeContinuation { (_: UnsafeContinuation<Int32, Never>) in }
     }
 }

@@ -23,15 +23,26 @@ struct WorkerArguments: Sendable {
     var bulkSize = 50
     /// Seconds.
     var within = 30
+    /// Of the run; each event then carries a `mark` of run, thread and index, and the reports name it, too.
+    var label: String?
+    /// Bytes that some events hold beside that, at most.
+    var fill = 0
+    /// Stores beside a queue that is taken.
+    var spools = false
 
     init(_ arguments: [String]) throws(Usage) {
         guard let first = arguments.first, let command = Command(rawValue: first) else { throw Usage(description: "track or drain") }
         self.command = command
         var rest = arguments.dropFirst()
         while let name = rest.popFirst() {
-            if name == "--durably" {
+            switch name {
+            case "--durably":
                 durably = true
                 continue
+            case "--spool":
+                spools = true
+                continue
+            default: break
             }
             guard let value = rest.popFirst() else { throw Usage(description: "\(name) wants a value") }
             switch name {
@@ -44,6 +55,8 @@ struct WorkerArguments: Sendable {
             case "--count": count = try Self.number(name, value)
             case "--threads": threads = try Self.number(name, value)
             case "--bulk": bulkSize = try Self.number(name, value)
+            case "--label": label = value
+            case "--fill": fill = try Self.number(name, value)
             case "--within": within = try Self.number(name, value)
             default: throw Usage(description: "unknown option \(name)")
             }
