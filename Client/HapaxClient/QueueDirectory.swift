@@ -31,6 +31,9 @@ package struct QueueDirectory: Hashable, Sendable {
         }
     }
 
+    /// Whether there may be events that are not in the queue's file: in files that were set aside and not salvaged, or beside the queue.
+    package var holdsMore: Bool { !spools().isEmpty || damagedFiles().contains { !isSalvaged($0) } }
+
     /// Removes a queue's own files and then the directory; one that holds anything else stays.
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.

@@ -33,10 +33,11 @@ struct PurgeQueue: AsyncParsableCommand {
     }
 
     func run() async throws {
-        guard let reader = try QueueReader.forCommand(queue) else { return tell(Removed()) }
-        let summary = try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() }
-        let waiting = summary.books.depth + SpoolSurvey(of: queue.directory).depth
-        let letters = withDeadLetters ? " and \(summary.deadLetters) dead letters" : ""
+        let reader = try QueueReader.forCommand(queue)
+        if reader == nil, !queue.directory.holdsMore { return tell(Removed()) }
+        let summary = try reader.map { reader in try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() } }
+        let waiting = (summary?.books.depth ?? 0) + SpoolSurvey(of: queue.directory).depth
+        let letters = withDeadLetters ? " and \(summary?.deadLetters ?? 0) dead letters" : ""
         try confirmation.ask("Delete \(waiting) waiting events\(letters) for ever?")
         let owner = try EventQueue.forCommand(queue)
         defer { owner.close() }

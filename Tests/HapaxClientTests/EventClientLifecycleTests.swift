@@ -199,18 +199,14 @@ struct EventClientLifecycleTests {
         try test.refuseCommits(true)
         let client = test.client
         client.track("stuck")
-        let first = Task.detached { await onThread { client.handle(.willTerminate) } }
+        async let first: Void = blocking { client.handle(.willTerminate) }
         await test.clock.scheduled(2)
         let returned = Locked(0)
         let ready = Gate()
-        let others = (0..<20).map { _ in
-            Task.detached {
-                await onThread {
-                    ready.blockUntilOpen()
-                    client.handle(.willTerminate)
-                    returned.withLock { $0 += 1 }
-                }
-            }
+        async let others: [Void] = onThreads(20) { _ in
+            ready.blockUntilOpen()
+            client.handle(.willTerminate)
+            returned.withLock { $0 += 1 }
         }
         await ready.waitForArrivals(20)
         ready.open()
@@ -218,7 +214,8 @@ struct EventClientLifecycleTests {
         for _ in 0..<2_000 { await Task.yield() }
         #expect(returned.withLock { $0 } == 0)
         test.clock.advance(by: .milliseconds(500))
-        for task in [first] + others { await task.value }
+        try await first
+        _ = await others
         #expect(returned.withLock { $0 } == 20)
     }
 

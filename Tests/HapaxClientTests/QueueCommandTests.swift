@@ -147,4 +147,16 @@ struct QueueCommandTests {
         #expect(status.status == 0 && status.out.contains("queue.sqlite.damaged-1"))
         #expect(try await hapax.run("status", "--json").json["damaged_files"] as? Int == 1)
     }
+
+    @Test("a purge finds what is only in a file that was set aside; it does not come back (I11)")
+    func purgeReachesDamagedFiles() async throws {
+        let id = try #require(EventID(try await hapax.run("track", "a", "--no-flush", "--json").json["event_id"] as? String ?? ""))
+        let file = hapax.queue + "/queue.sqlite"
+        // As after a crash between the renaming and the new file.
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        let purged = try await hapax.run("queue", "purge", "--yes", "--json")
+        #expect(purged.status == 0 && purged.json["purged"] as? Int == 1)
+        #expect(try await hapax.run("flush").status == 0)
+        #expect(server.stored[id] == nil)
+    }
 }
