@@ -19,6 +19,8 @@ package struct SourceBatch: Sendable {
     package var events: [OutgoingEvent]
     /// Without batch id and time, which each attempt gives anew.
     package var envelope: EventBatch.Envelope
+    /// Events that became dead letters while these were read: their bytes had changed on the disk.
+    package var buried = 0
 
     package init(events: [OutgoingEvent], envelope: EventBatch.Envelope = EventBatch.Envelope()) {
         self.events = events

@@ -38,6 +38,7 @@ extension Delivery {
         skipped = skipping
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
+            counts.deadLettered += batch.buried
             return machine.batchRead(count: batch.events.count)
         } catch {
             failed(.queue(StorageFailure(error)))

@@ -28,9 +28,18 @@ extension EventClient {
     func admit(
         _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil
     ) -> Intake.Admission {
+        if queue.isSpool { followOptOut() }
         let admission = admitEnriched(name, properties, id, time, distinctID, waiter)
         if case .refused(let reason) = admission, reason != .shutDown { countRefusalsSoon() }
         return admission
+    }
+
+    /// For a client that stores beside the queue: whoever holds that may have opted out meanwhile (D16).
+    private func followOptOut() {
+        let isOptedOut = OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath).isSet
+        writer.intake.withLock { intake in
+            if intake.context.isOptedOut != isOptedOut { intake.context.isOptedOut = isOptedOut }
+        }
     }
 
     /// One commit for all of a while: who has opted out may refuse many, and no event may ever come that is committed with their count.

@@ -16,10 +16,13 @@ extension EventClient {
         // The server learns of it by an event like any other (I11).
         observer.salvaged = { [weak writer, clock] damage, id in
             guard let writer else { return }
-            let admission = writer.intake.withLock {
-                $0.admit(
-                    name: QueueDamage.eventName, properties: damage.properties, id: id, time: nil, distinctID: nil,
-                    now: clock.unixMilliseconds)
+            let admission: Intake.Admission? = writer.intake.withLock {
+                // The next run tells.
+                $0.isClosed
+                    ? nil
+                    : $0.admit(
+                        name: QueueDamage.eventName, properties: damage.properties, id: id, time: nil, distinctID: nil,
+                        now: clock.unixMilliseconds)
             }
             if case .admitted(_, _, true) = admission { writer.wake() }
         }

@@ -26,7 +26,7 @@ extension EventQueue {
         if error.isDamage { return try takeOver(from: database) }
         // Used while it was being set aside, or nothing has taken over yet.
         guard (error as? DatabaseError)?.resultCode == .SQLITE_MISUSE else { return false }
-        if damage.withLock({ $0.unfinished != nil }) { return try takeOver(from: database) }
+        if damage.withLock({ $0.unfinished != nil || $0.isClosed }) { return try takeOver(from: database) }
         return connection.withLock { $0 != nil && $0 !== database }
     }
 
@@ -53,9 +53,11 @@ extension EventQueue {
         } else {
             // Before it is renamed: closing looks for the log under the name that the file had.
             try? damaged.close()
+            damage.withLock { $0.isClosed = true }
             let known = damage.withLock { $0.pending.map(\.number).max() ?? 0 }
             file = DamagedFile(name: try directory.setAside(above: known), isOwn: true, depth: books.depth, letters: books.letters)
             damage.withLock { record in
+                record.isClosed = false
                 record.unfinished = file
                 record.latest = QueueDamage(file: file.name)
             }

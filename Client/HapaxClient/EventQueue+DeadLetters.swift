@@ -69,7 +69,8 @@ extension EventQueue {
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
                 let payload: Data = try row.value("payload")
                 let scanned = EventScanner.scan([UInt8](payload)[...])
-                guard scanned.problem == nil, let id = scanned.id else {
+                // One whose bytes changed on the disk is not what the app tracked, even if it is JSON (I3).
+                guard scanned.problem == nil, let id = scanned.id, try row.value("reason") as String != DamagedRows.reason else {
                     result.unfit += 1
                     continue
                 }
@@ -105,6 +106,20 @@ extension EventQueue {
                 purged += 1
             }
             return purged
+        }
+    }
+
+    /// Counts what was lost with a damaged spool.
+    func adoptLosses(_ losses: [String: Int64]) throws {
+        let losses = losses.filter { $0.value > 0 }
+        guard !losses.isEmpty else { return }
+        try transaction { db, books in
+            for (reason, count) in losses {
+                try Self.count(db, &books, reason, count)
+                guard reason == Self.damagedEvent else { continue }
+                books.adopted += count
+                books.discarded += count
+            }
         }
     }
 
@@ -181,7 +196,7 @@ extension DeadLetter {
 public struct RetriedDeadLetters: Hashable, Sendable {
     /// Back in the queue.
     public internal(set) var retried: [EventID] = []
-    /// Still dead letters: they break a limit whatever the server says, or their id waits in the queue already.
+    /// Still dead letters: they break a limit whatever the server says, their bytes changed on the disk, or their id waits in the queue.
     public internal(set) var unfit = 0
 
     package init() {}

@@ -30,6 +30,10 @@ extension EventQueue {
                 events.append(OutgoingEvent(row: number, id: event.id, bytes: event.payload))
             }
             if !damaged.isEmpty { throw DamagedRows(rows: damaged) }
+            if events.isEmpty, skipping == 0, try Int64.fetchOne(db, sql: "SELECT depth FROM books") != 0 {
+                // A page says that it holds no rows.
+                throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+            }
             underWay.withLock { $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row) }
             return SourceBatch(events: events, envelope: envelope(install))
         }
@@ -63,6 +67,7 @@ extension EventQueue {
                         payload: Data(settlement.event.bytes), time: time)
                 }
                 guard let length = try Int64.fetchOne(delete, arguments: [settlement.event.row, Data(settlement.event.id.bytes)]) else {
+                    try Self.requireAbsence(of: settlement.event.row, db)
                     // Set aside with a damaged file while it was being sent; if it can be salvaged, it is sent again.
                     throw DatabaseError(resultCode: .SQLITE_CONSTRAINT, message: "a sent row is gone")
                 }
@@ -123,7 +128,9 @@ struct QueueBatchSource: BatchSource {
                         event: OutgoingEvent(row: 0, id: $0, bytes: []),
                         fate: .deadLetter(reason: DamagedRows.reason, detail: DamagedRows.detail))
                 })
-            return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+            var batch = try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+            batch.buried = damaged.rows.count
+            return batch
         }
     }
 

@@ -21,15 +21,21 @@ extension EventQueue {
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
         try directory.finishSettingAside()
-        directory.removeCopies()
-        var opened: Opened
+        try directory.removeCopies()
         do {
-            opened = try open(directory, durability, newInstallID, room)
+            return try openWithDamage(directory, durability, newInstallID, room)
         } catch  where error.isDamage {
             _ = try directory.setAside()
-            opened = try open(directory, durability, newInstallID, room)
+            return try openWithDamage(directory, durability, newInstallID, room)
         }
-        let files = directory.damagedFiles()
+    }
+
+    /// Opens the file and learns which others are still to be salvaged.
+    private static func openWithDamage(
+        _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
+    ) throws -> Opened {
+        var opened = try open(directory, durability, newInstallID, room)
+        let files = try directory.damagedFiles()
         if files.isEmpty { return opened }
         opened.damagedFiles = try opened.database.write { db in
             let before = try Set(String.fetchAll(db, sql: "SELECT name FROM damaged_files"))
@@ -108,8 +114,8 @@ extension EventQueue {
 
     /// After an unclean end: every page, but not the rows against their indexes (https://www.sqlite.org/pragma.html#pragma_quick_check).
     /// A large file is not read whole; its damage is met at the first use.
-    private static func check(_ db: Database) throws {
-        guard let pages = try Int.fetchOne(db, sql: "PRAGMA page_count"), pages <= 4_096 else { return }
+    static func check(_ db: Database, largest: Int = 4_096) throws {
+        guard let pages = try Int.fetchOne(db, sql: "PRAGMA page_count"), pages <= largest else { return }
         // It reports a read that failed like a page that is wrong; what fails three times is as good as damaged.
         for _ in 1...3 where try String.fetchOne(db, sql: "PRAGMA quick_check(1)") == "ok" { return }
         throw DatabaseError(resultCode: .SQLITE_CORRUPT)
@@ -133,6 +139,9 @@ extension EventQueue {
         try migrator.migrate(database)
         if wasOpen { try database.read { try check($0) } }
         return try database.write { db in
+            // Whoever has stored something has books.
+            let isUsed = try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE seq > 0)") == 1
+            if isUsed, try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM books") != 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             try db.execute(
                 sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
             return Opened(database: database, installID: try installID(db), books: try QueueBooks(db), oldest: try oldestTime(db))

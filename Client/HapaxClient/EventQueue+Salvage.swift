@@ -147,8 +147,13 @@ extension EventQueue {
 
         /// Whether a row has its turn, which it has once, also when the salvage has to begin anew: it may have been delivered since.
         private func isNew(_ number: Int64, isLetter: Bool, _ db: Database) throws -> Bool {
-            try db.cachedStatement(sql: "INSERT INTO salvaged_rows (file, is_letter, row) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
-                .execute(arguments: [file.number, isLetter, number])
+            // A purge may have ended the salvage meanwhile.
+            try db.cachedStatement(
+                sql: """
+                    INSERT INTO salvaged_rows (file, is_letter, row) SELECT ?, ?, ? FROM damaged_files WHERE name = ? AND is_salvaged = 0
+                    ON CONFLICT DO NOTHING
+                    """
+            ).execute(arguments: [file.number, isLetter, number, file.name])
             return db.changesCount == 1
         }
 

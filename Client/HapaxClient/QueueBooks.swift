@@ -64,5 +64,6 @@ package struct QueueBooks: Hashable, Sendable {
                 """
         ).execute(
             arguments: [lastSequence, adopted, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes])
+        guard db.changesCount == 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
     }
 }

@@ -49,6 +49,8 @@ struct DamageRecord: Sendable {
     var pending: [DamagedFile]
     /// The latest since the queue was opened.
     var latest: QueueDamage?
+    /// The file has been closed and could not be renamed so far.
+    var isClosed = false
     /// A new file that has not become this queue yet: the disk was full.
     var unfinished: DamagedFile?
     /// Ids of events that tell of damage and are not stored yet.

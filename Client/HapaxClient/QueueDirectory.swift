@@ -27,12 +27,12 @@ package struct QueueDirectory: Hashable, Sendable {
     package func spools() -> [QueueDirectory] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []
         return names.sorted().map { spool(named: $0) }.filter { spool in
-            FileManager.default.fileExists(atPath: spool.databasePath) || spool.damagedFiles().isEmpty
+            FileManager.default.fileExists(atPath: spool.databasePath) || spool.filesSetAside.isEmpty
         }
     }
 
     /// Whether there may be events that are not in the queue's file: in files that were set aside and not salvaged, or beside the queue.
-    package var holdsMore: Bool { !spools().isEmpty || damagedFiles().contains { !isSalvaged($0) } }
+    package var holdsMore: Bool { !spools().isEmpty || filesSetAside.contains { !isSalvaged($0) } }
 
     /// Removes a queue's own files and then the directory; one that holds anything else stays.
     ///
@@ -51,7 +51,7 @@ package struct QueueDirectory: Hashable, Sendable {
     /// - Parameter known: The highest number known to have been given; its file may have been deleted since.
     /// - Returns: The new name, which no file had: not even one of which only a log or a mark is left.
     func setAside(above known: Int64 = 0) throws -> String {
-        let given = names.filter { $0.hasPrefix(Self.damagedPrefix) }.compactMap {
+        let given = try names.filter { $0.hasPrefix(Self.damagedPrefix) }.compactMap {
             Int($0.dropFirst(Self.damagedPrefix.count).prefix { $0.isASCII && $0.isNumber })
         }
         let number = max(given.max() ?? 0, Int(clamping: known)) + 1
@@ -64,7 +64,7 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// After a crash between the renames: SQLite would delete a log that has no database, and roll another one back by its journal.
     func finishSettingAside() throws {
-        guard !FileManager.default.fileExists(atPath: databasePath), let name = damagedFiles().last else { return }
+        guard !FileManager.default.fileExists(atPath: databasePath), let name = try damagedFiles().last else { return }
         try setLogsAside(with: name)
     }
 
@@ -75,8 +75,19 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     /// The names that ``setAside()`` gave, in the order it gave them.
-    package func damagedFiles() -> [String] {
-        names.compactMap { name in Self.number(name).map { (name, $0) } }.sorted { $0.1 < $1.1 }.map(\.0)
+    ///
+    /// - Throws: If the directory cannot be listed: that is not the same as none.
+    package func damagedFiles() throws -> [String] {
+        try names.compactMap { name in Self.number(name).map { (name, $0) } }.sorted { $0.1 < $1.1 }.map(\.0)
+    }
+
+    /// The same to look at: of a directory that is not there, none.
+    package var filesSetAside: [String] { (try? damagedFiles()) ?? [] }
+
+    /// Those of the queues beside this one, by their paths from here.
+    package var filesSetAsideBeside: [String] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []
+        return names.sorted().flatMap { name in spool(named: name).filesSetAside.map { "spool/\(name)/\($0)" } }
     }
 
     /// Whether nothing is left to be taken from a file that was set aside: then it must not come back, even if the file it went into is
@@ -86,8 +97,8 @@ package struct QueueDirectory: Hashable, Sendable {
     /// Of a file that cannot be read as it is; one that is there when a queue opens was left by a crash.
     static func copy(of file: String) -> String { file + ".copy" }
 
-    func removeCopies() {
-        for name in damagedFiles() { FirstPage.remove(Self.copy(of: path + "/" + name)) }
+    func removeCopies() throws {
+        for name in try damagedFiles() { FirstPage.remove(Self.copy(of: path + "/" + name)) }
     }
 
     /// To be called once that is durable.
@@ -98,7 +109,7 @@ package struct QueueDirectory: Hashable, Sendable {
 
     private func salvagedMark(_ name: String) -> String { path + "/" + name + ".salvaged" }
 
-    private var names: [String] { (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] }
+    private var names: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: path) } }
 
     private static let damagedPrefix = "queue.sqlite.damaged-"
 

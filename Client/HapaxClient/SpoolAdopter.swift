@@ -84,7 +84,12 @@ actor SpoolAdopter {
                 }
                 continue
             }
-            let delivered = await deliver(spool, isManual: isManual, persistently: persistently)
+            // What it lost is told by the main queue: the spool is gone once it is empty.
+            var observer = DamageObserver()
+            observer.salvaged = main.damage.withLock { $0.observer }.salvaged
+            spool.observeDamage(observer)
+            let before = spool.books.dropped
+            let delivered = await deliver(spool, isManual: isManual, persistently: persistently, before)
             total.counts = total.counts + delivered.counts
             total.failure = delivered.failure
         }
@@ -99,7 +104,9 @@ actor SpoolAdopter {
         return total
     }
 
-    private func deliver(_ spool: EventQueue, isManual: Bool, persistently: Bool) async -> DeliveryState {
+    private func deliver(
+        _ spool: EventQueue, isManual: Bool, persistently: Bool, _ before: [String: Int64]
+    ) async -> DeliveryState {
         let delivery = Delivery(
             source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0) }),
             endpoint: endpoint, transport: transport, clock: clock, logger: logger,
@@ -112,6 +119,11 @@ actor SpoolAdopter {
         current = nil
         do {
             try moveDeadLetters(of: spool)
+            let found = spool.books.dropped
+            try main.adoptLosses(
+                [EventQueue.damagedEvent, EventQueue.damagedLetter].reduce(into: [:]) { losses, reason in
+                    losses[reason] = (found[reason] ?? 0) - (before[reason] ?? 0)
+                })
         } catch {
             state.failure = .queue(StorageFailure(error))
         }

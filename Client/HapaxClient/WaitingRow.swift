@@ -31,6 +31,14 @@ struct DamagedRows: Error {
 }
 
 extension EventQueue {
+    /// A row that its number does not find and a look through the table does: the pages contradict each other, which SQLite did not notice.
+    ///
+    /// - Throws: SQLITE_CORRUPT if it is so.
+    static func requireAbsence(of number: Int64, _ db: Database) throws {
+        let sql = "SELECT EXISTS (SELECT 1 FROM queue NOT INDEXED WHERE +row = ?)"
+        if try Int.fetchOne(db, sql: sql, arguments: [number]) == 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+    }
+
     /// Moves damaged rows to the dead letters, where people can look at them.
     ///
     /// - Returns: Their ids, as far as they can be read.
@@ -38,7 +46,10 @@ extension EventQueue {
         try transaction { db, books in
             var ids: [EventID] = []
             for number in damaged.rows {
-                guard let row = try Row.fetchOne(db, sql: "SELECT * FROM queue WHERE row = ?", arguments: [number]) else { continue }
+                guard let row = try Row.fetchOne(db, sql: "SELECT * FROM queue WHERE row = ?", arguments: [number]) else {
+                    try Self.requireAbsence(of: number, db)
+                    continue
+                }
                 let payload = (try? row.optional("payload") as Data?) ?? Data()
                 let id = (try? row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
                 try Self.bury(

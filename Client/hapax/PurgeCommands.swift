@@ -71,11 +71,9 @@ struct PurgeQueue: AsyncParsableCommand {
         }
         let before = removed.waiting
         try await purge(spool, &removed)
-        if spool.removeIfEmpty() {
-            try main.changing { try $0.countPurged(removed.waiting - before) }
-        } else {
-            spool.close()
-        }
+        // Here, since the spool's own books go with its last dead letter.
+        try main.changing { try $0.countPurged(removed.waiting - before) }
+        if !spool.removeIfEmpty() { spool.close() }
     }
 
     private func tell(_ removed: Removed) {

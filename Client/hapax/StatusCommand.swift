@@ -38,12 +38,14 @@ struct StatusCommand: AsyncParsableCommand {
         Terminal.say("dead letters \(main.deadLetters)")
         for (reason, count) in main.books.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("dropped      \(count) (\(reason))") }
         if queue.directory.isOptedOut { Terminal.say("opted out    events are refused; see hapax identity") }
-        for file in queue.directory.damagedFiles() { Terminal.say("damaged      \(file), set aside") }
+        for file in damagedFiles { Terminal.say("damaged      \(file), set aside") }
         if !spools.summaries.isEmpty {
             Terminal.say("beside it    \(spools.depth) events in \(spools.summaries.count) spooled queues")
         }
         if !spools.unusable.isEmpty { Terminal.say("unusable     \(spools.unusable.count) spooled queues") }
     }
+
+    private var damagedFiles: [String] { queue.directory.filesSetAside + queue.directory.filesSetAsideBeside }
 
     private func age(_ oldest: Int64?) -> String {
         guard let oldest else { return "" }
@@ -58,7 +60,7 @@ struct StatusCommand: AsyncParsableCommand {
             "bytes": .integer(books.bytes), "oldest": .optional(main?.oldest), "created": .integer(books.lastSequence),
             "adopted": .integer(books.adopted), "stored": .integer(books.stored), "duplicates": .integer(books.duplicates),
             "dead_lettered": .integer(books.deadLettered), "discarded": .integer(books.discarded),
-            "dead_letters": .count(main?.deadLetters ?? 0), "damaged_files": .count(queue.directory.damagedFiles().count),
+            "dead_letters": .count(main?.deadLetters ?? 0), "damaged_files": .count(damagedFiles.count),
             "opted_out": .bool(queue.directory.isOptedOut),
             "dropped": .object(books.dropped.mapValues { PropertyValue.integer($0) }), "spools": .count(spools.summaries.count),
             "spooled": .integer(spools.depth), "unusable_spools": .count(spools.unusable.count),

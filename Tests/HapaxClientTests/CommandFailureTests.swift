@@ -105,4 +105,18 @@ struct CommandFailureTests {
         #expect(output.json["retried"] as? Int == 1)
         #expect(output.error.contains("number 7"))
     }
+
+    @Test("an event whose bytes changed on the disk is one dead letter more for the flush that meets it: exit 3")
+    func damagedEventIsADeadLetter() async throws {
+        #expect(try await hapax.run("track", "e", "--property", "key=AAAAAAAA", "--no-flush").status == 0)
+        let path = hapax.queue + "/queue.sqlite"
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        let text = Array("AAAAAAAA".utf8)
+        let place = try #require((0..<bytes.count - 8).first { Array(bytes[$0..<$0 + 8]) == text })
+        bytes[place] = UInt8(ascii: "B")
+        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        let flush = try await hapax.run("flush", "--json")
+        #expect(flush.status == 3 && flush.json["dead_lettered"] as? Int == 1)
+        #expect(server.stored.count == 0)
+    }
 }

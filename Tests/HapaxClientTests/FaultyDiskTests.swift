@@ -60,7 +60,7 @@ struct FaultyDiskTests {
         queue = try await step { try open() }
         while try await step({ try await deliver(queue, limit: 15) }) {}
         history.books = queue.books
-        history.asides = queue.directory.damagedFiles().count
+        history.asides = queue.directory.filesSetAside.count
         queue.close()
         return history
     }

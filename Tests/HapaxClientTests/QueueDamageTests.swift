@@ -55,7 +55,7 @@ struct QueueDamageTests {
         return found
     }
 
-    func asides() -> [String] { QueueDirectory(path: path).damagedFiles() }
+    func asides() -> [String] { QueueDirectory(path: path).filesSetAside }
 
     /// Opens a queue whose file is `bytes`, stores one event more, and delivers everything as a client does.
     private func deliver(_ bytes: [UInt8]) async throws -> Set<Data> {
@@ -164,6 +164,7 @@ struct QueueDamageTests {
         let queue = try open()
         let letter = try #require(try queue.deadLetters(after: 1, limit: 9).first)
         #expect(letter.reason == "damaged" && letter.eventID == Self.event(30).id)
+        #expect(try queue.retryDeadLetters([letter.number]).unfit == 1, "nor later: it is not what was tracked, though it is JSON")
         queue.close()
     }
 

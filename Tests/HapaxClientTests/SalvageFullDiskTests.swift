@@ -51,7 +51,7 @@ struct SalvageFullDiskTests {
         disk.unfill()
         queue = try open(disk)
         await queue.salvage()
-        #expect(queue.books.depth == 0 && queue.directory.damagedFiles().count == 1)
+        #expect(queue.books.depth == 0 && queue.directory.filesSetAside.count == 1)
         queue.close()
     }
 

@@ -65,7 +65,7 @@ struct SpoolTests {
         #expect(!queue.removeIfEmpty())
         await queue.salvage()
         #expect(queue.removeIfEmpty())
-        #expect(place.damagedFiles().count == 1, "never deleted (D17)")
+        #expect(place.filesSetAside.count == 1, "never deleted (D17)")
     }
 
     @Test("a damaged spool is salvaged and delivered under its ids; only its damaged file stays, and is looked at once (I11)")
@@ -85,9 +85,46 @@ struct SpoolTests {
         let report = await main.client.flush()
         #expect(report.stored == 30 && report.failure == nil)
         #expect(Set(main.transport.batches.flatMap(\.ids)) == Set((1...30).map { EventID.derived(name: "spooled", key: "\($0)") }))
-        #expect(place.damagedFiles().count == 1 && spools.isEmpty)
+        #expect(place.filesSetAside.count == 1 && spools.isEmpty)
         #expect(await main.client.flush().stored == 0)
         #expect(FileManager.default.fileExists(atPath: place.path) && !FileManager.default.fileExists(atPath: place.databasePath))
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("what a damaged spool has lost is told by the client that adopts it, in its books and to the server (I11, I12)")
+    func lossesOfASpoolAreTold() async throws {
+        let main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        for number in 1...40 {
+            try await spool.client.trackDurably("spooled \(number)", properties: ["fill": .string(String(repeating: "x", count: 300))])
+        }
+        _ = await spool.client.shutdown(within: .zero)
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: place.databasePath)))
+        let leaf = try #require((1..<bytes.count / 4_096).first { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }) * 4_096
+        let lost = Int64(bytes[leaf + 4])
+        for index in leaf + 1..<leaf + 200 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: place.databasePath))
+        try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
+        _ = await main.client.flush()
+        let status = await main.client.status()
+        #expect(status.dropped["damaged"] == lost && status.isBalanced)
+        _ = await main.client.flush()
+        #expect(main.transport.batches.flatMap(\.names).filter { $0 == "$QueueDamaged" }.count == 1)
+        #expect(QueueDirectory(path: directory.path + "/queue").filesSetAsideBeside.count == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a client that stores beside the queue refuses from the moment on at which whoever holds the queue has opted out (D16)")
+    func spoolFollowsTheOptOut() async throws {
+        let main = try open()
+        let spool = try open()
+        #expect(spool.client.track("before") != nil)
+        try main.client.optOut()
+        #expect(spool.client.track("after") == nil && spool.client.isOptedOut)
+        try main.client.optIn()
+        #expect(spool.client.track("again") != nil)
+        await spool.client.shutdown(within: .zero)
         await main.client.shutdown(within: .zero)
     }
 

@@ -182,7 +182,7 @@ actor History {
         let (lines, _) = try await hapax(["status", "--json"], accepting: [0])
         if let line = lines.first { audit.status = try? JSONDecoder().decode(HistoryStatus.self, from: Data(line.utf8)) }
         if let status = audit.status { say("  \(status)") }
-        audit.filesAside = directory.damagedFiles().count
+        audit.filesAside = directory.filesSetAside.count
         let own = audit.status?.install_id.flatMap { EventID($0) }
         audit.letters = try letters(own: own)
     }

@@ -1,0 +1,92 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// Damage that SQLite does not complain about: pages that are well-formed and contradict each other.
+extension QueueDamageTests {
+    enum Contradiction: CaseIterable {
+        /// A row under a number that is not its place: a look through the table finds it, its number does not.
+        case misplacedRow
+        /// The same, and its bytes changed as well.
+        case misplacedDamagedRow
+        /// A page that says it holds no rows.
+        case emptiedPage
+
+        /// - Parameter page: Of rows, with others on both sides.
+        func plant(_ page: inout ArraySlice<UInt8>) {
+            let start = page.startIndex
+            if self == .emptiedPage {
+                (page[start + 3], page[start + 4]) = (0, 0)
+                return
+            }
+            // The first cell: its length takes two bytes, then comes the row number in one (https://www.sqlite.org/fileformat2.html#b_tree_pages).
+            let cell = start + Int(page[start + 8]) << 8 + Int(page[start + 9])
+            page[cell + 2] = 0x7B
+            if self == .misplacedDamagedRow { page[cell + 100] ^= 0x01 }
+        }
+    }
+
+    @Test(
+        "pages that contradict each other hold up nothing: the file counts as damaged, and what is lost is told (D13, I11, I15)",
+        arguments: Contradiction.allCases)
+    func contradictionsAreDamage(contradiction: Contradiction) async throws {
+        _ = try make(60)
+        let queue = try open()
+        try await queue.database.writeWithoutTransaction { db in
+            try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+            try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
+        }
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }
+        let page = leaves[leaves.count / 2] * 4_096
+        let rows = Int(bytes[page + 4])
+        contradiction.plant(&bytes[page..<page + 4_096])
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
+        try handle.write(contentsOf: bytes)
+        try handle.close()
+
+        let delivered = try await drain(queue)
+        #expect(asides().count == 1)
+        #expect(queue.books.depth == 0 && queue.books.isBalanced)
+        switch contradiction {
+        case .misplacedRow: #expect(delivered.count == 60 && queue.books.dropped == [:])
+        case .misplacedDamagedRow:
+            #expect(delivered.count == 59)
+            #expect(try queue.deadLetters(after: 0, limit: 9).map(\.reason).contains("damaged"))
+        case .emptiedPage: #expect(delivered.count == 60 - rows && queue.books.dropped == ["damaged": Int64(rows)])
+        }
+        queue.close()
+    }
+
+    @Test("books that are gone beside events that are there: the file is set aside, and no books are made up (I12)")
+    func booksAreNotMadeUp() async throws {
+        _ = try make(60)
+        try await DatabaseQueue(path: file).write { try $0.execute(sql: "DELETE FROM books") }
+        let queue = try open()
+        #expect(asides().count == 1)
+        #expect(try await drain(queue).count == 60)
+        #expect(queue.books.isBalanced && queue.books.depth == 0)
+        queue.close()
+    }
+
+    @Test("a file that cannot be renamed for the moment does not end the queue: the next call takes over")
+    func failedRenameIsTriedAgain() async throws {
+        _ = try make(60)
+        let queue = try open()
+        try spoil(queue)
+        // A directory under the new name, for which no file makes way.
+        let obstacle = directory.path + "/away"
+        try FileManager.default.moveItem(atPath: path, toPath: obstacle)
+        try Data().write(to: URL(fileURLWithPath: path))
+        await #expect(throws: (any Error).self) { _ = try await drain(queue) }
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.moveItem(atPath: obstacle, toPath: path)
+        #expect(try await drain(queue).count > 40)
+        #expect(asides().count == 1 && queue.books.isBalanced)
+        queue.close()
+    }
+}
