@@ -88,7 +88,7 @@ extension EventQueue {
     func markSalvaged(_ files: [DamagedFile]) {
         do {
             // The mark must not survive a power cut that takes back what it says.
-            try database.writeWithoutTransaction { _ = try $0.checkpoint(.passive) }
+            try Self.work(on: database) { _ = try $0.checkpoint(.passive) }
             for file in files { try directory.markSalvaged(file.name) }
         } catch {
             return

@@ -140,14 +140,24 @@ package final class EventQueue: Sendable {
 
     // MARK: - Transactions
 
+    /// Has the connection's turn; nobody else writes between two statements.
+    ///
+    /// - Throws: SQLITE_MISUSE if it has been closed since the caller got it, as when the file was set aside. SQLite's calls would crash.
+    static func work<Value>(on database: DatabaseQueue, _ body: (Database) throws -> Value) throws -> Value {
+        try database.writeWithoutTransaction { db in
+            guard db.sqliteConnection != nil else { throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "closed") }
+            return try body(db)
+        }
+    }
+
     /// Reads; if the file turns out to be damaged, from the one that takes over.
     func reading<Value>(_ body: (Database) throws -> Value) throws -> Value {
         let database = try database
         do {
-            return try database.read(body)
+            return try Self.work(on: database, body)
         } catch {
             guard try takesOver(from: database, after: error) else { throw error }
-            return try self.database.read(body)
+            return try Self.work(on: self.database, body)
         }
     }
 
@@ -172,7 +182,7 @@ package final class EventQueue: Sendable {
     private func transaction<Value>(
         on database: DatabaseQueue, growing: Bool, releasing released: QueueUsage, _ body: (Database, inout QueueBooks) throws -> Value
     ) throws -> Value {
-        try database.writeWithoutTransaction { db in
+        try Self.work(on: database) { db in
             if growing {
                 // What is stored in a file without a name is lost with the process.
                 guard hasFile else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }

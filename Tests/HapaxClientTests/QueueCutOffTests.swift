@@ -47,7 +47,7 @@ struct QueueCutOffTests {
             let queue = try Self.open(path, "next")
             let sent = try await drain(queue)
             #expect(sent.count == 5 || sent.isEmpty && !isStored, "cut off at operation \(number)")
-            #expect(queue.books.isBalanced && queue.directory.damagedFiles().isEmpty, "cut off at operation \(number)")
+            #expect(queue.books.isBalanced && queue.directory.filesSetAside.isEmpty, "cut off at operation \(number)")
             queue.close()
             if !wasCutOff { break }
             number += Int.random(in: 1...4, using: &random)

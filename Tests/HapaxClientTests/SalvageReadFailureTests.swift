@@ -30,9 +30,7 @@ struct SalvageReadFailureTests {
         disk.fail(nil)
         await queue.salvage()
         let damage = try #require(queue.latestDamage)
-        withKnownIssue("what cannot be read for the moment is given up") {
-            #expect(damage.isSalvaged && damage.salvaged > 10, "\(damage)")
-        }
+        #expect(damage.isSalvaged && damage.salvaged > 10, "\(damage)")
         #expect(queue.books.isBalanced)
         queue.close()
     }
@@ -47,10 +45,8 @@ struct SalvageReadFailureTests {
         _ = try? queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
         let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
         disk.cutOff(at: 0, [.write])
-        await withKnownIssue("the source says that nothing waits") {
-            await #expect(throws: (any Error).self) {
-                _ = try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
-            }
+        await #expect(throws: (any Error).self) {
+            _ = try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
         }
         #expect(disk.failures > 0 && queue.unsalvagedFiles == 1)
         disk.fail(nil)
