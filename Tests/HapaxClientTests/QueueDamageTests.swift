@@ -158,12 +158,14 @@ struct QueueDamageTests {
         let text = Array("\(Self.event(30).id)".utf8)
         let place = try #require((0..<bytes.count - text.count).first { Array(bytes[$0..<$0 + text.count]) == text })
         bytes[place + text.count + 12] ^= 0x01
+        let changed = bytes[place..<place + text.count + 13]
         let delivered = try await deliver(bytes)
         #expect(delivered.count == 60 && !delivered.contains(Data(Self.event(30).id.bytes)))
         #expect(asides().isEmpty, "the file itself is whole")
         let queue = try open()
         let letter = try #require(try queue.deadLetters(after: 1, limit: 9).first)
         #expect(letter.reason == "damaged" && letter.eventID == Self.event(30).id)
+        #expect(letter.event.count == Self.event(30).bytes.count && letter.event.firstRange(of: changed) != nil, "as they are now")
         queue.close()
     }
 
