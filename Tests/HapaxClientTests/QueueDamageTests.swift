@@ -117,10 +117,12 @@ struct QueueDamageTests {
     /// A page of rows in a closed file becomes noise, which is met when it opens.
     func damageAPage() throws {
         var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        // A full page of rows: its count of cells is the byte at 4.
         let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }
         let page = try #require(leaves.first)
         for index in page * 4_096 + 1..<page * 4_096 + 200 { bytes[index] = 0xFF }
         try Data(bytes).write(to: URL(fileURLWithPath: file))
+        // As after a kill: then the pages are looked at when it opens.
         try Data().write(to: URL(fileURLWithPath: file + "-wal"))
     }
 
