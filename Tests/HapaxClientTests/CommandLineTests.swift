@@ -124,6 +124,16 @@ struct CommandLineTests {
         #expect(server.stored.count == 1)
     }
 
+    @Test("an event that the server refuses: flush exits with 3, delivers its neighbours, and there is nothing left to do (I8)")
+    func refusedEventIsTold() async throws {
+        server.change { $0.isRefused = { $0.time == 2 } }
+        for time in 1...3 { #expect(try await hapax.run("track", "e", "--time", "\(time)", "--no-flush").status == 0) }
+        let flush = try await hapax.run("flush", "--json")
+        #expect(flush.status == 3 && server.stored.count == 2)
+        #expect(flush.json["dead_lettered"] as? Int == 1 && flush.json["remaining"] as? Int == 0)
+        #expect(try await hapax.run("flush").status == 0)
+    }
+
     @Test("an event over a limit exits with 3 and is listed with its reason (I12)")
     func overLimitEventIsADeadLetter() async throws {
         let track = try await hapax.run("track", String(repeating: "n", count: 201))

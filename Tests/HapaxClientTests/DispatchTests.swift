@@ -129,6 +129,22 @@ struct DispatchTests {
         #expect(status.stored == 3 && status.deadLettered == 1 && status.depth == 0)
     }
 
+    @Test(
+        "an interval that is set in the background starts no timer; becoming active starts one with it (R22, R29, D10)",
+        arguments: [true, false])
+    func intervalSetInTheBackgroundWaits(isPassive: Bool) async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        test.client.attach(ScriptedApplication(isInBackground: isPassive, grants: false))
+        if !isPassive {
+            test.client.handle(.didBecomeActive)
+            test.client.handle(.didEnterBackground)
+        }
+        test.client.flushInterval = .seconds(60)
+        #expect(test.clock.pending == [])
+        test.client.handle(.didBecomeActive)
+        #expect(test.clock.pending == [.seconds(60)])
+    }
+
     @Test("in the background steps send and the periodic uploads rest; becoming active restores them (R29)")
     func stepsSuspendPeriodicUploads() async throws {
         let test = try TestClient { $0.uploadsAutomatically = true }

@@ -219,6 +219,18 @@ struct EventClientLifecycleTests {
         #expect(returned.withLock { $0 } == 20)
     }
 
+    @Test("a second willTerminate after the first has nothing to wait for (R38, D7)")
+    func secondTerminationReturns() async throws {
+        let test = try TestClient()
+        let client = test.client
+        client.track("last")
+        try await blocking {
+            client.handle(.willTerminate)
+            client.handle(.willTerminate)
+        }
+        #expect(client.queue.books.depth == 1)
+    }
+
     // MARK: - Crashes
 
     private func copyOfFiles(_ test: TestClient) throws -> TemporaryDirectory {

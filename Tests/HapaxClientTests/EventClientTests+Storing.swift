@@ -33,20 +33,51 @@ extension EventClientTests {
         queue.close()
     }
 
+    /// What a power cut leaves only a machine can show; this is what SQLite is told
+    /// (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    @Test(
+        "`power` flushes the log at each commit, `process` leaves that to the system (I6)",
+        arguments: [(Durability.process, 1), (.power, 2)])
+    func durabilityReachesSQLite(durability: Durability, synchronous: Int) throws {
+        let test = try TestClient { $0.durability = durability }
+        let database = try test.client.queue.database
+        #expect(try database.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA synchronous") } == synchronous)
+        #expect(try database.writeWithoutTransaction { try String.fetchOne($0, sql: "PRAGMA journal_mode") } == "wal")
+    }
+
     @Test("a commit that fails throws, and the event is delivered all the same once it succeeds; a retry under its id is the same event")
     func failedCommitThrowsAndDeliversLater() async throws {
         let test = try TestClient()
         let id = EventID.derived(name: "order", key: "1")
         try test.refuseCommits(true)
         await #expect(throws: TrackError.self) { try await test.client.trackDurably("order", id: id) }
-        #expect(await test.client.status().storageFailure != nil)
+        let failing = await test.client.status()
+        #expect(failing.storageFailure != nil && failing.inMemory == 1 && failing.depth == 0)
         try test.refuseCommits(false)
         async let again = test.client.trackDurably("order", id: id)
         await test.clock.scheduled(1)
         test.clock.advance(by: .seconds(5))
         #expect(try await again == id)
+        let stored = await test.client.status()
+        #expect(stored.storageFailure == nil && stored.inMemory == 0 && stored.depth == 1)
         #expect(await test.client.flush().stored == 1)
         #expect(test.transport.batches.flatMap(\.sequences) == [1])
+    }
+
+    @Test("a full mailbox refuses: track returns nil, the durable call throws, both are counted (I12, I13)", arguments: [false, true])
+    func fullMailboxRefuses(isFullOfBytes: Bool) async throws {
+        let test = try TestClient {
+            if isFullOfBytes { $0.mailboxBytes = 1_000 } else { $0.mailboxCapacity = 1 }
+        }
+        try test.refuseCommits(true)
+        let properties: Properties = ["fill": .string(String(repeating: "x", count: 500))]
+        #expect(test.client.track("first", properties: properties) != nil)
+        // Its commit has failed.
+        await test.clock.scheduled(1)
+        #expect(test.client.track("second", properties: properties) == nil)
+        await #expect(throws: TrackError.refused(.mailboxFull)) { try await test.client.trackDurably("third", properties: properties) }
+        let status = await test.client.status()
+        #expect(status.created == 1 && status.inMemory == 1 && status.dropped == ["mailbox_full": 2])
     }
 
     @Test("while another process holds the write lock, every durable call throws once its commit has failed, and no event is lost")

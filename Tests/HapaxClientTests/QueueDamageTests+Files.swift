@@ -62,13 +62,7 @@ extension QueueDamageTests {
         try first.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
         try first.save(EventQueue.OpenSession(start: Self.event(1).id, lastActivity: 5))
         first.close()
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
-        // A full page of rows: its count of cells is the byte at 4.
-        let leaves = (1..<bytes.count / 4_096 - 1).filter { bytes[$0 * 4_096] == 0x0D }
-        let leaf = try #require(leaves.first { bytes[$0 * 4_096 + 4] > 2 })
-        for index in leaf * 4_096 + 1..<leaf * 4_096 + 200 { bytes[index] = 0xFF }
-        try Data(bytes).write(to: URL(fileURLWithPath: file))
-        try Data().write(to: URL(fileURLWithPath: file + "-wal"))
+        try damageAPage()
         let queue = try open()
         #expect(queue.installID != Self.install)
         #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"))

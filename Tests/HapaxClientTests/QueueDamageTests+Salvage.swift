@@ -9,12 +9,7 @@ import Testing
 extension QueueDamageTests {
     @Test("a page of noise in the middle: the rows before and behind it are salvaged as events of their own install")
     func salvagedRowsKeepTheirInstall() async throws {
-        var bytes = try make(60)
-        let page = try #require((1..<bytes.count / 4_096).first { bytes[$0 * 4_096] == 0x0D && bytes.count > $0 * 4_096 + 4_096 })
-        for index in page * 4_096 + 1..<page * 4_096 + 200 { bytes[index] = 0xFF }
-        // As after a kill: then the pages are looked at when it opens.
-        try Data(bytes).write(to: URL(fileURLWithPath: file))
-        try Data().write(to: URL(fileURLWithPath: file + "-wal"))
+        try makeDamaged()
         let queue = try open()
         await queue.salvage()
         let damage = try #require(queue.latestDamage)

@@ -117,10 +117,12 @@ struct QueueDamageTests {
     /// A page of rows in a closed file becomes noise, which is met when it opens.
     func damageAPage() throws {
         var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        // A full page of rows: its count of cells is the byte at 4.
         let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }
         let page = try #require(leaves.first)
         for index in page * 4_096 + 1..<page * 4_096 + 200 { bytes[index] = 0xFF }
         try Data(bytes).write(to: URL(fileURLWithPath: file))
+        // As after a kill: then the pages are looked at when it opens.
         try Data().write(to: URL(fileURLWithPath: file + "-wal"))
     }
 
@@ -158,12 +160,14 @@ struct QueueDamageTests {
         let text = Array("\(Self.event(30).id)".utf8)
         let place = try #require((0..<bytes.count - text.count).first { Array(bytes[$0..<$0 + text.count]) == text })
         bytes[place + text.count + 12] ^= 0x01
+        let changed = bytes[place..<place + text.count + 13]
         let delivered = try await deliver(bytes)
         #expect(delivered.count == 60 && !delivered.contains(Data(Self.event(30).id.bytes)))
         #expect(asides().isEmpty, "the file itself is whole")
         let queue = try open()
         let letter = try #require(try queue.deadLetters(after: 1, limit: 9).first)
         #expect(letter.reason == "damaged" && letter.eventID == Self.event(30).id)
+        #expect(letter.event.count == Self.event(30).bytes.count && letter.event.firstRange(of: changed) != nil, "as they are now")
         #expect(try queue.retryDeadLetters([letter.number]).unfit == 1, "nor later: it is not what was tracked, though it is JSON")
         queue.close()
     }

@@ -140,6 +140,17 @@ struct QueueQuotaTests {
         }
     }
 
+    @Test("what has become too old by itself is removed when an upload begins, though nothing was stored meanwhile (I12)")
+    func agedEventsAreNotUploaded() async throws {
+        let test = try client { $0.maximumAge = .seconds(60) }
+        try await test.track(0..<2)
+        test.clock.advance(by: .seconds(61))
+        #expect(await test.client.flush() == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
+        #expect(test.transport.batches.isEmpty)
+        let status = await test.client.status()
+        #expect(status.dropped == ["quota_age": 2] && status.discarded == 2 && status.isBalanced)
+    }
+
     @Test("control: an account that forgets what is in memory takes more than allowed")
     func forgetfulAccountIsSeen() {
         var quota = QueueQuota()

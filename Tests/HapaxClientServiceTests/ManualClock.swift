@@ -1,0 +1,1 @@
+../HapaxClientTests/ManualClock.swift
