@@ -23,6 +23,8 @@ extension History {
     private func kill(_ child: ChildProcess, afterRequests count: Int) async {
         let hasEnded = Locked(false)
         let before = proxy.tally.exchanges.count
+        let watch = watch(child, child.name)
+        defer { watch.cancel() }
         let end = Task { [proxy] in
             _ = await child.waitUntilExit()
             hasEnded.withLock { $0 = true }

@@ -17,7 +17,7 @@ extension History {
     }
 
     func perform(_ work: HistoryStep.Work, _ step: Int) async throws {
-        var main = try start(work, "work\(step)", step, count: work.end == .kill ? work.lines + 100 : nil)
+        var main = try start(work, "work\(step)", step, count: work.lines + (work.end == .kill ? 100 : 1_000))
         if work.isKilledAtStart {
             if Bool.random(using: &random) { await read(&main, until: 1) } else { try await killSoon(main.process, within: 120) }
             await end(&main, .kill)
@@ -26,7 +26,7 @@ extension History {
         await read(&main, until: 2)
         var companion: Running?
         if let planned = work.companion {
-            var running = try start(work, "beside\(step)", step, count: planned.end == .kill ? planned.lines + 100 : nil)
+            var running = try start(work, "beside\(step)", step, count: planned.lines + (planned.end == .kill ? 100 : 1_000))
             await read(&running, until: planned.lines / 2)
             companion = running
         }
@@ -60,16 +60,15 @@ extension History {
         }
     }
 
-    private func start(_ work: HistoryStep.Work, _ run: String, _ step: Int, count: Int?) throws -> Running {
+    private func start(_ work: HistoryStep.Work, _ run: String, _ step: Int, count: Int) throws -> Running {
         audit.steps[run] = step
         audit.spokenOf[run] = [:]
         if isOptedOut { audit.refusedRuns.insert(run) }
         var arguments = [
             "track", "--level", work.level.rawValue, "--threads", "\(work.threads)", "--durably", "--bulk", "\(work.bulk)", "--label", run,
-            "--spool",
+            "--spool", "--count", "\(count)",
         ]
         if work.fill > 0 { arguments += ["--fill", "\(work.fill)"] }
-        if let count { arguments += ["--count", "\(count)"] }
         return Running(process: try ChildProcess("hapax-test-worker", arguments + place), run: run)
     }
 

@@ -109,8 +109,9 @@ struct HistoryPlan: Sendable, CustomStringConvertible {
             case 50..<60: return .flush(killAfter: chance(40) ? number(0...3) : nil)
             case 60..<65 where hasPurges: return .purge(withLetters: chance(40), isKilled: chance(25))
             case 65..<69: return .retryLetters(isKilled: chance(25))
-            case 69..<72: return .optOut
-            case 72..<77: return .optIn
+            // Seldom and not for long: nothing happens meanwhile.
+            case 69..<71: return .optOut
+            case 71..<77: return .optIn
             case 77..<87 where hasDamage: return .damage(.random(using: &random))
             case 87..<91 where isOnTinyDisk: return .fillDisk(rest: chance(50) ? 0 : number(0...100_000))
             case 91..<94 where isOnTinyDisk: return .freeDisk
