@@ -13,6 +13,8 @@ extension History {
         var run: String
         var install: EventID?
         var lines = 0
+        /// How often it said that an event could not be stored.
+        var unstored = 0
         var hasEnded = false
     }
 
@@ -72,12 +74,13 @@ extension History {
         return Running(process: try ChildProcess("hapax-test-worker", arguments + place), run: run)
     }
 
-    /// Reads until so many lines have come, the introduction included, or the worker has ended.
+    /// Reads until so many lines have come, the introduction included, or the worker has ended. On a full disk no more may come: a few failures
+    /// are enough then.
     private func read(_ running: inout Running, until count: Int) async {
         let child = running.process
         let watch = watch(child, running.run)
         defer { watch.cancel() }
-        while running.lines < count, !running.hasEnded {
+        while running.lines < count, !running.hasEnded, count == .max || running.unstored < 8 {
             guard let line = await child.nextLine() else {
                 running.hasEnded = true
                 return
@@ -109,6 +112,7 @@ extension History {
         case "unstored":
             guard let mark = Mark(last) else { return unreadable(line) }
             audit.speak(of: mark)
+            running.unstored += 1
             // After this it may be stored all the same, also if a second call is refused.
             audit.unstored.insert(mark)
         case "refused":

@@ -102,9 +102,11 @@ struct HistoryAudit: Sendable {
 
     // MARK: - Conservation (I1, I2)
 
+    /// One report of each, the latest.
     private var missing: [Report] {
         let kept = Set(rows.map(\.id)).union(letters.compactMap(\.id))
-        return reports.filter { !kept.contains($0.id) && !untellable.contains($0.id) }
+        var seen: Set<EventID> = []
+        return reports.reversed().filter { !kept.contains($0.id) && !untellable.contains($0.id) && seen.insert($0.id).inserted }
     }
 
     private var lost: [Violation] {
