@@ -214,6 +214,9 @@ package final class EventQueue: Sendable {
         var oldest: Int64?
         try db.inTransaction(.immediate) {
             value = try body(db, &books)
+            // A sum that changed on the disk would fill the quota for ever.
+            if books.depth == 0 { books.bytes = 0 }
+            if books.letters == 0 { books.letterBytes = 0 }
             if books != before { try books.write(db) }
             oldest = try Self.oldestTime(db)
             return .commit

@@ -32,6 +32,17 @@ enum FirstPage {
         try file.write(contentsOf: page)
     }
 
+    /// Whether a file has the tables of a queue as they were made: a changed letter in a name is not damage to SQLite.
+    static func hasSchema(_ db: Database) throws -> Bool {
+        let tables = try DatabaseQueue()
+        try EventQueue.migrator.migrate(tables)
+        return try tables.read(schema).isSubset(of: schema(db))
+    }
+
+    private static func schema(_ db: Database) throws -> Set<String> {
+        try String.fetchSet(db, sql: "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema")
+    }
+
     /// A copy and what SQLite made beside it.
     static func remove(_ target: String) {
         for suffix in ["", "-wal", "-shm", "-journal"] { unlink(target + suffix) }

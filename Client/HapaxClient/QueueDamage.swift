@@ -87,7 +87,7 @@ extension Error {
     var isDamage: Bool {
         if self is RowDecodingError { return true }
         guard let error = self as? DatabaseError else { return false }
-        return error.resultCode == .SQLITE_CORRUPT || error.resultCode == .SQLITE_NOTADB
+        return error.resultCode == .SQLITE_CORRUPT || error.resultCode == .SQLITE_NOTADB || error.isStrangeSchema
     }
 }
 
@@ -105,6 +105,14 @@ extension Error {
     var isDiskFailure: Bool {
         if let failure = self as? SalvageFailure { return failure.cause.isDiskFailure }
         return isDiskFull || (self as? DatabaseError)?.resultCode == .SQLITE_IOERR
+    }
+}
+
+extension DatabaseError {
+    /// Our statements name only what we have made: a name that is not found has changed on the disk.
+    fileprivate var isStrangeSchema: Bool {
+        guard resultCode == .SQLITE_ERROR, let message else { return false }
+        return message.contains("no such table") || message.contains("no such column") || message.contains("has no column")
     }
 }
 

@@ -76,7 +76,7 @@ struct QueueSalvage {
         try readable {
             let database = try DatabaseQueue(path: path, configuration: looking)
             do {
-                if try database.unsafeRead({ try $0.tableExists("queue") && $0.tableExists("books") }) { return database }
+                if try database.unsafeRead(FirstPage.hasSchema) { return database }
             } catch {
                 try? database.close()
                 throw error
@@ -167,7 +167,9 @@ struct QueueSalvage {
                 db, sql: "SELECT * FROM \(table) WHERE row BETWEEN ? AND ? ORDER BY row \(order)",
                 arguments: [stretch.lowerBound, stretch.upperBound])
             while let row = try rows.next() {
-                met = row[0]
+                // A damaged page gives numbers that were not asked for: what is left to be searched must become smaller.
+                guard let number: Int64 = row[0], stretch.contains(number) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+                met = number
                 do { try body(row) } catch { throw SalvageFailure(cause: error) }
             }
             return nil

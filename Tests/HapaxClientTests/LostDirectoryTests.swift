@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -9,6 +10,8 @@ import Testing
 struct LostDirectoryTests {
     enum Mishap: CaseIterable {
         case directoryDeleted, directoryRenamed, directoryReplaced, databaseDeleted, logDeleted, lockDeleted
+
+        var takesTheFile: Bool { self != .logDeleted && self != .lockDeleted }
 
         func happen(to path: String) throws {
             let files = FileManager.default
@@ -23,24 +26,62 @@ struct LostDirectoryTests {
     }
 
     @Test(
-        "nothing hangs, what was tracked before and is tracked after is delivered, and the next client starts",
+        "nothing hangs; what was stored before is delivered, what comes later does not count as stored; the next client starts",
         arguments: Mishap.allCases)
     func clientGoesOn(mishap: Mishap) async throws {
         let directory = TemporaryDirectory()
         let test = try TestClient(directory: directory)
-        var ids = try await test.track(0..<10)
+        let ids = try await test.track(0..<10)
         try mishap.happen(to: directory.path("queue"))
-        ids.append(try #require(test.client.track("afterwards")))
-        ids.append(try await test.client.trackDurably("afterwards, durably"))
-        let report = await test.client.flush()
-        #expect(report.stored == 12 && report.remaining == 0 && report.failure == nil)
-        #expect(test.transport.batches.flatMap(\.ids) == ids)
-        #expect(await test.client.status().isBalanced)
-        await test.client.shutdown(within: .zero)
+        let report: FlushReport
+        if mishap.takesTheFile {
+            await #expect(throws: TrackError.self) { try await test.client.trackDurably("afterwards, durably") }
+            test.client.track("afterwards")
+            report = await test.client.flush()
+            #expect(report.stored == 10 && report.remaining == 2 && report.failure == .queue(StorageFailure(Self.moved)))
+            #expect(await test.client.status().storageFailure?.code == Self.moved.extendedResultCode.rawValue)
+            #expect(test.transport.batches.flatMap(\.ids) == ids)
+            let last = await test.shutdownStuck()
+            #expect(last.stored == 0 && last.lost == 2)
+        } else {
+            let later = try #require(test.client.track("afterwards"))
+            let durable = try await test.client.trackDurably("afterwards, durably")
+            report = await test.client.flush()
+            #expect(report.stored == 12 && report.remaining == 0 && report.failure == nil)
+            #expect(test.transport.batches.flatMap(\.ids) == ids + [later, durable])
+            await test.client.shutdown(within: .zero)
+        }
         let next = try TestClient(directory: directory)
         _ = try await next.client.trackDurably("next")
         #expect(await next.client.flush().stored == 1)
         await next.client.shutdown(within: .zero)
+    }
+
+    private static let moved = DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED)
+
+    @Test("a directory that comes back: what was kept in memory is stored in it")
+    func returnedDirectoryIsUsed() async throws {
+        let directory = TemporaryDirectory()
+        let test = try TestClient(directory: directory)
+        try await test.track(0..<10)
+        let (path, elsewhere) = (directory.path("queue"), directory.path("elsewhere"))
+        try FileManager.default.moveItem(atPath: path, toPath: elsewhere)
+        test.client.track("afterwards")
+        #expect(await test.client.flush().remaining == 1)
+        try FileManager.default.moveItem(atPath: elsewhere, toPath: path)
+        let report = await test.client.flush()
+        #expect(report.stored == 1 && report.remaining == 0 && report.failure == nil)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("what was not delivered from a file that was deleted is lost with the process, and shutdown says so (I12)")
+    func shutdownCountsWhatIsLost() async throws {
+        let directory = TemporaryDirectory()
+        let test = try TestClient(directory: directory)
+        try await test.track(0..<10)
+        try FileManager.default.removeItem(atPath: directory.path("queue"))
+        let report = await test.client.shutdown(within: .zero)
+        #expect(report.stored == 0 && report.lost == 10)
     }
 
     @Test("a client that has taken the directory over is not disturbed by the one that worked there before, nor by its end")
@@ -51,9 +92,9 @@ struct LostDirectoryTests {
         try FileManager.default.removeItem(atPath: directory.path("queue"))
         let second = try TestClient(directory: directory)
         let ids = try await second.track(0..<60)
-        try await first.track(10..<60)
-        #expect(await first.client.flush().stored == 60)
-        await first.client.shutdown(within: .zero)
+        for index in 10..<60 { first.client.track("event \(index)") }
+        #expect(await first.client.flush().stored == 10)
+        #expect(await first.shutdownStuck().lost == 50)
         let more = try await second.track(60..<100)
         // As by a kill: nothing but what is on disk.
         let third = TemporaryDirectory()
@@ -64,5 +105,16 @@ struct LostDirectoryTests {
         #expect(await copy.client.flush().stored == 100)
         #expect(copy.transport.batches.flatMap(\.ids) == ids + more)
         await copy.client.shutdown(within: .zero)
+    }
+}
+
+extension TestClient {
+    /// Lets the time pass that a shutdown gives to what cannot be stored.
+    fileprivate func shutdownStuck() async -> ShutdownReport {
+        let scheduled = clock.pending.count
+        async let report = client.shutdown(within: .zero)
+        await clock.scheduled(scheduled + 3)
+        clock.advance(by: .milliseconds(600))
+        return await report
     }
 }

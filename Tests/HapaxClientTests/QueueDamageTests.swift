@@ -30,7 +30,7 @@ struct QueueDamageTests {
         return [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
     }
 
-    private static let originals: [Data: [UInt8]] = Dictionary(
+    static let originals: [Data: [UInt8]] = Dictionary(
         uniqueKeysWithValues: (1...60).map { (Data(event($0).id.bytes), event($0).bytes) })
 
     /// What SQLite itself can read of the file, row by row, and is still what was stored.

@@ -86,6 +86,7 @@ struct SpoolTests {
         #expect(report.stored == 30 && report.failure == nil)
         #expect(Set(main.transport.batches.flatMap(\.ids)) == Set((1...30).map { EventID.derived(name: "spooled", key: "\($0)") }))
         #expect(place.filesSetAside.count == 1 && spools.isEmpty)
+        #expect(await main.client.flush().stored == 1 && main.transport.batches.last?.names == ["$QueueDamaged"])
         #expect(await main.client.flush().stored == 0)
         #expect(FileManager.default.fileExists(atPath: place.path) && !FileManager.default.fileExists(atPath: place.databasePath))
         await main.client.shutdown(within: .zero)
