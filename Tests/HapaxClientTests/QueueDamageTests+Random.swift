@@ -7,17 +7,17 @@ import Testing
 
 /// Damage at random: bits, mostly in the headers of pages, and whole pages.
 extension QueueDamageTests {
-    /// `HAPAX_DAMAGES=5000` tries that many.
-    private static let damages = ProcessInfo.processInfo.environment["HAPAX_DAMAGES"].flatMap { Int($0) } ?? 120
+    /// `HAPAX_DAMAGES=5000` tries that many, others each time; without it a few that are always the same.
+    private static let damages = ProcessInfo.processInfo.environment["HAPAX_DAMAGES"].flatMap { Int($0) }
 
     @Test(
         "random damage: the queue opens, stores and drains; each event arrives as it was tracked, or is a dead letter, or is told as lost (I1, I3, I11, I12)"
     )
     func randomDamageIsSurvived() async throws {
-        var random = SeededRandom(seed: .random(in: 0...999_999))
+        var random = SeededRandom(seed: Self.damages == nil ? 1 : .random(in: 0...999_999))
         print("seed of randomDamageIsSurvived: \(random.seed)")
         let whole = try make(60)
-        for round in 0..<Self.damages {
+        for round in 0..<(Self.damages ?? 120) {
             var bytes = whole
             let page = Int.random(in: 0..<whole.count / 4_096, using: &random) * 4_096
             switch Int.random(in: 0..<10, using: &random) {

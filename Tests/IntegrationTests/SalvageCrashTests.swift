@@ -55,8 +55,8 @@ struct SalvageCrashTests {
         var killed = 0
         for round in 1...20 {
             let run = try ChildProcess("hapax-test-worker", ["drain", "--within", "60"] + place(port: server.port))
-            // Not to wait for anything: this is the random moment, later and later, so that on any machine some come in the middle.
-            try await Task.sleep(for: .milliseconds(Int.random(in: 0...40 * round, using: &random)))
+            // Not to wait for anything: this is the random moment, later and later, the first at once, so that on any machine some come in the middle.
+            try await Task.sleep(for: .milliseconds(Int.random(in: 0...40 * (round - 1), using: &random)))
             run.kill()
             if await run.waitUntilExit() == .signaled(SIGKILL) { killed += 1 }
         }

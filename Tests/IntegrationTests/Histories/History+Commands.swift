@@ -102,10 +102,7 @@ extension History {
     }
 
     func retryLetters(_ isKilled: Bool) async throws {
-        // Who sends a letter whose bytes changed sends what was never tracked; that is for people to decide.
-        let fit = ((try? QueueReader(directory: directory)?.deadLetters(after: 0, limit: 10_000)) ?? []).filter { $0.reason != "damaged" }
-        guard !fit.isEmpty else { return }
-        let child = try spawnHapax(["dead-letters", "retry"] + fit.map { "\($0.number)" })
+        let child = try spawnHapax(["dead-letters", "retry", "--all"])
         if isKilled { try await killSoon(child) }
         _ = await output(of: child)
         await end(of: child, "retry", accepting: audit.isDamaged ? [0, 1, 3] : [0, 3], killed: isKilled)
@@ -129,10 +126,12 @@ extension History {
         guard try kind.inflict(on: target.databasePath) else { return }
         say("  damaged \(target.databasePath)")
         audit.damages += 1
-        // A spool's books go with it: what a damaged one has lost is told by the file that stays. So it is with dead letters.
-        audit.untellable.formUnion(held.letters)
-        if kind.isUntellable || target != directory { audit.untellable.formUnion(held.waiting) }
-        if kind.isUntellable { audit.logWasDamaged = true } else { audit.lastDamage = step }
+        if kind.isUntellable {
+            audit.untellable.formUnion(held.waiting.union(held.letters))
+            audit.logWasDamaged = true
+        } else {
+            audit.lastDamage = step
+        }
     }
 
     /// What a queue holds; what it could hold, if that cannot be read.

@@ -175,7 +175,7 @@ actor History {
         let (lines, _) = try await hapax(["status", "--json"], accepting: [0])
         if let line = lines.first { audit.status = try? JSONDecoder().decode(HistoryStatus.self, from: Data(line.utf8)) }
         if let status = audit.status { say("  \(status)") }
-        audit.filesAside = directory.filesSetAside.count
+        audit.filesAside = directory.filesSetAside.count + directory.filesSetAsideBeside.count
         let own = audit.status?.install_id.flatMap { EventID($0) }
         audit.letters = try letters(own: own)
     }

@@ -55,7 +55,7 @@ struct HistoryAudit: Sendable {
     /// How many waiting events, and how many letters, the purges said they deleted; nil once one ended without saying.
     var purged: Int? = 0
     var purgedLetters = 0
-    /// Were in a file from which commits were taken back, which it does not show, or in a spool that was damaged.
+    /// Were in a file from which commits were taken back, which it does not show.
     var untellable: Set<EventID> = []
     var logWasDamaged = false
     var damages = 0
@@ -128,8 +128,8 @@ struct HistoryAudit: Sendable {
         guard notices.count >= filesAside else { return nil }
         var told = purged + purgedLetters
         for notice in notices {
-            guard let lost = notice.lost else { return nil }
-            told += lost
+            guard let lost = notice.lost, let letters = notice.lostLetters else { return nil }
+            told += lost + letters
         }
         return told
     }

@@ -14,6 +14,7 @@ struct StoredEvent: Hashable, Sendable {
     var isWhole = false
     /// What `$QueueDamaged` says is lost; nil if nobody knows.
     var lost: Int?
+    var lostLetters: Int?
 
     fileprivate init(id: EventID, install: EventID?, sequence: Int64?, name: String, properties: Data) {
         self.id = id
@@ -22,6 +23,7 @@ struct StoredEvent: Hashable, Sendable {
         self.name = name
         guard let object = try? JSONSerialization.jsonObject(with: properties) as? [String: Any] else { return }
         lost = object["$lost"] as? Int
+        lostLetters = object["$lost_dead_letters"] as? Int
         (mark, isWhole) = Self.mark(of: object)
     }
 
