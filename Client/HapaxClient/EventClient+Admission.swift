@@ -36,9 +36,12 @@ extension EventClient {
 
     /// For a client that stores beside the queue: whoever holds that may have opted out meanwhile (D16).
     private func followOptOut() {
-        let isOptedOut = OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath).isSet
-        writer.intake.withLock { intake in
-            if intake.context.isOptedOut != isOptedOut { intake.context.isOptedOut = isOptedOut }
+        // Under the lock of the mark, as in a change of our own, which this must not undo.
+        optOutMark.withLock { mark in
+            let isOptedOut = mark.isSet
+            writer.intake.withLock { intake in
+                if intake.context.isOptedOut != isOptedOut { intake.context.isOptedOut = isOptedOut }
+            }
         }
     }
 

@@ -54,10 +54,12 @@ extension EventQueue {
             // Before it is renamed: closing looks for the log under the name that the file had.
             try? damaged.close()
             damage.withLock { $0.isClosed = true }
-            let known = damage.withLock { $0.pending.map(\.number).max() ?? 0 }
-            file = DamagedFile(name: try directory.setAside(above: known), isOwn: true, depth: books.depth, letters: books.letters)
+            file = DamagedFile(
+                name: try directory.setAside(above: damage.withLock { $0.highest }), isOwn: true, depth: books.depth, letters: books.letters
+            )
             damage.withLock { record in
                 record.isClosed = false
+                record.highest = file.number
                 record.unfinished = file
                 record.latest = QueueDamage(file: file.name)
             }

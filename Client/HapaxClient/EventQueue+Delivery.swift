@@ -67,7 +67,7 @@ extension EventQueue {
                         payload: Data(settlement.event.bytes), time: time)
                 }
                 guard let length = try Int64.fetchOne(delete, arguments: [settlement.event.row, Data(settlement.event.id.bytes)]) else {
-                    try Self.requireAbsence(of: settlement.event.row, db)
+                    try Self.requireAbsence(of: settlement.event.row, settlement.event.id, db)
                     // Set aside with a damaged file while it was being sent; if it can be salvaged, it is sent again.
                     throw DatabaseError(resultCode: .SQLITE_CONSTRAINT, message: "a sent row is gone")
                 }

@@ -12,6 +12,8 @@ extension EventQueue {
         var oldest: Int64?
         /// Still to be salvaged.
         var damagedFiles: [DamagedFile] = []
+        /// Of those that were ever set aside, as far as that is known.
+        var highestDamagedFile: Int64 = 0
     }
 
     /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
@@ -36,18 +38,27 @@ extension EventQueue {
     ) throws -> Opened {
         var opened = try open(directory, durability, newInstallID, room)
         let files = try directory.damagedFiles()
+        let known = try opened.database.read { try String.fetchAll($0, sql: "SELECT name FROM damaged_files") }
+        opened.highestDamagedFile = Int64((files + known).compactMap(QueueDirectory.number).max() ?? 0)
         if files.isEmpty { return opened }
+        var unread: [String] = []
         opened.damagedFiles = try opened.database.write { db in
-            let before = try Set(String.fetchAll(db, sql: "SELECT name FROM damaged_files"))
+            let before = Set(known)
             for file in files where !before.contains(file) && !directory.isSalvaged(file) {
+                do {
+                    try takeState(of: file, in: directory, db)
+                } catch  where error.isTrouble {
+                    // As with no descriptor left. Not remembered, so that the next opening looks again for whom it concerns.
+                    unread.append(file)
+                    continue
+                }
                 try remember(DamagedFile(name: file, isOwn: false), db)
-                try takeState(of: file, in: directory, db)
             }
-            let known = try Row.fetchAll(db, sql: "SELECT * FROM damaged_files").reduce(into: [:]) {
+            let rows = try Row.fetchAll(db, sql: "SELECT * FROM damaged_files").reduce(into: [:]) {
                 $0[try $1.value("name") as String] = $1
             }
             return try files.compactMap { name in
-                guard let row = known[name] else { return nil }
+                guard let row = rows[name] else { return nil }
                 let isSalvaged: Bool = try row.value("is_salvaged")
                 if isSalvaged { try? directory.markSalvaged(name) }
                 if isSalvaged, (row["report_id"] as DatabaseValue?)?.isNull != false { return nil }
@@ -56,6 +67,7 @@ extension EventQueue {
                     isSalvaged: isSalvaged)
             }
         }
+        opened.damagedFiles += unread.map { DamagedFile(name: $0, isOwn: false, isUnread: true) }
         return opened
     }
 
@@ -66,10 +78,9 @@ extension EventQueue {
             guard let readable = try QueueSalvage(path: directory.path + "/" + file, .state) else { return }
             source = readable
         } catch  where error.isTrouble && !error.isDiskFailure {
-            // As with no descriptor left: the next opening must find it.
             throw error
         } catch {
-            // The disk fails or is full, which may last: the queue works without.
+            // The disk fails or is full, which may last: the events are worth more than whom later ones concern.
             return
         }
         defer { source.close() }

@@ -55,10 +55,13 @@ extension EventQueue {
 
     private func discardLetters(_ db: Database, _ books: inout QueueBooks) throws {
         while !quota.allows(books.usage) {
-            guard let row = try Row.fetchOne(db, sql: "SELECT row, length(payload) FROM dead_letters ORDER BY row LIMIT 1") else { return }
+            guard let row = try Row.fetchOne(db, sql: "SELECT row, length(payload) AS length FROM dead_letters ORDER BY row LIMIT 1") else {
+                return
+            }
             try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [row[0] as Int64])
             books.letters -= 1
-            books.letterBytes -= row[1]
+            // A damaged row may have none.
+            books.letterBytes -= try row.value("length")
             try Self.count(db, &books, DiscardReason.deadLetter.rawValue, 1)
         }
     }

@@ -32,8 +32,11 @@ extension EventQueue {
 
     private func salvagePending() {
         var failure: SalvageFailure?
-        while let file = damage.withLock({ $0.pending.first }) {
+        var tried: Set<String> = []
+        while let file = damage.withLock({ $0.pending.first { !tried.contains($0.name) } }) {
+            tried.insert(file.name)
             do {
+                if file.isUnread { throw DatabaseError(resultCode: .SQLITE_CANTOPEN) }
                 if !file.isSalvaged { try salvage(file) }
                 markSalvaged([file])
                 let (damage, report) = try found(file)
@@ -44,8 +47,9 @@ extension EventQueue {
                 }
                 if let report { self.damage.withLock { $0.observer }.salvaged(damage, report) }
             } catch {
-                failure = error as? SalvageFailure ?? SalvageFailure(cause: error)
-                break
+                failure = failure ?? error as? SalvageFailure ?? SalvageFailure(cause: error)
+                // The next one may be readable; a full disk takes nothing from any.
+                if error.isDiskFull { break }
             }
         }
         damage.withLock { record in
@@ -179,7 +183,7 @@ extension EventQueue {
             let isOwn = file.isOwn
             try queue.transaction(growing: true) { db, books in
                 taken = []
-                var buried = 0
+                var (buried, known) = (0, 0)
                 let insert = try RowInsert(db)
                 for row in rows {
                     if let number: Int64 = row[0], try !isNew(number, isLetter: false, db) { continue }
@@ -196,12 +200,17 @@ extension EventQueue {
                         try insert.insert(id: event.id, payload: event.payload, time: time, row: number, install: install)
                             || isMisnumbered(event.id, db)
                                 && insert.insert(id: event.id, payload: event.payload, time: time, install: install)
-                    else { continue }
+                    else {
+                        // It waits already: from a file that was set aside before, or tracked again by its caller.
+                        known += 1
+                        if isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
+                        continue
+                    }
                     found(&books, waiting: true)
                     books.bytes += Int64(event.payload.count)
                     taken.append(event.id)
                 }
-                let count = Int64(taken.count)
+                let count = Int64(taken.count + known)
                 try db.execute(
                     sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ? WHERE name = ?",
                     arguments: [count, buried, file.name])
@@ -269,10 +278,19 @@ extension EventQueue {
             case .nobody: install = Data()
             case .install(let id): install = Data(id.bytes)
             }
-            return try EventQueue.bury(
-                db, &books, number: isOurs ? letter.number : nil, id: letter.eventID, install: install,
-                origin: isOurs ? nil : origin ?? madeOrigin(letter.number), reason: letter.reason, detail: letter.detail,
-                payload: Data(letter.event), time: letter.time)
+            func bury(_ number: Int64?) throws -> Bool {
+                try EventQueue.bury(
+                    db, &books, number: number, id: letter.eventID, install: install,
+                    origin: isOurs ? nil : origin ?? madeOrigin(letter.number), reason: letter.reason, detail: letter.detail,
+                    payload: Data(letter.event), time: letter.time)
+            }
+            // Its number can be another's by now, if somebody deleted files that were set aside.
+            guard isOurs else { return try bury(nil) }
+            if try bury(letter.number) { return true }
+            let isThere = try Int.fetchOne(
+                db, sql: "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE row = ? AND reason = ? AND payload = ?)",
+                arguments: [letter.number, letter.reason, Data(letter.event)])
+            return try isThere == 0 && bury(nil)
         }
     }
 }

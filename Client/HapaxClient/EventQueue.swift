@@ -57,7 +57,7 @@ package final class EventQueue: Sendable {
             currentBooks = Locked(opened.books)
             oldest = Locked(opened.oldest)
             account = Locked(QuotaAccount(quota: quota, used: opened.books.usage))
-            damage = Locked(DamageRecord(pending: opened.damagedFiles))
+            damage = Locked(DamageRecord(pending: opened.damagedFiles, highest: opened.highestDamagedFile))
         } catch {
             throw .unusable(StorageFailure(error))
         }
@@ -254,6 +254,10 @@ package final class EventQueue: Sendable {
             try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters)") == 0
         }
         guard holdsNothing == true else { return false }
+        // Without its mark a damaged file would be salvaged again by the next who finds it.
+        let files = directory.filesSetAside
+        for file in files { try? directory.markSalvaged(file) }
+        guard files.allSatisfy(directory.isSalvaged) else { return false }
         // Nobody else can have added anything since: this process holds the lock.
         endConnection()
         directory.removeFiles()

@@ -32,15 +32,24 @@ enum FirstPage {
         try file.write(contentsOf: page)
     }
 
-    /// Whether a file has the tables of a queue as they were made: a changed letter in a name is not damage to SQLite.
+    /// Whether a file has the tables that a salvage reads as they were made: a changed letter in a name is not damage to SQLite.
     static func hasSchema(_ db: Database) throws -> Bool {
+        try made.get().isSubset(of: schema(db))
+    }
+
+    private static let made = Result {
         let tables = try DatabaseQueue()
         try EventQueue.migrator.migrate(tables)
-        return try tables.read(schema).isSubset(of: schema(db))
+        return try tables.read(schema)
     }
 
     private static func schema(_ db: Database) throws -> Set<String> {
-        try String.fetchSet(db, sql: "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema")
+        try String.fetchSet(
+            db,
+            sql: """
+                SELECT name || ' ' || sql FROM sqlite_schema
+                WHERE type = 'table' AND name IN ('queue', 'dead_letters', 'books', 'identity', 'session')
+                """)
     }
 
     /// A copy and what SQLite made beside it.

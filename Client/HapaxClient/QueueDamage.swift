@@ -39,6 +39,8 @@ struct DamagedFile: Hashable, Sendable {
     var letters: Int64?
     /// Only the event that tells of it is missing.
     var isSalvaged = false
+    /// It could not be looked at when the queue opened; that is for the next opening.
+    var isUnread = false
 
     var number: Int64 { Int64(QueueDirectory.number(name) ?? 0) }
 }
@@ -47,6 +49,8 @@ struct DamagedFile: Hashable, Sendable {
 struct DamageRecord: Sendable {
     /// Still to be salvaged, oldest first.
     var pending: [DamagedFile]
+    /// The highest number that a file is known to have had; its row numbers are not given again, even if it has been deleted.
+    var highest: Int64
     /// The latest since the queue was opened.
     var latest: QueueDamage?
     /// The file has been closed and could not be renamed so far.
@@ -60,8 +64,9 @@ struct DamageRecord: Sendable {
     var failure: SalvageFailure?
     var observer = DamageObserver()
 
-    init(pending: [DamagedFile]) {
+    init(pending: [DamagedFile], highest: Int64) {
         self.pending = pending
+        self.highest = highest
         latest = pending.last.map { QueueDamage(file: $0.name) }
     }
 }

@@ -22,12 +22,13 @@ package struct QueueDirectory: Hashable, Sendable {
         QueueDirectory(path: spoolPath + "/" + name)
     }
 
-    /// By name; a spool's name is a UUID that carries its time, so that the oldest comes first. One of which only a damaged file is left
-    /// is none any more.
+    /// By name; a spool's name is a UUID that carries its time, so that the oldest comes first. One of which only
+    /// salvaged files are left is none any more.
     package func spools() -> [QueueDirectory] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []
         return names.sorted().map { spool(named: $0) }.filter { spool in
-            FileManager.default.fileExists(atPath: spool.databasePath) || spool.filesSetAside.isEmpty
+            let files = spool.filesSetAside
+            return FileManager.default.fileExists(atPath: spool.databasePath) || files.isEmpty || !files.allSatisfy(spool.isSalvaged)
         }
     }
 

@@ -84,12 +84,7 @@ actor SpoolAdopter {
                 }
                 continue
             }
-            // What it lost is told by the main queue: the spool is gone once it is empty.
-            var observer = DamageObserver()
-            observer.salvaged = main.damage.withLock { $0.observer }.salvaged
-            spool.observeDamage(observer)
-            let before = spool.books.dropped
-            let delivered = await deliver(spool, isManual: isManual, persistently: persistently, before)
+            let delivered = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
             total.failure = delivered.failure
         }
@@ -104,9 +99,12 @@ actor SpoolAdopter {
         return total
     }
 
-    private func deliver(
-        _ spool: EventQueue, isManual: Bool, persistently: Bool, _ before: [String: Int64]
-    ) async -> DeliveryState {
+    private func deliver(_ spool: EventQueue, isManual: Bool, persistently: Bool) async -> DeliveryState {
+        let reports = Locked<[(damage: QueueDamage, id: EventID)]>([])
+        var observer = DamageObserver()
+        observer.salvaged = { damage, id in reports.withLock { $0.append((damage, id)) } }
+        spool.observeDamage(observer)
+        let before = spool.books.dropped
         let delivery = Delivery(
             source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0) }),
             endpoint: endpoint, transport: transport, clock: clock, logger: logger,
@@ -127,7 +125,10 @@ actor SpoolAdopter {
         } catch {
             state.failure = .queue(StorageFailure(error))
         }
-        if !spool.removeIfEmpty() { spool.close() }
+        // What it lost is told by the main queue, once: the spool is gone then.
+        let isRemoved = spool.removeIfEmpty()
+        if !isRemoved { spool.close() }
+        if isRemoved { for report in reports.withLock({ $0 }) { main.damage.withLock { $0.observer }.salvaged(report.damage, report.id) } }
         return state
     }
 

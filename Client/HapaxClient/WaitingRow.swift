@@ -33,10 +33,12 @@ struct DamagedRows: Error {
 extension EventQueue {
     /// A row that its number does not find and a look through the table does: the pages contradict each other, which SQLite did not notice.
     ///
+    /// - Parameter id: nil if it cannot be read.
     /// - Throws: SQLITE_CORRUPT if it is so.
-    static func requireAbsence(of number: Int64, _ db: Database) throws {
-        let sql = "SELECT EXISTS (SELECT 1 FROM queue NOT INDEXED WHERE +row = ?)"
-        if try Int.fetchOne(db, sql: sql, arguments: [number]) == 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+    static func requireAbsence(of number: Int64, _ id: EventID?, _ db: Database) throws {
+        let sql = "SELECT EXISTS (SELECT 1 FROM queue NOT INDEXED WHERE +row = ? AND (? IS NULL OR +event_id = ?))"
+        let bytes = id.map { Data($0.bytes) }
+        if try Int.fetchOne(db, sql: sql, arguments: [number, bytes, bytes]) == 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
     }
 
     /// Moves damaged rows to the dead letters, where people can look at them.
@@ -47,7 +49,7 @@ extension EventQueue {
             var ids: [EventID] = []
             for number in damaged.rows {
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM queue WHERE row = ?", arguments: [number]) else {
-                    try Self.requireAbsence(of: number, db)
+                    try Self.requireAbsence(of: number, nil, db)
                     continue
                 }
                 let payload = (try? row.optional("payload") as Data?) ?? Data()

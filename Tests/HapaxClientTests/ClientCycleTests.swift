@@ -38,7 +38,7 @@ struct ClientCycleTests {
         }
     }
 
-    @Test("a hundred clients, one after the other, leave no file open and nothing locked", .timeLimit(.minutes(2)))
+    @Test("a hundred clients, one after the other, leave no file open and nothing locked", .timeLimit(.minutes(10)))
     func nothingStaysOpen() async throws {
         let directory = TemporaryDirectory()
         for _ in 0..<100 { try await cycle(directory) }

@@ -1,4 +1,6 @@
 import Foundation
+import GRDB
+import GRDBSQLite
 import HapaxModel
 import TestSupport
 import Testing
@@ -50,6 +52,76 @@ extension QueueDamageTests {
         #expect(damage.properties["$lost_dead_letters"] == .integer(1))
         #expect(queue.books.dropped == ["damaged_dead_letter": 1] && queue.books.isBalanced)
         queue.close()
+    }
+
+    @Test("what one damaged file had taken over from another is not told as lost when both are salvaged (I12)")
+    func rowsInTwoFilesAreNotLost() async throws {
+        _ = try make(60)
+        let first = try Data(contentsOf: URL(fileURLWithPath: file))
+        let queue = try open()
+        // As if the rows had been taken over from an older file whose salvage has not ended.
+        try first.write(to: URL(fileURLWithPath: file + ".damaged-1"))
+        try await queue.database.write { try EventQueue.remember(DamagedFile(name: "queue.sqlite.damaged-1", isOwn: false), $0) }
+        queue.damage.withLock { $0.pending.append(DamagedFile(name: "queue.sqlite.damaged-1", isOwn: false)) }
+        _ = try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT))
+        #expect(asides().count == 2)
+        #expect(try await drain(queue).count == 60)
+        #expect(queue.books.dropped == [:] && queue.books.isBalanced && queue.books.discarded == 0)
+        queue.close()
+    }
+
+    @Test("a file that can never be read keeps no younger one from being salvaged (I15)")
+    func unreadableFileHoldsUpNoOther() async throws {
+        _ = try make(60)
+        try FileManager.default.createDirectory(atPath: file + ".damaged-1", withIntermediateDirectories: true)
+        try damageAPage()
+        let queue = try open()
+        #expect(asides().count == 2)
+        await queue.salvage()
+        #expect(queue.books.depth > 40 && queue.unsalvagedFiles == 1)
+        queue.close()
+    }
+
+    @Test("the number of a file that was deleted is not given again, nor its row numbers (D3, R9)")
+    func numbersDoNotComeBack() async throws {
+        _ = try make(60)
+        let queue = try open()
+        try spoil(queue)
+        _ = try await drain(queue)
+        for name in try FileManager.default.contentsOfDirectory(atPath: path) where name.contains("damaged-") {
+            try FileManager.default.removeItem(atPath: path + "/" + name)
+        }
+        try queue.append((62...121).map { Self.event($0) }[...])
+        let batch = try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
+        try spoil(queue)
+        try queue.append((122...151).map { Self.event($0) }[...])
+        #expect(asides() == ["queue.sqlite.damaged-2"])
+        #expect(throws: DatabaseError.self) { try queue.settle(batch.events.map { Settlement(event: $0, fate: .stored) }, time: 0) }
+        #expect(asides() == ["queue.sqlite.damaged-2"], "the new file is whole")
+        let delivered = try await drain(queue)
+        #expect(delivered.count > 70, "\(queue.books), \(String(describing: queue.latestDamage))")
+        #expect(queue.books.isBalanced, "\(queue.books)")
+        queue.close()
+    }
+
+    @Test("a file set aside that cannot be opened keeps nobody from starting; nothing counts as drained (I11)")
+    func unreadableFileKeepsNobodyFromStarting() async throws {
+        _ = try make(60)
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        let disk = FaultyDisk(path + "/queue.sqlite.damaged-1")
+        disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: SQLITE_CANTOPEN, operations: [.open]))
+        let queue = try open()
+        try queue.append([Self.event(100)][...])
+        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let batch = try await source.nextBatch(limit: 20, maximumBytes: .max, skipping: 0)
+        #expect(batch.events.map(\.id) == [Self.event(100).id])
+        try await source.settle(batch.events.map { Settlement(event: $0, fate: .stored) })
+        await #expect(throws: SalvageFailure.self) { try await source.nextBatch(limit: 20, maximumBytes: .max, skipping: 0) }
+        queue.close()
+        disk.fail(nil)
+        let again = try open("third")
+        #expect(try await drain(again).count == 60)
+        again.close()
     }
 
     /// A file from which nobody can tell whose it is: the only page of its books is noise.

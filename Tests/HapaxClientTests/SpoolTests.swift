@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Spools: clients that find the queue taken", .timeLimit(.minutes(1)), .endsWhenItHangs)
+@Suite("Spools: clients that find the queue taken", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct SpoolTests {
     private let directory = TemporaryDirectory()
 
@@ -89,6 +89,20 @@ struct SpoolTests {
         #expect(await main.client.flush().stored == 1 && main.transport.batches.last?.names == ["$QueueDamaged"])
         #expect(await main.client.flush().stored == 0)
         #expect(FileManager.default.fileExists(atPath: place.path) && !FileManager.default.fileExists(atPath: place.databasePath))
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a spool whose owner was killed between setting its file aside and making a new one is a spool all the same (I1)")
+    func spoolWithoutAFileIsFound() async throws {
+        let main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        let id = try await spool.client.trackDurably("spooled")
+        _ = await spool.client.shutdown(within: .zero)
+        try FileManager.default.moveItem(atPath: place.databasePath, toPath: place.databasePath + ".damaged-1")
+        #expect(spools.count == 1)
+        _ = await main.client.flush()
+        #expect(main.transport.batches.first?.ids == [id] && spools.isEmpty)
         await main.client.shutdown(within: .zero)
     }
 

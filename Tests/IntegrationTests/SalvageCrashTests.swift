@@ -56,7 +56,7 @@ struct SalvageCrashTests {
         for round in 1...20 {
             let run = try ChildProcess("hapax-test-worker", ["drain", "--within", "60"] + place(port: server.port))
             // Not to wait for anything: this is the random moment, later and later, the first at once, so that on any machine some come in the middle.
-            try await Task.sleep(for: .milliseconds(Int.random(in: 0...40 * (round - 1), using: &random)))
+            if round > 1 { try await Task.sleep(for: .milliseconds(Int.random(in: 0...40 * round, using: &random))) }
             run.kill()
             if await run.waitUntilExit() == .signaled(SIGKILL) { killed += 1 }
         }

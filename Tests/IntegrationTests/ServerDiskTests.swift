@@ -10,7 +10,7 @@ import Testing
 struct ServerDiskTests {
     @Test(
         "while the disk is full nothing is acknowledged and nothing lost; afterwards each event is stored once (I1, I2, I4, D12)",
-        .timeLimit(.minutes(2)), arguments: PipelineStore.Kind.allCases)
+        .timeLimit(.minutes(10)), arguments: PipelineStore.Kind.allCases)
     func fullDiskLosesNothing(kind: PipelineStore.Kind) async throws {
         // Its own: a cluster whose table space is gone with its disk cannot be shared.
         let cluster = try await PostgresCluster()
