@@ -135,6 +135,7 @@ extension EventQueue {
     static func open(
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
+        try QueueLog.check(directory.databasePath + "-wal")
         if let header = QueueFileHeader(path: directory.databasePath) {
             try header.check()
             try recognise(directory.databasePath)

@@ -64,7 +64,9 @@ extension EventQueue {
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
-            (depth, letters) = (depth ?? source.depth, letters ?? source.letters)
+            // Books that are older than commits that cannot be read do not tell how much is lost.
+            let isOld = QueueLog(path: directory.path + "/" + file.name + "-wal")?.hidesCommits == true
+            if !isOld { (depth, letters) = (depth ?? source.depth, letters ?? source.letters) }
             try source.rows(of: "queue") { try salvager.add($0) }
             try salvager.takeRows()
             try source.rows(of: "dead_letters") { try salvager.addLetter($0) }
