@@ -1,0 +1,181 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension EventQueue {
+    /// One file's rows on their way into the queue.
+    struct Salvager {
+        /// Rows taken over in one transaction: events are stored in between.
+        private static let rowsPerTransaction = 200
+
+        let queue: EventQueue
+        let file: DamagedFile
+        /// Whose the file's own rows are; nil for this queue's, empty for nobody's.
+        var owner: [UInt8]?
+        private var rows: [Row] = []
+        private var bytes = 0
+        private var letters: [DeadLetter] = []
+
+        init(queue: EventQueue, file: DamagedFile) {
+            self.queue = queue
+            self.file = file
+        }
+
+        mutating func add(_ row: Row) throws {
+            rows.append(row.copy())
+            bytes += (try? row.optional("payload") as Data?)?.count ?? 0
+            if rows.count == Self.rowsPerTransaction || bytes >= queue.room.groupBytes { try takeRows() }
+        }
+
+        mutating func addLetter(_ row: Row) throws {
+            guard let letter = try? EventQueue.deadLetter(row) else { return }
+            letters.append(letter)
+            bytes += letter.event.count
+            if letters.count == Self.rowsPerTransaction || bytes >= queue.room.groupBytes { try takeLetters() }
+        }
+
+        /// Whether a row has its turn, which it has once, also when the salvage has to begin anew: it may have been delivered since.
+        private func isNew(_ number: Int64, isLetter: Bool, _ db: Database) throws -> Bool {
+            // A purge may have ended the salvage meanwhile.
+            try db.cachedStatement(
+                sql: """
+                    INSERT INTO salvaged_rows (file, is_letter, row) SELECT ?, ?, ? FROM damaged_files WHERE name = ? AND is_salvaged = 0
+                    ON CONFLICT DO NOTHING
+                    """
+            ).execute(arguments: [file.number, isLetter, number, file.name])
+            return db.changesCount == 1
+        }
+
+        mutating func takeRows() throws {
+            let all = rows
+            (rows, bytes) = ([], 0)
+            try take(all[...])
+        }
+
+        /// On a disk that is nearly full a few find room where many do not, and make more once they are delivered.
+        private func take(_ rows: ArraySlice<Row>) throws {
+            do {
+                try takeTogether(rows)
+            } catch  where error.isDiskFull && rows.count > 1 {
+                let middle = rows.startIndex + rows.count / 2
+                try take(rows[..<middle])
+                try take(rows[middle...])
+            }
+        }
+
+        private func takeTogether(_ rows: ArraySlice<Row>) throws {
+            var taken: [EventID] = []
+            let isOwn = file.isOwn
+            try queue.transaction(growing: true) { db, books in
+                taken = []
+                var (buried, known) = (0, 0)
+                let insert = try RowInsert(db)
+                for row in rows {
+                    if let number: Int64 = row[0], try !isNew(number, isLetter: false, db) { continue }
+                    guard let event = try? WaitingRow(row) else {
+                        guard try bury(row, db, &books) else { continue }
+                        buried += 1
+                        found(&books, waiting: false)
+                        continue
+                    }
+                    let install = event.install.map { [UInt8]($0) } ?? owner
+                    let time = (try? row.optional("time") as Int64?) ?? 0
+                    let number: Int64? = row[0]
+                    guard
+                        try insert.insert(id: event.id, payload: event.payload, time: time, row: number, install: install)
+                            || isMisnumbered(event.id, db)
+                                && insert.insert(id: event.id, payload: event.payload, time: time, install: install)
+                    else {
+                        // It waits already: from a file that was set aside before, or tracked again by its caller.
+                        known += 1
+                        if isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
+                        continue
+                    }
+                    found(&books, waiting: true)
+                    books.bytes += Int64(event.payload.count)
+                    taken.append(event.id)
+                }
+                let count = Int64(taken.count + known)
+                try db.execute(
+                    sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ? WHERE name = ?",
+                    arguments: [count, buried, file.name])
+                if isOwn, count > 0 { try EventQueue.count(db, &books, EventQueue.damagedEvent, -count) }
+            }
+            let observer = queue.damage.withLock { $0.observer }
+            observer.took(taken)
+        }
+
+        /// Its number is taken, but not by the same event: a number can be damaged as well.
+        private func isMisnumbered(_ id: EventID, _ db: Database) throws -> Bool {
+            try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue WHERE event_id = ?)", arguments: [Data(id.bytes)]) == 0
+        }
+
+        /// In this queue's own books the event is there already, as discarded.
+        private func found(_ books: inout QueueBooks, waiting: Bool) {
+            if file.isOwn { books.discarded -= 1 } else { books.adopted += 1 }
+            if waiting { books.depth += 1 } else { books.deadLettered += 1 }
+        }
+
+        /// A row that can be read and is not what was stored.
+        private func bury(_ row: Row, _ db: Database, _ books: inout QueueBooks) throws -> Bool {
+            guard let payload = try? row.optional("payload") as Data?, let number: Int64 = row[0] else { return false }
+            let id = (try? row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
+            // Known by the file and its row, so that it is found again after a crash.
+            let isNew = try EventQueue.bury(
+                db, &books, id: id, install: Data(owner ?? queue.installID.bytes), origin: madeOrigin(-number),
+                reason: DamagedRows.reason, detail: DamagedRows.detail, payload: payload,
+                time: (try? row.optional("time") as Int64?) ?? 0)
+            if isNew, file.isOwn { try EventQueue.count(db, &books, EventQueue.damagedEvent, -1) }
+            return isNew
+        }
+
+        /// Under which number a row is known that has none of its install's: by the file it came from, of which each queue has its own.
+        private func madeOrigin(_ number: Int64) -> Int64 {
+            Int64(bitPattern: EventID.derived(name: "\(queue.installID) \(file.name)", key: "\(number)").low)
+        }
+
+        mutating func takeLetters() throws {
+            try queue.transaction(growing: true) { db, books in
+                var taken = 0
+                for letter in letters where try isNew(letter.number, isLetter: true, db) && take(letter, db, &books) { taken += 1 }
+                guard taken > 0 else { return }
+                try db.execute(
+                    sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [taken, file.name])
+                if file.isOwn {
+                    try EventQueue.count(db, &books, EventQueue.damagedLetter, -Int64(taken))
+                } else {
+                    books.adopted += Int64(taken)
+                    books.deadLettered += Int64(taken)
+                }
+            }
+            (letters, bytes) = ([], 0)
+        }
+
+        private func take(_ letter: DeadLetter, _ db: Database, _ books: inout QueueBooks) throws -> Bool {
+            let install: Data?
+            var origin = letter.originNumber
+            // In a queue of the same install it keeps its number; elsewhere the number is its origin.
+            let isOurs = letter.origin == .own && file.isOwn
+            switch letter.origin {
+            case .own:
+                install = owner.map { Data($0) }
+                if owner?.isEmpty == false { origin = letter.number }
+            case .nobody: install = Data()
+            case .install(let id): install = Data(id.bytes)
+            }
+            func bury(_ number: Int64?) throws -> Bool {
+                try EventQueue.bury(
+                    db, &books, number: number, id: letter.eventID, install: install,
+                    origin: isOurs ? nil : origin ?? madeOrigin(letter.number), reason: letter.reason, detail: letter.detail,
+                    payload: Data(letter.event), time: letter.time)
+            }
+            // Its number can be another's by now, if somebody deleted files that were set aside.
+            guard isOurs else { return try bury(nil) }
+            if try bury(letter.number) { return true }
+            let isThere = try Int.fetchOne(
+                db, sql: "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE row = ? AND reason = ? AND payload = ?)",
+                arguments: [letter.number, letter.reason, Data(letter.event)])
+            return try isThere == 0 && bury(nil)
+        }
+    }
+}
