@@ -39,7 +39,9 @@ struct CommandLineCrashTests {
             let run = try ChildProcess("hapax", ["import", file], environment: environment)
             await proxy.wait { $0.exchanges.count >= before + more }
             run.kill()
-            #expect(await run.waitUntilExit() == .signaled(SIGKILL), "\(run.standardErrorTail)")
+            // On a busy machine the last of them may have come to its end before.
+            let ends: [ChildProcess.Exit] = [.signaled(SIGKILL), .exited(3)]
+            #expect(ends.contains(await run.waitUntilExit()), "\(run.standardErrorTail)")
         }
         proxy.follow(.pass)
         let last = try ChildProcess("hapax", ["import", file, "--json"], environment: environment)
