@@ -149,6 +149,7 @@ let package = Package(
             dependencies: [
                 "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
             ],

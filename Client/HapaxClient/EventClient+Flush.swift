@@ -15,8 +15,22 @@ extension EventClient {
 
     /// The same, but what has not been delivered within `limit` is left. Afterwards nothing more is sent: shut the client down.
     package func finalFlush(within limit: Duration) async -> FlushReport {
-        await storeAll()
-        return await finalUpload(within: limit)
+        let report = Locked<FlushReport?>(nil)
+        let end = CommitWaiter()
+        // What hangs is ended at the limit by taking away what it waits for. A salvage of a large file ends by itself, if the process lives.
+        let closing = clock.schedule(after: limit) { [transport] in transport.close() }
+        let leaving = clock.schedule(after: limit + Self.minimumStoringTime) { end.tell(.success(())) }
+        Task {
+            await storeAll()
+            let whole = await upload()
+            report.withLock { $0 = whole }
+            end.tell(.success(()))
+        }
+        try? await end.wait()
+        closing.cancel()
+        leaving.cancel()
+        if let whole = report.withLock({ $0 }) { return whole }
+        return FlushReport(await delivery.state.counts, remaining: remaining, failure: .transport(.aborted))
     }
 
     /// The event that tells of damage comes when the salvage ends: it is part of what a flush delivers.
@@ -40,16 +54,7 @@ extension EventClient {
         if state.failure == nil, writer.intake.withLock({ $0.uncommitted.events > 0 }) {
             state.failure = writer.lastFailure.map { .queue($0) }
         }
-        return FlushReport(
-            stored: state.counts.stored, duplicates: state.counts.duplicates, deadLettered: state.counts.deadLettered,
-            remaining: remaining, failure: state.failure)
-    }
-
-    /// What hangs is ended at the limit by taking away what it waits for.
-    private func finalUpload(within limit: Duration) async -> FlushReport {
-        let end = clock.schedule(after: limit) { [transport] in transport.close() }
-        defer { end.cancel() }
-        return await upload()
+        return FlushReport(state.counts, remaining: remaining, failure: state.failure)
     }
 
     /// Returns when everything tracked before is durable.
@@ -164,6 +169,13 @@ public struct FlushReport: Hashable, Sendable {
     public var remaining: Int
     /// Why it ended before the queue was empty.
     public var failure: DeliveryFailure?
+}
+
+extension FlushReport {
+    init(_ counts: DeliveryCounts, remaining: Int, failure: DeliveryFailure?) {
+        self.init(
+            stored: counts.stored, duplicates: counts.duplicates, deadLettered: counts.deadLettered, remaining: remaining, failure: failure)
+    }
 }
 
 /// What was left when a client was shut down.

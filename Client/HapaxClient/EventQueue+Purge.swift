@@ -7,7 +7,10 @@ extension EventQueue {
     ///
     /// - Returns: How many there were, and the ids of the waiting ones.
     func purge() throws -> (count: Int, ids: [EventID]) {
+        // One that is set aside behind this commit can hold events that were tracked behind it.
+        var files: [DamagedFile] = []
         let purged = try transaction { db, books in
+            files = damage.withLock { $0.pending }
             let ids = try Self.purgeWaiting(db, &books)
             try db.execute(sql: "DELETE FROM dead_letters")
             (books.letters, books.letterBytes) = (0, 0)
@@ -16,11 +19,9 @@ extension EventQueue {
             try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1; DELETE FROM salvaged_rows")
             return (count, ids)
         }
-        let pending = damage.withLock { record in
-            defer { record.pending = [] }
-            return record.pending
-        }
-        markSalvaged(pending)
+        let names = Set(files.map(\.name))
+        damage.withLock { $0.pending.removeAll { names.contains($0.name) } }
+        markSalvaged(files)
         return purged
     }
 

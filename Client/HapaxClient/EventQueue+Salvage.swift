@@ -61,9 +61,7 @@ extension EventQueue {
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
-            // Books that are older than commits that cannot be read do not tell how much is lost.
-            let isOld = QueueLog(path: directory.path + "/" + file.name + "-wal")?.hidesCommits == true
-            if !isOld { (depth, letters) = (depth ?? source.depth, letters ?? source.letters) }
+            (depth, letters) = (depth ?? source.depth, letters ?? source.letters)
             try source.rows(of: "queue") { try salvager.add($0) }
             try salvager.takeRows()
             try source.rows(of: "dead_letters") { try salvager.addLetter($0) }

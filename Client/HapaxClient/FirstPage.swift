@@ -3,35 +3,9 @@ import GRDB
 
 /// The first page of a queue's file, with the header and the schema: the same in all queues of one version, but for a few counts.
 ///
-/// If it is damaged SQLite finds nothing on the other pages, whole as they may be. Then they are read through a copy of the file with
+/// If it is damaged SQLite finds nothing on the other pages, whole as they may be. Then they are read through a ``SalvageCopy`` with
 /// a first page that is made anew (https://www.sqlite.org/fileformat2.html#the_database_header).
 enum FirstPage {
-    /// How much of a file a copy takes over; the rest of it is empty.
-    enum Extent {
-        /// Where a queue keeps what is there once: its books, whom events concern.
-        case state
-        case everything
-
-        fileprivate static let stateLength = 64 * QueueRoom.pageBytes
-    }
-
-    /// Copies a file and its log and gives the copy a new first page.
-    ///
-    /// - Throws: What the disk says; the copy has to be removed then as well.
-    static func copy(_ source: String, to target: String, _ extent: Extent) throws {
-        let page = try new(at: target)
-        remove(target)
-        let files = FileManager.default
-        switch extent {
-        case .everything: try files.copyItem(atPath: source, toPath: target)
-        case .state: try copyState(source, to: target)
-        }
-        if files.fileExists(atPath: source + "-wal") { try files.copyItem(atPath: source + "-wal", toPath: target + "-wal") }
-        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: target))
-        defer { try? file.close() }
-        try file.write(contentsOf: page)
-    }
-
     /// Whether a file has the tables that a salvage reads as they were made: a changed letter in a name is not damage to SQLite.
     static func hasSchema(_ db: Database) throws -> Bool {
         try made.get().isSubset(of: schema(db))
@@ -52,26 +26,12 @@ enum FirstPage {
                 """)
     }
 
-    /// A copy and what SQLite made beside it.
-    static func remove(_ target: String) {
-        for suffix in ["", "-wal", "-shm", "-journal"] { unlink(target + suffix) }
-    }
-
-    /// The copy is as long as the file, so that no page number in it is beyond its end.
-    private static func copyState(_ source: String, to target: String) throws {
-        let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: source))
-        defer { try? file.close() }
-        let bytes = try file.read(upToCount: Extent.stateLength) ?? Data()
-        let length = try file.seekToEnd()
-        try bytes.write(to: URL(fileURLWithPath: target))
-        let copy = try FileHandle(forWritingTo: URL(fileURLWithPath: target))
-        defer { try? copy.close() }
-        try copy.truncate(atOffset: length)
-    }
-
     /// That of a queue in which nothing has been stored, and which says neither how long its file is nor which pages are free.
-    private static func new(at path: String) throws -> Data {
-        remove(path)
+    ///
+    /// - Parameter path: Where to make one; nothing is left there.
+    static func new(at path: String) throws -> Data {
+        SalvageCopy.remove(path)
+        defer { SalvageCopy.remove(path) }
         var configuration = Configuration()
         configuration.prepareDatabase { try $0.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL") }
         let database = try DatabaseQueue(path: path, configuration: configuration)

@@ -99,7 +99,7 @@ package struct QueueDirectory: Hashable, Sendable {
     static func copy(of file: String) -> String { file + ".copy" }
 
     func removeCopies() throws {
-        for name in try damagedFiles() { FirstPage.remove(Self.copy(of: path + "/" + name)) }
+        for name in try damagedFiles() { SalvageCopy.remove(Self.copy(of: path + "/" + name)) }
     }
 
     /// To be called once that is durable.

@@ -9,7 +9,8 @@ struct QueueLog {
     private let bytes: Data
 
     private static let headerLength = 32
-    private static let frameLength = 24 + QueueRoom.pageBytes
+    private static let frameHeaderLength = 24
+    private static let frameLength = frameHeaderLength + QueueRoom.pageBytes
 
     /// - Returns: nil if there is none, or nothing in it.
     init?(path: String) {
@@ -24,33 +25,92 @@ struct QueueLog {
     }
 
     /// Whether a commit follows that SQLite will not see. What is left of a transaction that was taken back, as on a full disk, has none.
-    var hidesCommits: Bool {
+    var hidesCommits: Bool { bytes.withUnsafeBytes { Walk($0).hidesCommits } }
+
+    /// A log in which SQLite sees every commit up to the last whole one: the check sums are made anew, and what changed is for
+    /// those to find out who read the pages.
+    struct Mended {
+        var bytes: Data
+        /// Whether nothing changed in the last commit, which has the queue's latest books.
+        var endsWhole: Bool
+    }
+
+    /// - Returns: nil if no commit is hidden, or none can be recognised.
+    func mended() -> Mended? {
         bytes.withUnsafeBytes { log in
-            let frames = (log.count - Self.headerLength) / Self.frameLength
-            let isBigEndian = log[3] & 1 == 1
+            let walk = Walk(log)
+            guard walk.hidesCommits, let last = walk.lastCommit else { return nil }
+            let pages = Self.number(log, Self.place(of: last) + 4)
+            var header = [UInt32](repeating: 0, count: 6)
+            for index in header.indices { header[index] = Self.number(log, index * 4) }
+            (header[0], header[1], header[2]) = (walk.isBigEndian ? 0x377F_0683 : 0x377F_0682, 3_007_000, UInt32(QueueRoom.pageBytes))
+            (header[4], header[5]) = walk.salts
+            var mended = Data()
             var sum = Sum()
-            sum.add(log[0..<24], isBigEndian)
-            let isHeaderWhole = Self.number(log, 0) | 1 == 0x377F_0683 && sum == Sum(log, at: 24)
-            // A log that was never begun is all zeros; with a header that is wrong SQLite sees no frame.
-            guard isHeaderWhole else { return (0..<frames).contains { Self.number(log, Self.place(of: $0) + 4) != 0 } }
-            let salts = (Self.number(log, 16), Self.number(log, 20))
-            var isBroken = false
-            for frame in 0..<frames {
+            mended.append(header, adding: &sum, walk.isBigEndian)
+            mended.append(sum.numbers)
+            for frame in 0...last {
                 let place = Self.place(of: frame)
-                guard salts == (Self.number(log, place + 8), Self.number(log, place + 12)) else {
-                    // Of an earlier round, unless its own head has changed.
-                    isBroken = true
-                    sum = Sum(log, at: place + 16)
-                    continue
+                let page = Self.number(log, place)
+                // What has no page any more; and another first page can be had, see FirstPage.
+                guard (1...pages).contains(page), page != 1 || !walk.broken.contains(frame) else { continue }
+                mended.append([page, frame == last ? pages : 0], adding: &sum, walk.isBigEndian)
+                let content = log[place + Self.frameHeaderLength..<place + Self.frameLength]
+                sum.add(content, walk.isBigEndian)
+                mended.append([walk.salts.0, walk.salts.1])
+                mended.append(sum.numbers)
+                mended.append(contentsOf: content)
+            }
+            return Mended(bytes: mended, endsWhole: !walk.broken.contains { (walk.commitBefore(last) + 1...last).contains($0) })
+        }
+    }
+
+    /// One walk through all frames, each checked against what the frame before it says.
+    private struct Walk {
+        let salts: (UInt32, UInt32)
+        let isBigEndian: Bool
+        private let isHeaderWhole: Bool
+        private var commits: [Int] = []
+        /// Frames that are not what was written; a last one may never have been written whole.
+        private(set) var broken: [Int] = []
+
+        init(_ log: UnsafeRawBufferPointer) {
+            let frames = (log.count - QueueLog.headerLength) / QueueLog.frameLength
+            var sum = Sum()
+            sum.add(log[0..<24], log[3] & 1 == 1)
+            isHeaderWhole = QueueLog.number(log, 0) | 1 == 0x377F_0683 && sum == Sum(log, at: 24)
+            isBigEndian = isHeaderWhole ? log[3] & 1 == 1 : UInt32(1).bigEndian == 1
+            // The first frame is of the round that the header begins.
+            let begin = isHeaderWhole ? 16 : QueueLog.headerLength + 8
+            salts = (QueueLog.number(log, begin), QueueLog.number(log, begin + 4))
+            for frame in 0..<frames {
+                let place = QueueLog.place(of: frame)
+                // Of an earlier round, unless its own head has changed.
+                var isWhole = salts == (QueueLog.number(log, place + 8), QueueLog.number(log, place + 12))
+                if isWhole {
+                    sum.add(log[place..<place + 8], isBigEndian)
+                    sum.add(log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength], isBigEndian)
+                    // Nothing but its header says what the first one's sum goes on from.
+                    isWhole = sum == Sum(log, at: place + 16) || frame == 0 && !isHeaderWhole
                 }
-                sum.add(log[place..<place + 8], isBigEndian)
-                sum.add(log[place + 24..<place + Self.frameLength], isBigEndian)
-                let isWhole = sum == Sum(log, at: place + 16)
-                if isBroken, isWhole, Self.number(log, place + 4) != 0 { return true }
-                if !isWhole { isBroken = true }
+                if !isWhole {
+                    broken.append(frame)
+                } else if QueueLog.number(log, place + 4) != 0 {
+                    commits.append(frame)
+                }
                 sum = Sum(log, at: place + 16)
             }
-            return false
+        }
+
+        var lastCommit: Int? { commits.last }
+
+        /// - Returns: -1 if it is the first.
+        func commitBefore(_ commit: Int) -> Int { commits.last { $0 < commit } ?? -1 }
+
+        var hidesCommits: Bool {
+            // A log that was never begun is all zeros; with a header that is wrong SQLite sees no frame.
+            guard isHeaderWhole, let first = broken.first else { return !isHeaderWhole && !commits.isEmpty }
+            return commits.contains { $0 > first }
         }
     }
 
@@ -61,7 +121,7 @@ struct QueueLog {
     }
 
     /// Two sums over pairs of numbers, each frame's going on from the one before.
-    private struct Sum: Hashable {
+    fileprivate struct Sum: Hashable {
         var first: UInt32 = 0
         var second: UInt32 = 0
 
@@ -83,5 +143,19 @@ struct QueueLog {
                 second &+= (isBigEndian ? UInt32(bigEndian: pair.1) : UInt32(littleEndian: pair.1)) &+ first
             }
         }
+
+        var numbers: [UInt32] { [first, second] }
+    }
+}
+
+extension Data {
+    fileprivate mutating func append(_ numbers: [UInt32]) {
+        for number in numbers { Swift.withUnsafeBytes(of: number.bigEndian) { append(contentsOf: $0) } }
+    }
+
+    fileprivate mutating func append(_ numbers: [UInt32], adding sum: inout QueueLog.Sum, _ isBigEndian: Bool) {
+        let start = count
+        append(numbers)
+        withUnsafeBytes { sum.add($0[start..<$0.count], isBigEndian) }
     }
 }

@@ -13,7 +13,7 @@ struct QueueSalvage {
     private let copy: String?
     /// The install the file belonged to; nil if that cannot be read.
     let installID: EventID?
-    /// How many events waited and how many dead letters there were, by the file's own books.
+    /// How many events waited and how many dead letters there were, by the file's own books; nil if these may be older than what was lost.
     let depth: Int64?
     let letters: Int64?
     /// Whom events concern and which session was open, as far as that can be read.
@@ -29,15 +29,17 @@ struct QueueSalvage {
     /// - Parameter extent: What is needed of the file if it takes a copy to read it.
     /// - Returns: nil if nothing of a queue can be found in it.
     /// - Throws: ``SalvageFailure`` if it cannot be read now, or takes a copy for which there is no room.
-    init?(path: String, _ extent: FirstPage.Extent) throws {
+    init?(path: String, _ extent: SalvageCopy.Extent) throws {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
-        if let database = try Self.open(path) {
+        let log = QueueLog(path: path + "-wal")?.mended()
+        if log == nil, let database = try Self.open(path) {
             self.database = database
             copy = nil
         } else {
-            guard try !Self.isForeign(path) else { return nil }
+            // With what its log hides a file can be a queue that has no tables yet.
+            guard try log != nil || !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
-            guard let (database, copy) = try Self.openCopy(of: path, extent) else { return nil }
+            guard let (database, copy) = try Self.openCopy(of: path, extent, log?.bytes) else { return nil }
             self.database = database
             self.copy = copy
         }
@@ -47,8 +49,9 @@ struct QueueSalvage {
                 try queue.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth, letters FROM books") }
             }
             installID = (try? books??.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
-            depth = (try? books??.optional("depth") as Int64?) ?? nil
-            letters = (try? books??.optional("letters") as Int64?) ?? nil
+            let counts = log?.endsWhole != false ? books : nil
+            depth = (try? counts??.optional("depth") as Int64?) ?? nil
+            letters = (try? counts??.optional("letters") as Int64?) ?? nil
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
             session = try Self.readable { try queue.unsafeRead { try EventQueue.openSession($0) } } ?? nil
         } catch {
@@ -61,7 +64,7 @@ struct QueueSalvage {
 
     private static func close(_ database: DatabaseQueue, _ copy: String?) {
         try? database.close()
-        if let copy { FirstPage.remove(copy) }
+        if let copy { SalvageCopy.remove(copy) }
     }
 
     private static var looking: Configuration {
@@ -86,16 +89,19 @@ struct QueueSalvage {
         } ?? nil
     }
 
-    private static func openCopy(of path: String, _ extent: FirstPage.Extent) throws -> (DatabaseQueue, String)? {
+    private static func openCopy(of path: String, _ extent: SalvageCopy.Extent, _ log: Data?) throws -> (DatabaseQueue, String)? {
         let copy = QueueDirectory.copy(of: path)
         do {
-            try FirstPage.copy(path, to: copy, extent)
+            let page = try FirstPage.new(at: copy)
+            try SalvageCopy.make(of: path, at: copy, extent, log: log)
+            if log != nil, let database = try open(copy) { return (database, copy) }
+            try SalvageCopy.replaceFirstPage(of: copy, by: page)
             if let database = try open(copy) { return (database, copy) }
         } catch {
-            FirstPage.remove(copy)
+            SalvageCopy.remove(copy)
             throw error is SalvageFailure ? error : SalvageFailure(cause: error)
         }
-        FirstPage.remove(copy)
+        SalvageCopy.remove(copy)
         return nil
     }
 
@@ -111,7 +117,9 @@ struct QueueSalvage {
 
     /// The copy must not take the room that the new queue needs to deliver.
     private static func requireRoom(for path: String) throws {
-        let size = ((try? FileManager.default.attributesOfItem(atPath: path))?[.size] as? NSNumber)?.int64Value ?? 0
+        let size = [path, path + "-wal"].reduce(Int64(0)) { sum, file in
+            sum + (((try? FileManager.default.attributesOfItem(atPath: file))?[.size] as? NSNumber)?.int64Value ?? 0)
+        }
         guard let free = EventQueue.freeBytes(path), free < size + size / 4 + Int64(QueueRoom(freeBytes: free).ballastBytes) else { return }
         throw SalvageFailure(cause: DatabaseError(resultCode: .SQLITE_FULL))
     }

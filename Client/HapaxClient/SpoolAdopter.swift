@@ -115,21 +115,23 @@ actor SpoolAdopter {
         var state = persistently ? await delivery.state : await delivery.drain()
         await delivery.stop()
         current = nil
-        do {
-            try moveDeadLetters(of: spool)
-            let found = spool.books.dropped
-            try main.adoptLosses(
-                [EventQueue.damagedEvent, EventQueue.damagedLetter].reduce(into: [:]) { losses, reason in
-                    losses[reason] = (found[reason] ?? 0) - (before[reason] ?? 0)
-                })
-        } catch {
-            state.failure = .queue(StorageFailure(error))
+        // Each for itself: letters that cannot be moved now are moved later, but what is lost is known only to this call.
+        for task in [{ try self.moveDeadLetters(of: spool) }, { try self.adoptLosses(of: spool, since: before) }] {
+            do { try task() } catch { state.failure = .queue(StorageFailure(error)) }
         }
         // What it lost is told by the main queue, once: the spool is gone then.
         let isRemoved = spool.removeIfEmpty()
         if !isRemoved { spool.close() }
         if isRemoved { for report in reports.withLock({ $0 }) { main.damage.withLock { $0.observer }.salvaged(report.damage, report.id) } }
         return state
+    }
+
+    private func adoptLosses(of spool: EventQueue, since before: [String: Int64]) throws {
+        let found = spool.books.dropped
+        try main.adoptLosses(
+            [EventQueue.damagedEvent, EventQueue.damagedLetter].reduce(into: [:]) { losses, reason in
+                losses[reason] = (found[reason] ?? 0) - (before[reason] ?? 0)
+            })
     }
 
     /// First they are durable in the main queue, then they leave the spool; in between they are in both, and adopting them again is nothing.

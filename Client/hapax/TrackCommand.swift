@@ -69,11 +69,15 @@ struct TrackCommand: AsyncParsableCommand {
         if timeout < 0 { throw ValidationError("--timeout cannot be negative.") }
     }
 
-    func run() async throws {
+    func configuration() throws -> EventClient.Configuration {
         var configuration = try server.configuration(queue: queue)
         configuration.whenQueueIsTaken = .spool
         configuration.durability = power ? .power : .process
-        let client = try EventClient.startForCommand(configuration, queue)
+        return configuration
+    }
+
+    func run() async throws {
+        let client = try EventClient.startForCommand(try configuration(), queue)
         let properties = try properties()
         let id = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
         let stored: EventID

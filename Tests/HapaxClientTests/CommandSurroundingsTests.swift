@@ -1,8 +1,10 @@
+import ArgumentParser
 import Foundation
 import TestSupport
 import Testing
 
 @testable import HapaxClient
+@testable import hapax
 
 /// Where a command looks for its queue, and what it makes of an environment that is not as it should be.
 @Suite("hapax, where it finds its queue")
@@ -47,5 +49,12 @@ struct CommandSurroundingsTests {
         try FileManager.default.createDirectory(atPath: queue, withIntermediateDirectories: true)
         try Data().write(to: URL(fileURLWithPath: queue + "/queue.sqlite"))
         #expect(try await run(#"exec "$0" status"#, ["HAPAX_QUEUE": queue]).status == .exited(0))
+    }
+
+    @Test("--power is obeyed: what the command starts flushes the disk (I6)")
+    func powerIsObeyed() throws {
+        let place = ["--server", "http://127.0.0.1:1", "--key", "k", "--queue", directory.path]
+        #expect(try TrackCommand.parse(["e", "--power"] + place).configuration().durability == .power)
+        #expect(try TrackCommand.parse(["e"] + place).configuration().durability == .process)
     }
 }

@@ -1,3 +1,4 @@
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -20,6 +21,32 @@ struct PurgeTests {
         test.client.track("order", id: id)
         #expect(await test.client.flush().stored == 1, "its id may come again")
         #expect(test.transport.batches.flatMap(\.sequences) == [6], "no sequence comes again (I7)")
+    }
+
+    /// Calls back behind the next commit, before anybody else has the connection.
+    private final class CommitObserver: TransactionObserver {
+        private let action: () -> Void
+
+        init(_ action: @escaping () -> Void) { self.action = action }
+        func observes(eventsOfKind eventKind: DatabaseEventKind) -> Bool { false }
+        func databaseDidChange(with event: DatabaseEvent) {}
+        func databaseDidCommit(_ db: Database) { action() }
+        func databaseDidRollback(_ db: Database) {}
+    }
+
+    @Test("a file that is set aside just behind the purge's commit is none of its business: it can hold later events (I1)")
+    func laterDamageIsNotPurged() async throws {
+        let test = try TestClient()
+        try await test.track(0..<3)
+        let queue = test.client.queue
+        queue.damage.withLock { $0.pending = [DamagedFile(name: "queue.sqlite.damaged-1", isOwn: true)] }
+        try queue.database.add(
+            transactionObserver: CommitObserver {
+                queue.damage.withLock { $0.pending.append(DamagedFile(name: "queue.sqlite.damaged-2", isOwn: true)) }
+            }, extent: .nextTransaction)
+        #expect(try queue.purge().count == 3)
+        #expect(queue.damage.withLock { $0.pending.map(\.number) } == [2])
+        #expect(queue.directory.isSalvaged("queue.sqlite.damaged-1") && !queue.directory.isSalvaged("queue.sqlite.damaged-2"))
     }
 
     @Test("opting out deletes nothing (D16)")

@@ -26,12 +26,19 @@ extension QueueDamageTests {
         try log.write(to: URL(fileURLWithPath: file + "-wal"))
     }
 
-    @Test("a changed bit in the log, in its head or before its last commit: it is set aside with its file, and told (I1, I7, I11)")
-    func changedLogIsDamage() async throws {
+    /// The file of the last frame's commit: the first frame behind the commit before it.
+    private func lastCommit(_ log: Data) -> Int {
+        let frames = (log.count - 32) / 4_120
+        let commits = (0..<frames).filter { log[32 + $0 * 4_120 + 4..<32 + $0 * 4_120 + 8].contains { $0 != 0 } }
+        return commits[commits.count - 2] + 1
+    }
+
+    @Test("a changed bit in the log, in its head or before its last commit: all that can be read of it is found again (I1, I7, I11, D17)")
+    func changedLogIsReadAllTheSame() async throws {
         let (database, log, frames) = try makeKilled()
         #expect(frames > 40)
-        var places: [Int] = [0, 5, 17, 25]
-        for frame in [1, 7, frames / 2] {
+        var places: [Int] = [0, 3, 5, 10, 17, 25]
+        for frame in [0, 1, 7, frames / 2] {
             for offset in [2, 6, 9, 18, 300] { places.append(32 + frame * 4_120 + offset) }
         }
         for place in places {
@@ -43,7 +50,28 @@ extension QueueDamageTests {
             #expect(queue.installID != Self.install, "its sequences must not be given again")
             #expect(FileManager.default.fileExists(atPath: file + ".damaged-1-wal"), "byte \(place)")
             await queue.salvage()
-            #expect(queue.latestDamage?.isSalvaged == true && queue.latestDamage?.lost == nil, "nobody knows how many")
+            let damage = queue.latestDamage
+            #expect(damage?.isSalvaged == true && damage?.lost == 0 && damage?.salvaged == 40, "byte \(place)")
+            let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+            #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id }, "byte \(place)")
+            #expect(asides().count == 1 && !FileManager.default.fileExists(atPath: file + ".damaged-1.copy"))
+            queue.close()
+        }
+    }
+
+    @Test("a log whose pages changed is read without them, and what they held is told, if that is known (I11, D17)")
+    func changedPagesOfALogAreTold() async throws {
+        let (database, log, frames) = try makeKilled()
+        // In the middle of the log all later commits wrote the page again; in the last commit nobody did.
+        for (frame, isKnown) in [(frames / 2, true), (lastCommit(log), false)] {
+            var changed = log
+            for index in 32 + frame * 4_120 + 24..<32 + (frame + 1) * 4_120 { changed[index] = 0xA5 }
+            try restore(database, changed)
+            let queue = try open()
+            await queue.salvage()
+            let damage = try #require(queue.latestDamage)
+            #expect(damage.isSalvaged && damage.lost == (isKnown ? 0 : nil), "frame \(frame)")
+            #expect(!isKnown || damage.salvaged == 40)
             queue.close()
         }
     }

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import HapaxSQLite
@@ -106,27 +107,53 @@ struct SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
-    @Test("what a damaged spool has lost is told by the client that adopts it, in its books and to the server (I11, I12)")
-    func lossesOfASpoolAreTold() async throws {
-        let main = try open()
+    /// Leaves a spool with a dead letter and a page of events that nobody can read.
+    ///
+    /// - Returns: How many events are lost.
+    private func makeSpoolWithLosses() async throws -> Int64 {
         let spool = try open()
         let place = spool.client.queue.directory
         for number in 1...40 {
             try await spool.client.trackDurably("spooled \(number)", properties: ["fill": .string(String(repeating: "x", count: 300))])
         }
+        try await spool.client.trackDurably(String(repeating: "n", count: 201))
         _ = await spool.client.shutdown(within: .zero)
         var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: place.databasePath)))
         let leaf = try #require((1..<bytes.count / 4_096).first { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }) * 4_096
-        let lost = Int64(bytes[leaf + 4])
         for index in leaf + 1..<leaf + 200 { bytes[index] = 0xFF }
+        let lost = try Data(contentsOf: URL(fileURLWithPath: place.databasePath))[leaf + 4]
         try Data(bytes).write(to: URL(fileURLWithPath: place.databasePath))
         try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
+        return Int64(lost)
+    }
+
+    @Test("what a damaged spool has lost is told by the client that adopts it, in its books and to the server (I11, I12)")
+    func lossesOfASpoolAreTold() async throws {
+        let main = try open()
+        let lost = try await makeSpoolWithLosses()
         _ = await main.client.flush()
         let status = await main.client.status()
-        #expect(status.dropped["damaged"] == lost && status.isBalanced)
+        #expect(status.dropped["damaged"] == lost && status.isBalanced && status.deadLettered == 1)
         _ = await main.client.flush()
         #expect(main.transport.batches.flatMap(\.names).filter { $0 == "$QueueDamaged" }.count == 1)
         #expect(QueueDirectory(path: directory.path + "/queue").filesSetAsideBeside.count == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("what a damaged spool has lost is counted once, also if its dead letters can be moved only later (I12)")
+    func lossesAreToldThoughLettersStay() async throws {
+        let main = try open()
+        let lost = try await makeSpoolWithLosses()
+        let database = try main.client.queue.database
+        try await database.writeWithoutTransaction {
+            try $0.execute(sql: "CREATE TEMP TRIGGER refuse BEFORE INSERT ON main.dead_letters BEGIN SELECT RAISE(ABORT, 'no'); END")
+        }
+        #expect(await main.client.flush().failure != nil)
+        #expect(await main.client.status().dropped["damaged"] == lost && spools.count == 1)
+        try await database.writeWithoutTransaction { try $0.execute(sql: "DROP TRIGGER refuse") }
+        #expect(await main.client.flush().failure == nil)
+        let status = await main.client.status()
+        #expect(status.dropped["damaged"] == lost && status.isBalanced && status.deadLettered == 1 && spools.isEmpty)
         await main.client.shutdown(within: .zero)
     }
 

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import GRDBSQLite
 import HapaxModel
 import TestSupport
@@ -22,6 +23,30 @@ struct UnfinishedFlushTests {
         }
         try test.refuseCommits(false)
         #expect(await test.client.flush().failure == nil, "control")
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a flush that has so much time ends then, also while what a damaged file held is being taken over (R13)")
+    func limitBoundsTheSalvage() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<20)
+        await first.client.shutdown(within: .zero)
+        let path = directory.path + "/queue/queue.sqlite"
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        let test = try TestClient(directory: directory)
+        // Somebody else writes: the salvage waits for seconds, which only the real clock knows.
+        var configuration = Configuration()
+        configuration.allowsUnsafeTransactions = true
+        let other = try DatabaseQueue(path: path, configuration: configuration)
+        try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }
+        async let report = test.client.finalFlush(within: .seconds(2))
+        await test.clock.scheduled(2)
+        test.clock.advance(by: .seconds(3))
+        #expect(await report == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 0, failure: .transport(.aborted)))
+        try await other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+        await test.client.queue.salvage()
+        #expect(await test.client.status().depth >= 20, "it went on by itself")
         await test.client.shutdown(within: .zero)
     }
 

@@ -20,6 +20,7 @@ package final class PostgresCluster: Sendable {
     private let account: PostgresAccount
     private let directory: String
     private let password: String
+    private let settings: [String]
     private let databases = Locked(0)
     private let will: LastWill.Entry
 
@@ -31,7 +32,10 @@ package final class PostgresCluster: Sendable {
     }
 
     /// Makes a cluster and starts it; it accepts connections on return.
-    package init() async throws {
+    ///
+    /// - Parameter settings: Beside its own, as `name=value`.
+    package init(settings: [String] = []) async throws {
+        self.settings = settings
         binaries = try await PostgresBinaries.find()
         account = try PostgresAccount.current()
         directory = try await account.makeDirectory()
@@ -56,10 +60,11 @@ package final class PostgresCluster: Sendable {
 
     /// Starts the stopped server on the same port; it accepts connections on return.
     package func start() async throws {
-        let options = [
-            "listen_addresses=127.0.0.1", "port=\(port)", "unix_socket_directories=", "max_connections=100", "fsync=on",
-            "synchronous_commit=on", "full_page_writes=on", "shared_buffers=64MB", "timezone=UTC",
-        ]
+        let options =
+            [
+                "listen_addresses=127.0.0.1", "port=\(port)", "unix_socket_directories=", "max_connections=100", "fsync=on",
+                "synchronous_commit=on", "full_page_writes=on", "shared_buffers=64MB", "timezone=UTC",
+            ] + settings
         // The port answers only when recovery is done: -w waits for that.
         do {
             try await account.run(

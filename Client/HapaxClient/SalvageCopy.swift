@@ -1,0 +1,57 @@
+import Foundation
+import GRDB
+
+/// A copy of a damaged queue file that SQLite can read where it cannot read the file itself: with a log in which no commit is hidden, and
+/// if that is not enough with a first page that is made anew.
+enum SalvageCopy {
+    /// How much of a file a copy takes over; the rest of it is empty.
+    enum Extent {
+        /// Where a queue keeps what is there once: its books, whom events concern.
+        case state
+        case everything
+
+        fileprivate static let stateLength = 64 * QueueRoom.pageBytes
+    }
+
+    /// Copies a file and its log.
+    ///
+    /// - Parameter log: The log, if the copy is to have another than the file's own.
+    /// - Throws: What the disk says; the copy has to be removed then as well.
+    static func make(of source: String, at target: String, _ extent: Extent, log: Data?) throws {
+        remove(target)
+        let files = FileManager.default
+        switch extent {
+        case .everything: try files.copyItem(atPath: source, toPath: target)
+        case .state: try copyState(source, to: target)
+        }
+        if let log {
+            try log.write(to: URL(fileURLWithPath: target + "-wal"))
+        } else if files.fileExists(atPath: source + "-wal") {
+            try files.copyItem(atPath: source + "-wal", toPath: target + "-wal")
+        }
+    }
+
+    static func replaceFirstPage(of target: String, by page: Data) throws {
+        unlink(target + "-shm")
+        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: target))
+        defer { try? file.close() }
+        try file.write(contentsOf: page)
+    }
+
+    /// A copy and what SQLite made beside it.
+    static func remove(_ target: String) {
+        for suffix in ["", "-wal", "-shm", "-journal"] { unlink(target + suffix) }
+    }
+
+    /// The copy is as long as the file, so that no page number in it is beyond its end.
+    private static func copyState(_ source: String, to target: String) throws {
+        let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: source))
+        defer { try? file.close() }
+        let bytes = try file.read(upToCount: Extent.stateLength) ?? Data()
+        let length = try file.seekToEnd()
+        try bytes.write(to: URL(fileURLWithPath: target))
+        let copy = try FileHandle(forWritingTo: URL(fileURLWithPath: target))
+        defer { try? copy.close() }
+        try copy.truncate(atOffset: length)
+    }
+}

@@ -1,0 +1,80 @@
+import Foundation
+
+extension PropertyValue {
+    /// The value of a JSON text that an event may hold. The last of repeated keys wins.
+    ///
+    /// - Throws: What is wrong with it; also for a number of more digits than a double keeps, which is not rounded.
+    package init(json text: String) throws(EventProblem) {
+        // Above all it bounds the depth: what follows recurses.
+        let id = EventID.derived(name: "", key: "")
+        let event = #"{"event_id":"\#(id)","event":"e","time":0,"distinct_id":"u","properties":{"value":\#(text)}}"#
+        if let problem = EventScanner.check(Array(event.utf8)) { throw problem }
+        let result = Array(text.utf8).withUnsafeBufferPointer { bytes -> Result<PropertyValue, EventProblem> in
+            var cursor = JSONCursor(bytes)
+            return Result { () throws(EventProblem) in
+                let value = try cursor.propertyValue()
+                cursor.skipWhitespace()
+                guard cursor.isAtEnd else { throw JSONCursor.invalid("something follows the value") }
+                return value
+            }
+        }
+        self = try result.get()
+    }
+}
+
+extension JSONCursor {
+    /// Of text that has been checked.
+    fileprivate mutating func propertyValue() throws(EventProblem) -> PropertyValue {
+        skipWhitespace()
+        switch current {
+        case UInt8(ascii: "{"): return .object(try object())
+        case UInt8(ascii: "["): return .array(try array())
+        case UInt8(ascii: "\""): return .string(string(try string()))
+        case UInt8(ascii: "-"), 0x30...0x39: return try numericValue()
+        default:
+            let start = position
+            try value(depth: 0)
+            return start == position - 4 ? bytes[start] == UInt8(ascii: "n") ? .null : .bool(true) : .bool(false)
+        }
+    }
+
+    private mutating func object() throws(EventProblem) -> Properties {
+        var object: Properties = [:]
+        position += 1
+        skipWhitespace()
+        while !skip(UInt8(ascii: "}")) {
+            skipWhitespace()
+            let key = string(try string())
+            skipWhitespace()
+            _ = skip(UInt8(ascii: ":"))
+            object[key] = try propertyValue()
+            skipWhitespace()
+            _ = skip(UInt8(ascii: ","))
+        }
+        return object
+    }
+
+    private mutating func array() throws(EventProblem) -> [PropertyValue] {
+        var array: [PropertyValue] = []
+        position += 1
+        skipWhitespace()
+        while !skip(UInt8(ascii: "]")) {
+            array.append(try propertyValue())
+            skipWhitespace()
+            if skip(UInt8(ascii: ",")) { skipWhitespace() }
+        }
+        return array
+    }
+
+    private mutating func numericValue() throws(EventProblem) -> PropertyValue {
+        let range = try number()
+        if let integer = integer(range) { return .integer(integer) }
+        let text = String(decoding: bytes[range], as: UTF8.self)
+        guard let double = Double(text), double.isFinite else { throw Self.tooPrecise }
+        // An integer of so many digits that a double would be another one is refused, not rounded.
+        if double.magnitude >= 0x1p53, let exact = Decimal(string: text), exact != Decimal(string: "\(double)") { throw Self.tooPrecise }
+        return .double(double)
+    }
+
+    private static let tooPrecise = EventProblem(.invalidNumber, detail: "a number has more digits than can be kept")
+}
