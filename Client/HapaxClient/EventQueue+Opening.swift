@@ -110,15 +110,12 @@ extension EventQueue {
     }
 
     private static func recognise(_ db: Database) throws {
-        let hasTables = try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_schema)") == 1
-        guard hasTables else { return }
         guard try db.tableExists("grdb_migrations") else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
         let applied = try migrator.appliedIdentifiers(db)
         // A later version has run every migration of this one; a name that is unknown while one of ours is missing has been damaged.
         let isWhole = applied.isSuperset(of: migrator.migrations)
         if try migrator.hasBeenSuperseded(db) { throw isWhole ? NewerSchema() : DatabaseError(resultCode: .SQLITE_CORRUPT) }
-        // An empty list is a file whose making was cut short.
-        guard try applied.isEmpty || (db.tableExists("books") && db.tableExists("queue")) else {
+        guard try db.tableExists("books") && db.tableExists("queue") else {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
         }
     }
@@ -136,14 +133,10 @@ extension EventQueue {
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
         try QueueLog.check(directory.databasePath + "-wal")
-        if let header = QueueFileHeader(path: directory.databasePath) {
-            try header.check()
-            try recognise(directory.databasePath)
-        }
-        // Made here for its permissions, which the write-ahead log inherits; nobody else can make it, since this process holds the lock.
-        if !FileManager.default.fileExists(atPath: directory.databasePath) {
-            _ = FileManager.default.createFile(atPath: directory.databasePath, contents: nil, attributes: [.posixPermissions: 0o600])
-        }
+        if !FileManager.default.fileExists(atPath: directory.databasePath) { try make(directory) }
+        // SQLite takes an empty file for a new database, and removes the log beside it.
+        try QueueFileHeader(path: directory.databasePath)?.check()
+        try recognise(directory.databasePath)
         let wasOpen = FileManager.default.fileExists(atPath: directory.databasePath + "-wal")
         let database = try DatabaseFile.open(
             path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages
@@ -158,6 +151,27 @@ extension EventQueue {
                 sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
             return Opened(database: database, installID: try installID(db), books: try QueueBooks(db), oldest: try oldestTime(db))
         }
+    }
+
+    /// Under another name until it has its tables: a queue's file is whole or damaged, never half made. One whose log is left has been
+    /// lost itself, and is there again to be set aside with it.
+    private static func make(_ directory: QueueDirectory) throws {
+        let (path, new) = (directory.databasePath, directory.newDatabasePath)
+        let isLost = FileManager.default.fileExists(atPath: path + "-wal")
+        DatabaseFile.remove(new)
+        // For its permissions, which the write-ahead log inherits; nobody else can make it, since this process holds the lock.
+        _ = FileManager.default.createFile(atPath: new, contents: nil, attributes: [.posixPermissions: 0o600])
+        if !isLost { try makeFile(at: new) }
+        try FileManager.default.moveItem(atPath: new, toPath: path)
+    }
+
+    /// A file with the queue's tables and nothing in them.
+    static func makeFile(at path: String) throws {
+        var configuration = Configuration()
+        configuration.prepareDatabase { try $0.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL") }
+        let database = try DatabaseQueue(path: path, configuration: configuration)
+        try migrator.migrate(database)
+        try database.close()
     }
 
     static func installID(_ db: Database) throws -> EventID {

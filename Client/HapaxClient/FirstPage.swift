@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import HapaxSQLite
 
 /// The first page of a queue's file, with the header and the schema: the same in all queues of one version, but for a few counts.
 ///
@@ -30,13 +31,9 @@ enum FirstPage {
     ///
     /// - Parameter path: Where to make one; nothing is left there.
     static func new(at path: String) throws -> Data {
-        SalvageCopy.remove(path)
-        defer { SalvageCopy.remove(path) }
-        var configuration = Configuration()
-        configuration.prepareDatabase { try $0.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL") }
-        let database = try DatabaseQueue(path: path, configuration: configuration)
-        try EventQueue.migrator.migrate(database)
-        try database.close()
+        DatabaseFile.remove(path)
+        defer { DatabaseFile.remove(path) }
+        try EventQueue.makeFile(at: path)
         var page = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)).prefix(QueueRoom.pageBytes))
         guard page.count == QueueRoom.pageBytes else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
         // A log may be read; the length counts only if the two counters at 24 and 92 are the same.

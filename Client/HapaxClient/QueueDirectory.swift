@@ -1,4 +1,5 @@
 import Foundation
+import HapaxSQLite
 
 /// The files of one queue: `queue.sqlite`, `queue.ballast`, `queue.lock`, `queue.opted-out` if events are refused, and in `spool` the
 /// queues of those who found it taken.
@@ -11,6 +12,8 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     package var databasePath: String { path + "/queue.sqlite" }
+    /// Of a queue that is being made.
+    var newDatabasePath: String { databasePath + ".new" }
     var ballastPath: String { path + "/queue.ballast" }
     var optOutPath: String { path + "/queue.opted-out" }
     package var lockPath: String { path + "/queue.lock" }
@@ -39,9 +42,9 @@ package struct QueueDirectory: Hashable, Sendable {
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
     func removeFiles() {
-        for file in [databasePath, databasePath + "-wal", databasePath + "-shm", databasePath + "-journal", ballastPath, lockPath] {
-            unlink(file)
-        }
+        DatabaseFile.remove(newDatabasePath)
+        DatabaseFile.remove(databasePath)
+        for file in [ballastPath, lockPath] { unlink(file) }
         rmdir(path)
     }
 
@@ -99,7 +102,7 @@ package struct QueueDirectory: Hashable, Sendable {
     static func copy(of file: String) -> String { file + ".copy" }
 
     func removeCopies() throws {
-        for name in try damagedFiles() { SalvageCopy.remove(Self.copy(of: path + "/" + name)) }
+        for name in try damagedFiles() { DatabaseFile.remove(Self.copy(of: path + "/" + name)) }
     }
 
     /// To be called once that is durable.

@@ -10,13 +10,18 @@ struct QueueFileHeader {
     private static let length = 100
     private static let magic = Data("SQLite format 3\0".utf8)
 
-    /// - Returns: nil if there is no file or an empty one.
+    /// - Returns: nil if there is no file, or it cannot be read.
     init?(path: String) {
         guard let file = FileHandle(forReadingAtPath: path) else { return nil }
         defer { try? file.close() }
-        guard let bytes = try? file.read(upToCount: Self.length), !bytes.isEmpty else { return nil }
-        self.bytes = bytes
+        do {
+            bytes = try file.read(upToCount: Self.length) ?? Data()
+        } catch {
+            return nil
+        }
     }
+
+    var isEmpty: Bool { bytes.isEmpty }
 
     /// - Throws: SQLITE_NOTADB if it is none.
     func check() throws {

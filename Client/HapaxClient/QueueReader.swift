@@ -12,9 +12,9 @@ package struct QueueReader: Sendable {
     package init?(directory: QueueDirectory) throws(StorageFailure) {
         guard FileManager.default.fileExists(atPath: directory.databasePath) else { return nil }
         do {
+            // Even who only reads an empty file makes SQLite remove the log beside it.
+            try QueueFileHeader(path: directory.databasePath)?.check()
             database = try DatabaseFile.open(path: directory.databasePath, synchronous: .normal, label: "hapax.reader", readonly: true)
-            // Its making was cut short, or has not come so far.
-            guard try database.read({ try Int.fetchOne($0, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_schema)") == 1 }) else { return nil }
         } catch {
             throw StorageFailure(error)
         }

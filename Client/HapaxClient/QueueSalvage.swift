@@ -32,12 +32,14 @@ struct QueueSalvage {
     init?(path: String, _ extent: SalvageCopy.Extent) throws {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
         let log = QueueLog(path: path + "-wal")?.mended()
-        if log == nil, let database = try Self.open(path) {
+        // SQLite would remove the log of an empty file.
+        let isEmpty = QueueFileHeader(path: path)?.isEmpty == true
+        if log == nil, !isEmpty, let database = try Self.open(path) {
             self.database = database
             copy = nil
         } else {
             // With what its log hides a file can be a queue that has no tables yet.
-            guard try log != nil || !Self.isForeign(path) else { return nil }
+            guard try log != nil || isEmpty || !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
             guard let (database, copy) = try Self.openCopy(of: path, extent, log?.bytes) else { return nil }
             self.database = database
@@ -64,7 +66,7 @@ struct QueueSalvage {
 
     private static func close(_ database: DatabaseQueue, _ copy: String?) {
         try? database.close()
-        if let copy { SalvageCopy.remove(copy) }
+        if let copy { DatabaseFile.remove(copy) }
     }
 
     private static var looking: Configuration {
@@ -94,14 +96,14 @@ struct QueueSalvage {
         do {
             let page = try FirstPage.new(at: copy)
             try SalvageCopy.make(of: path, at: copy, extent, log: log)
-            if log != nil, let database = try open(copy) { return (database, copy) }
+            if QueueFileHeader(path: copy)?.isEmpty == false, log != nil, let database = try open(copy) { return (database, copy) }
             try SalvageCopy.replaceFirstPage(of: copy, by: page)
             if let database = try open(copy) { return (database, copy) }
         } catch {
-            SalvageCopy.remove(copy)
+            DatabaseFile.remove(copy)
             throw error is SalvageFailure ? error : SalvageFailure(cause: error)
         }
-        SalvageCopy.remove(copy)
+        DatabaseFile.remove(copy)
         return nil
     }
 

@@ -1,5 +1,5 @@
 import Foundation
-import GRDB
+import HapaxSQLite
 
 /// A copy of a damaged queue file that SQLite can read where it cannot read the file itself: with a log in which no commit is hidden, and
 /// if that is not enough with a first page that is made anew.
@@ -18,7 +18,7 @@ enum SalvageCopy {
     /// - Parameter log: The log, if the copy is to have another than the file's own.
     /// - Throws: What the disk says; the copy has to be removed then as well.
     static func make(of source: String, at target: String, _ extent: Extent, log: Data?) throws {
-        remove(target)
+        DatabaseFile.remove(target)
         let files = FileManager.default
         switch extent {
         case .everything: try files.copyItem(atPath: source, toPath: target)
@@ -36,11 +36,6 @@ enum SalvageCopy {
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: target))
         defer { try? file.close() }
         try file.write(contentsOf: page)
-    }
-
-    /// A copy and what SQLite made beside it.
-    static func remove(_ target: String) {
-        for suffix in ["", "-wal", "-shm", "-journal"] { unlink(target + suffix) }
     }
 
     /// The copy is as long as the file, so that no page number in it is beyond its end.

@@ -47,6 +47,11 @@ package enum DatabaseFile {
         return String(cString: resolved)
     }
 
+    /// Removes a database and what SQLite makes beside it.
+    package static func remove(_ path: String) {
+        for suffix in ["", "-wal", "-shm", "-journal"] { unlink(path + suffix) }
+    }
+
     /// - Parameter logPages: The write-ahead log is emptied from this length on and cut to it, and a new file can give its free pages back
     ///   (https://www.sqlite.org/pragma.html#pragma_incremental_vacuum); nil for SQLite's own choice, and a file that never shrinks.
     /// - Throws: GRDB's `DatabaseError`.

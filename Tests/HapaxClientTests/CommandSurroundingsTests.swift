@@ -47,8 +47,11 @@ struct CommandSurroundingsTests {
     func unmadeQueueIsNone() async throws {
         let queue = directory.path("queue")
         try FileManager.default.createDirectory(atPath: queue, withIntermediateDirectories: true)
-        try Data().write(to: URL(fileURLWithPath: queue + "/queue.sqlite"))
+        for suffix in ["", "-journal"] { try Data("half".utf8).write(to: URL(fileURLWithPath: queue + "/queue.sqlite.new" + suffix)) }
         #expect(try await run(#"exec "$0" status"#, ["HAPAX_QUEUE": queue]).status == .exited(0))
+        #expect(try await run(#"exec "$0" track e --no-flush"#, ["HAPAX_QUEUE": queue]).status == .exited(0))
+        let files = try FileManager.default.contentsOfDirectory(atPath: queue)
+        #expect(files.contains("queue.sqlite") && !files.contains { $0.contains("new") || $0.contains("damaged") })
     }
 
     @Test("--power is obeyed: what the command starts flushes the disk (I6)")

@@ -100,7 +100,7 @@ struct FaultyDiskTests {
     func takingFailureForDamageIsSeen() async throws {
         let directory = TemporaryDirectory()
         let disk = FaultyDisk(directory.path)
-        disk.fail(FaultyDisk.Fault(at: 40, count: 1, code: Code.corrupt, operations: [.write]))
+        disk.fail(FaultyDisk.Fault(at: 80, count: 1, code: Code.corrupt, operations: [.write]))
         let history = try await history(disk, directory.path + "/queue", .power)
         #expect(disk.failures == 1)
         #expect(history.asides == 1, "the layer's code reaches the queue")

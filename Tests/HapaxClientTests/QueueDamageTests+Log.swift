@@ -76,6 +76,36 @@ extension QueueDamageTests {
         }
     }
 
+    @Test(
+        "a file that was cut to nothing, or is gone, but for its log: what the log holds is found again (I1, I11, D17)",
+        arguments: [true, false])
+    func logWithoutAFileIsRead(isGone: Bool) async throws {
+        let (_, log, _) = try makeKilled()
+        try restore(Data(), log)
+        // Who only looks must not make SQLite remove the log.
+        #expect(throws: StorageFailure.self) { try QueueReader(directory: QueueDirectory(path: path)) }
+        if isGone { try FileManager.default.removeItem(atPath: file) }
+        let queue = try open()
+        #expect(asides() == ["queue.sqlite.damaged-1"])
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0)
+        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
+        queue.close()
+    }
+
+    @Test("a file that was cut to nothing is no new queue: that something is lost is told (I11)")
+    func emptyFileIsDamage() async throws {
+        try restore(Data(), Data())
+        try FileManager.default.removeItem(atPath: file + "-wal")
+        let queue = try open()
+        #expect(asides() == ["queue.sqlite.damaged-1"])
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.isSalvaged && damage.salvaged == 0 && damage.lost == nil, "nobody knows how many")
+        queue.close()
+    }
+
     @Test("a log as a kill leaves it is whole: cut off anywhere, or with an end that was never written")
     func killedLogIsWhole() async throws {
         let (database, log, frames) = try makeKilled()

@@ -26,7 +26,8 @@ struct PropertyValueTests {
         "what is no value, no single one, or none that an event may hold is refused",
         arguments: [
             "", " ", "nul", "tru", "1 2", "1,2", "[1", #"{"a":}"#, #"{"a" 1}"#, "1}", #"1},"event":"f","properties":{"a":2"#, "NaN", "01",
-            "9007199254740993.0", "123456789012345678901", #""\u0000""#, String(repeating: "[", count: 40) + String(repeating: "]", count: 40),
+            "9007199254740993.0", "123456789012345678901", #""\u0000""#,
+            String(repeating: "[", count: 40) + String(repeating: "]", count: 40),
         ])
     func restIsRefused(text: String) {
         #expect(throws: EventProblem.self) { try PropertyValue(json: text) }
