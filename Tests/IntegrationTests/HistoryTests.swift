@@ -24,11 +24,23 @@ struct HistoryTests {
         let plan = HistoryPlan(seed: seed)
         print("seed of historyKeepsThePromises: \(seed)")
         let history = try await History(plan)
+        let end = Self.endIfItHangs(history)
+        defer { end.cancel() }
         let audit = try await history.live()
         let violations = audit.violations
         print("  \(plan.steps.count) steps, \(audit)")
         let log = await history.log.joined(separator: "\n")
         #expect(violations == [], "\(plan)\n\(log)")
+    }
+
+    /// What hangs ends the run, and says where it was.
+    private static func endIfItHangs(_ history: History) -> Task<Void, any Error> {
+        Task {
+            try await Task.sleep(for: .seconds(480))
+            let log = await history.log.joined(separator: "\n")
+            print("\(log)\n\(history.plan)\nIt hangs; \(history.proxy.openConnections) connections of its proxy are open.")
+            exit(1)
+        }
     }
 
     // MARK: - Controls

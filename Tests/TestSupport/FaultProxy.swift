@@ -68,6 +68,9 @@ package final class FaultProxy: Sendable {
         }
     }
 
+    /// How many connections are open, for the message of a test that hangs.
+    package var openConnections: Int { core.state.withLock { $0.open.count } }
+
     /// Looks again at what is waited for: a condition may hold for a reason that is none of the proxy's.
     package func lookAgain() { core.tellWatchers() }
 
