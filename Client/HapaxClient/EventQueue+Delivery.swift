@@ -12,12 +12,10 @@ extension EventQueue {
             var damaged: [Int64] = []
             var bytes = 0
             var install: Data?
-            let rows = try Row.fetchCursor(
-                db.cachedStatement(sql: "SELECT row, event_id, payload, install_id, check_sum FROM queue ORDER BY row LIMIT ? OFFSET ?"),
-                arguments: [limit, skipping])
-            while let row = try rows.next() {
-                let number: Int64 = row[0]
-                guard let event = try? WaitingRow(row) else {
+            let rows = try WaitingRows(db, limit: limit, skipping: skipping)
+            defer { rows.end() }
+            while let (number, event) = try rows.next() {
+                guard let event else {
                     damaged.append(number)
                     continue
                 }
@@ -54,7 +52,7 @@ extension EventQueue {
     @discardableResult
     func settle(_ settlements: [Settlement], time: Int64) throws -> [Settlement] {
         try transaction { db, books in
-            let delete = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? AND event_id = ? RETURNING length(payload)")
+            let delete = try RowDelete(db)
             let gone = underWay.withLock { $0.gone }
             // What the quota removed while it was being sent is counted as dropped and stays so.
             for settlement in settlements where !gone.contains(settlement.event.row) {
@@ -66,13 +64,13 @@ extension EventQueue {
                         db, &books, id: settlement.event.id, install: install, origin: nil, reason: reason, detail: detail,
                         payload: Data(settlement.event.bytes), time: time)
                 }
-                guard let length = try Int64.fetchOne(delete, arguments: [settlement.event.row, Data(settlement.event.id.bytes)]) else {
+                guard try delete.delete(settlement.event) else {
                     try Self.requireAbsence(of: settlement.event.row, settlement.event.id, db)
                     // Set aside with a damaged file while it was being sent; if it can be salvaged, it is sent again.
                     throw DatabaseError(resultCode: .SQLITE_CONSTRAINT, message: "a sent row is gone")
                 }
                 books.depth -= 1
-                books.bytes -= length
+                books.bytes -= Int64(settlement.event.bytes.count)
                 switch settlement.fate {
                 case .stored: books.stored += 1
                 case .duplicate: books.duplicates += 1

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import GRDBSQLite
 import HapaxModel
 
 /// One row of `queue` as it was stored.
@@ -11,13 +12,53 @@ struct WaitingRow {
 
     /// - Throws: SQLITE_CORRUPT if it no longer is what was stored.
     init(_ row: Row) throws {
-        let payload: Data = try row.value("payload")
-        let checkSum: Int64 = try row.value("check_sum")
-        guard let id = EventID(bytes: try row.value("event_id") as Data) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-        self.id = id
-        self.payload = [UInt8](payload)
-        install = try row.optional("install_id")
-        guard payload.withUnsafeBytes({ CheckSum.crc32(id, $0) }) == checkSum else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        let (id, payload): (Data, Data) = (try row.value("event_id"), try row.value("payload"))
+        try self.init(
+            id: id.withUnsafeBytes { EventID(raw: $0) }, payload: [UInt8](payload), install: try row.optional("install_id"),
+            checkSum: try row.value("check_sum"))
+    }
+
+    fileprivate init(id: EventID?, payload: [UInt8], install: Data?, checkSum: Int64) throws {
+        guard let id, payload.withUnsafeBytes({ CheckSum.crc32(id, $0) }) == checkSum else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+        }
+        (self.id, self.payload, self.install) = (id, payload, install)
+    }
+}
+
+/// The oldest rows of `queue`, read by SQLite's own interface, as ``RowInsert`` writes them.
+struct WaitingRows {
+    private let handle: OpaquePointer
+    private let connection: OpaquePointer?
+
+    /// Ends with ``end()``.
+    init(_ db: Database, limit: Int, skipping: Int) throws {
+        let statement = try db.cachedStatement(
+            sql: "SELECT row, event_id, payload, install_id, check_sum FROM queue ORDER BY row LIMIT ? OFFSET ?")
+        (handle, connection) = (statement.sqliteStatement, db.sqliteConnection)
+        sqlite3_bind_int64(handle, 1, Int64(limit))
+        sqlite3_bind_int64(handle, 2, Int64(skipping))
+    }
+
+    func end() { sqlite3_reset(handle) }
+
+    /// - Returns: nil at the end; the event is nil if it no longer is what was stored.
+    func next() throws -> (number: Int64, event: WaitingRow?)? {
+        switch sqlite3_step(handle) {
+        case SQLITE_ROW: break
+        case SQLITE_DONE: return nil
+        default: throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection)))
+        }
+        let event = try? WaitingRow(
+            id: EventID(raw: bytes(1)), payload: [UInt8](bytes(2)),
+            install: sqlite3_column_type(handle, 3) == SQLITE_NULL ? nil : Data(bytes(3)), checkSum: sqlite3_column_int64(handle, 4))
+        return (sqlite3_column_int64(handle, 0), event)
+    }
+
+    /// Valid until the next step.
+    private func bytes(_ column: Int32) -> UnsafeRawBufferPointer {
+        let start = sqlite3_column_blob(handle, column)
+        return UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
     }
 }
 

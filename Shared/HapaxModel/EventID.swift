@@ -43,13 +43,19 @@ public struct EventID: Hashable, Sendable {
 
     /// - Returns: nil unless there are sixteen bytes that are neither all zero nor all ones.
     public init?(bytes: some Collection<UInt8>) {
+        let id =
+            bytes.withContiguousStorageIfAvailable { Self(raw: UnsafeRawBufferPointer($0)) }
+            ?? Array(bytes).withUnsafeBytes { Self(raw: $0) }
+        guard let id else { return nil }
+        self = id
+    }
+
+    /// The same, for bytes that lie in memory as they are.
+    package init?(raw bytes: UnsafeRawBufferPointer) {
         guard bytes.count == 16 else { return nil }
-        var high: UInt64 = 0
-        var low: UInt64 = 0
-        for (index, byte) in bytes.enumerated() {
-            if index < 8 { high = high << 8 | UInt64(byte) } else { low = low << 8 | UInt64(byte) }
-        }
-        self.init(high: high, low: low)
+        self.init(
+            high: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
+            low: UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)))
     }
 }
 

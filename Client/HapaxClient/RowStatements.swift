@@ -51,3 +51,28 @@ struct RowInsert {
         }
     }
 }
+
+/// Deletes sent events from `queue`, in the same way.
+struct RowDelete {
+    private let handle: OpaquePointer
+    private let connection: OpaquePointer?
+
+    init(_ db: Database) throws {
+        handle = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? AND event_id = ?").sqliteStatement
+        connection = db.sqliteConnection
+    }
+
+    /// - Returns: false if there is no such row.
+    func delete(_ event: OutgoingEvent) throws -> Bool {
+        sqlite3_bind_int64(handle, 1, event.row)
+        let result = withUnsafeBytes(of: (event.id.high.bigEndian, event.id.low.bigEndian)) { id in
+            sqlite3_bind_blob(handle, 2, id.baseAddress, Int32(id.count), nil)
+            let result = sqlite3_step(handle)
+            sqlite3_reset(handle)
+            sqlite3_clear_bindings(handle)
+            return result
+        }
+        guard result == SQLITE_DONE else { throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection))) }
+        return sqlite3_changes(connection) == 1
+    }
+}
