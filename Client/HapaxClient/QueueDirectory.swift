@@ -35,6 +35,11 @@ package struct QueueDirectory: Hashable, Sendable {
         }
     }
 
+    /// Whether there is a queue, or was one whose log is left.
+    package var hasQueue: Bool {
+        [databasePath, databasePath + "-wal"].contains { FileManager.default.fileExists(atPath: $0) }
+    }
+
     /// Whether there may be events that are not in the queue's file: in files that were set aside and not salvaged, or beside the queue.
     package var holdsMore: Bool { !spools().isEmpty || filesSetAside.contains { !isSalvaged($0) } }
 
@@ -61,21 +66,32 @@ package struct QueueDirectory: Hashable, Sendable {
         let number = max(given.max() ?? 0, Int(clamping: known)) + 1
         let name = "\(Self.damagedPrefix)\(number)"
         unlink(databasePath + "-shm")
+        try Data().write(to: URL(fileURLWithPath: path + "/" + name + Self.movingSuffix))
         try FileManager.default.moveItem(atPath: databasePath, toPath: path + "/" + name)
         try setLogsAside(with: name)
         return name
     }
 
     /// After a crash between the renames: SQLite would delete a log that has no database, and roll another one back by its journal.
+    ///
+    /// A log that is left in another way belongs to none of the files that were set aside.
     func finishSettingAside() throws {
-        guard !FileManager.default.fileExists(atPath: databasePath), let name = try damagedFiles().last else { return }
-        try setLogsAside(with: name)
+        for name in try names where name.hasPrefix(Self.damagedPrefix) && name.hasSuffix(Self.movingSuffix) {
+            let file = String(name.dropLast(Self.movingSuffix.count))
+            // Or nothing had been renamed yet.
+            if FileManager.default.fileExists(atPath: path + "/" + file) {
+                try setLogsAside(with: file)
+            } else {
+                unlink(path + "/" + name)
+            }
+        }
     }
 
     private func setLogsAside(with name: String) throws {
         for suffix in ["-wal", "-journal"] where FileManager.default.fileExists(atPath: databasePath + suffix) {
             try FileManager.default.moveItem(atPath: databasePath + suffix, toPath: path + "/" + name + suffix)
         }
+        unlink(path + "/" + name + Self.movingSuffix)
     }
 
     /// The names that ``setAside()`` gave, in the order it gave them.
@@ -116,6 +132,8 @@ package struct QueueDirectory: Hashable, Sendable {
     private var names: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: path) } }
 
     private static let damagedPrefix = "queue.sqlite.damaged-"
+    /// Beside a file whose log is still to follow it.
+    private static let movingSuffix = ".moving"
 
     /// 1 for the first file that was set aside; nil for other files.
     static func number(_ name: String) -> Int? {

@@ -24,138 +24,194 @@ struct QueueLog {
         if QueueLog(path: path)?.hidesCommits == true { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
     }
 
-    /// Whether a commit follows that SQLite will not see. What is left of a transaction that was taken back, as on a full disk, has none.
-    var hidesCommits: Bool { bytes.withUnsafeBytes { Walk($0).hidesCommits } }
-
-    /// A log in which SQLite sees every commit up to the last whole one: the check sums are made anew, and what changed is for
-    /// those to find out who read the pages.
-    struct Mended {
-        var bytes: Data
-        /// Whether nothing changed in the last commit, which has the queue's latest books.
-        var endsWhole: Bool
+    /// The same for who has no lock: somebody may be writing the log, and then two looks differ.
+    static func checkAtRest(_ path: String) throws {
+        guard let log = QueueLog(path: path), log.hidesCommits, QueueLog(path: path)?.bytes == log.bytes else { return }
+        throw DatabaseError(resultCode: .SQLITE_CORRUPT)
     }
 
-    /// - Returns: nil if no commit is hidden, or none can be recognised.
-    func mended() -> Mended? {
+    /// Whether there is a commit that SQLite will not see.
+    ///
+    /// What is left of a transaction that was taken back is none: on a full disk it has no end, and behind a failed flush of the disk it has
+    /// one, but stands alone behind the commit that was written over its beginning.
+    var hidesCommits: Bool { bytes.withUnsafeBytes { Walk($0).hidesCommits } }
+
+    /// A log in which SQLite sees every commit, because each changed frame could be told what it was.
+    ///
+    /// - Returns: nil if one could not: then nobody knows what the frames behind it go on from.
+    func mended() -> Data? {
         bytes.withUnsafeBytes { log in
             let walk = Walk(log)
-            guard walk.hidesCommits, let last = walk.lastCommit else { return nil }
-            let pages = Self.number(log, Self.place(of: last) + 4)
-            var header = [UInt32](repeating: 0, count: 6)
-            for index in header.indices { header[index] = Self.number(log, index * 4) }
-            (header[0], header[1], header[2]) = (walk.isBigEndian ? 0x377F_0683 : 0x377F_0682, 3_007_000, UInt32(QueueRoom.pageBytes))
-            (header[4], header[5]) = walk.salts
-            var mended = Data()
-            var sum = Sum()
-            mended.append(header, adding: &sum, walk.isBigEndian)
+            guard walk.hidesCommits, !walk.hidesMore, let last = walk.lastCommit else { return nil }
+            var mended = walk.header
+            var sum = LogCheckSum()
+            mended.withUnsafeBytes { sum.add($0[...], isBigEndian: walk.isBigEndian) }
             mended.append(sum.numbers)
             for frame in 0...last {
-                let place = Self.place(of: frame)
-                let page = Self.number(log, place)
-                // What has no page any more; and another first page can be had, see FirstPage.
-                guard (1...pages).contains(page), page != 1 || !walk.broken.contains(frame) else { continue }
-                mended.append([page, frame == last ? pages : 0], adding: &sum, walk.isBigEndian)
-                let content = log[place + Self.frameHeaderLength..<place + Self.frameLength]
-                sum.add(content, walk.isBigEndian)
-                mended.append([walk.salts.0, walk.salts.1])
-                mended.append(sum.numbers)
-                mended.append(contentsOf: content)
+                let summed = walk.summed(frame)
+                summed.withUnsafeBytes { sum.add($0[...], isBigEndian: walk.isBigEndian) }
+                mended.append(contentsOf: summed[..<8])
+                mended.append([walk.salts.0, walk.salts.1] + sum.numbers)
+                mended.append(contentsOf: summed[8...])
             }
-            return Mended(bytes: mended, endsWhole: !walk.broken.contains { (walk.commitBefore(last) + 1...last).contains($0) })
+            return mended
         }
     }
 
     /// One walk through all frames, each checked against what the frame before it says.
     private struct Walk {
-        let salts: (UInt32, UInt32)
+        private let log: UnsafeRawBufferPointer
+        private let frames: Int
         let isBigEndian: Bool
-        private let isHeaderWhole: Bool
-        private var commits: [Int] = []
-        /// Frames that are not what was written; a last one may never have been written whole.
-        private(set) var broken: [Int] = []
+        let salts: (UInt32, UInt32)
+        /// In those frames that are what was written, or can be told what they were.
+        private(set) var lastCommit: Int?
+        /// Whether commits follow a frame of which that cannot be told.
+        private(set) var hidesMore = false
+        /// The first frame that SQLite does not take for what was written.
+        private var firstChanged: Int?
+        private var changedBits: [Int: (byte: Int, bit: UInt8)] = [:]
 
         init(_ log: UnsafeRawBufferPointer) {
-            let frames = (log.count - QueueLog.headerLength) / QueueLog.frameLength
-            var sum = Sum()
-            sum.add(log[0..<24], log[3] & 1 == 1)
-            isHeaderWhole = QueueLog.number(log, 0) | 1 == 0x377F_0683 && sum == Sum(log, at: 24)
-            isBigEndian = isHeaderWhole ? log[3] & 1 == 1 : UInt32(1).bigEndian == 1
+            self.log = log
+            frames = (log.count - QueueLog.headerLength) / QueueLog.frameLength
+            let isMarked = LogCheckSum.number(log, 0, isBigEndian: true) | 1 == QueueLog.magic | 1
+            isBigEndian = isMarked ? log[3] & 1 == 1 : UInt32(1).bigEndian == 1
+            var sum = LogCheckSum()
+            sum.add(log[..<24], isBigEndian: isBigEndian)
+            let isHeaderWhole = isMarked && sum == LogCheckSum(log, at: 24)
             // The first frame is of the round that the header begins.
             let begin = isHeaderWhole ? 16 : QueueLog.headerLength + 8
-            salts = (QueueLog.number(log, begin), QueueLog.number(log, begin + 4))
-            for frame in 0..<frames {
-                let place = QueueLog.place(of: frame)
-                // Of an earlier round, unless its own head has changed.
-                var isWhole = salts == (QueueLog.number(log, place + 8), QueueLog.number(log, place + 12))
-                if isWhole {
-                    sum.add(log[place..<place + 8], isBigEndian)
-                    sum.add(log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength], isBigEndian)
-                    // Nothing but its header says what the first one's sum goes on from.
-                    isWhole = sum == Sum(log, at: place + 16) || frame == 0 && !isHeaderWhole
-                }
-                if !isWhole {
-                    broken.append(frame)
-                } else if QueueLog.number(log, place + 4) != 0 {
-                    commits.append(frame)
-                }
-                sum = Sum(log, at: place + 16)
+            salts = (LogCheckSum.number(log, begin, isBigEndian: true), LogCheckSum.number(log, begin + 4, isBigEndian: true))
+            if !isHeaderWhole {
+                firstChanged = 0
+                // Either the sum is what was written, or what it is made of.
+                var made = LogCheckSum()
+                header.withUnsafeBytes { made.add($0[...], isBigEndian: isBigEndian) }
+                let stored = LogCheckSum(log, at: 24)
+                sum = continued(stored, 0) == written(of: 0) ? stored : made
             }
+            let end = follow(from: sum)
+            lookBehind(end)
+            // With a header that is wrong SQLite sees no frame, and nothing behind it can be left from a transaction that was taken back.
+            if !isHeaderWhole, lastCommit == nil { hidesMore = hidesMore || hasCommits(from: end) }
         }
-
-        var lastCommit: Int? { commits.last }
-
-        /// - Returns: -1 if it is the first.
-        func commitBefore(_ commit: Int) -> Int { commits.last { $0 < commit } ?? -1 }
 
         var hidesCommits: Bool {
-            // A log that was never begun is all zeros; with a header that is wrong SQLite sees no frame.
-            guard isHeaderWhole, let first = broken.first else { return !isHeaderWhole && !commits.isEmpty }
-            return commits.contains { $0 > first }
-        }
-    }
-
-    private static func place(of frame: Int) -> Int { headerLength + frame * frameLength }
-
-    private static func number(_ log: UnsafeRawBufferPointer, _ offset: Int) -> UInt32 {
-        UInt32(bigEndian: log.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
-    }
-
-    /// Two sums over pairs of numbers, each frame's going on from the one before.
-    fileprivate struct Sum: Hashable {
-        var first: UInt32 = 0
-        var second: UInt32 = 0
-
-        init() {}
-
-        init(_ log: UnsafeRawBufferPointer, at offset: Int) {
-            first = QueueLog.number(log, offset)
-            second = QueueLog.number(log, offset + 4)
+            if hidesMore { return true }
+            guard let firstChanged, let lastCommit else { return false }
+            return lastCommit >= firstChanged
         }
 
-        mutating func add(_ bytes: Slice<UnsafeRawBufferPointer>, _ isBigEndian: Bool) {
-            let bytes = UnsafeRawBufferPointer(rebasing: bytes)
-            for offset in stride(from: 0, to: bytes.count, by: 8) {
-                let pair = (
-                    bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self),
-                    bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self)
-                )
-                first &+= (isBigEndian ? UInt32(bigEndian: pair.0) : UInt32(littleEndian: pair.0)) &+ second
-                second &+= (isBigEndian ? UInt32(bigEndian: pair.1) : UInt32(littleEndian: pair.1)) &+ first
+        /// The header's first 24 bytes as they must have been.
+        var header: Data {
+            var header = Data()
+            header.append([isBigEndian ? QueueLog.magic | 1 : QueueLog.magic, 3_007_000, UInt32(QueueRoom.pageBytes)])
+            header.append([LogCheckSum.number(log, 12, isBigEndian: true), salts.0, salts.1])
+            return header
+        }
+
+        /// What a frame's sum is made of: page number, length of the database after a commit, page.
+        func summed(_ frame: Int) -> [UInt8] {
+            let place = QueueLog.place(of: frame)
+            var bytes = Array(log[place..<place + 8])
+            bytes += log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength]
+            if let (byte, bit) = changedBits[frame] { bytes[byte] ^= bit }
+            return bytes
+        }
+
+        // MARK: - Frames
+
+        private func number(_ frame: Int, _ offset: Int) -> UInt32 {
+            LogCheckSum.number(log, QueueLog.place(of: frame) + offset, isBigEndian: true)
+        }
+
+        private func written(of frame: Int) -> LogCheckSum { LogCheckSum(log, at: QueueLog.place(of: frame) + 16) }
+
+        private func hasSalts(_ frame: Int) -> Bool { salts == (number(frame, 8), number(frame, 12)) }
+
+        /// - Returns: nil for what can be no frame: a log that was never begun is all zeros.
+        private func continued(_ sum: LogCheckSum, _ frame: Int) -> LogCheckSum? {
+            guard number(frame, 0) != 0 else { return nil }
+            let place = QueueLog.place(of: frame)
+            var sum = sum
+            sum.add(log[place..<place + 8], isBigEndian: isBigEndian)
+            sum.add(log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength], isBigEndian: isBigEndian)
+            return sum
+        }
+
+        /// - Returns: The first frame of which cannot be told what it was.
+        private mutating func follow(from start: LogCheckSum) -> Int {
+            var sum = start
+            for frame in 0..<frames {
+                let (found, written) = (continued(sum, frame), written(of: frame))
+                if found == written, hasSalts(frame) {
+                    sum = written
+                } else {
+                    guard let right = mend(frame, sum, found, written) else { return frame }
+                    firstChanged = firstChanged ?? frame
+                    sum = right
+                }
+                if summed(frame)[4..<8].contains(where: { $0 != 0 }) { lastCommit = frame }
+            }
+            return frames
+        }
+
+        /// - Returns: The sum that was written with a changed frame; nil if that cannot be told.
+        private mutating func mend(_ frame: Int, _ before: LogCheckSum, _ found: LogCheckSum?, _ written: LogCheckSum) -> LogCheckSum? {
+            // Only its salts have changed.
+            if found == written { return written }
+            guard hasSalts(frame) else { return nil }
+            let bytes = summed(frame)
+            var sum = before
+            bytes.withUnsafeBytes { sum.add($0[...], isBigEndian: isBigEndian) }
+            let bit = LogCheckSum.changedBit(in: bytes, sum: sum, written: written, isBigEndian: isBigEndian)
+            // Or only its sum has. The next frame goes on from the right one.
+            var isSumChanged = sum.differsByOneBit(from: written)
+            if frame + 1 < frames, hasSalts(frame + 1) {
+                let next = self.written(of: frame + 1)
+                if continued(sum, frame + 1) == next { return sum }
+                if continued(written, frame + 1) == next { isSumChanged = false }
+            }
+            // A bit at a page's end and one of its sum look alike.
+            guard isSumChanged != (bit != nil) else { return nil }
+            if isSumChanged { return sum }
+            changedBits[frame] = bit
+            return written
+        }
+
+        // MARK: - Behind them
+
+        private func isCommit(_ frame: Int) -> Bool { number(frame, 4) != 0 }
+
+        /// Whether a frame goes on from the one before, whatever that went on from.
+        private func goesOn(_ frame: Int) -> Bool { hasSalts(frame) && continued(written(of: frame - 1), frame) == written(of: frame) }
+
+        private func hasCommits(from start: Int) -> Bool {
+            (start..<frames).contains { isCommit($0) && hasSalts($0) && ($0 == 0 || goesOn($0)) }
+        }
+
+        private mutating func lookBehind(_ end: Int) {
+            var commits = 0
+            var isBehindCommit = end == 0 || lastCommit == end - 1
+            for frame in end..<frames where frame > end {
+                if goesOn(frame) {
+                    if isCommit(frame) { commits += 1 }
+                    if commits > (isBehindCommit ? 1 : 0) { hidesMore = true }
+                } else {
+                    (isBehindCommit, commits) = (isCommit(frame - 1), 0)
+                }
             }
         }
-
-        var numbers: [UInt32] { [first, second] }
     }
+
+    private static let magic: UInt32 = 0x377F_0682
+
+    private static func place(of frame: Int) -> Int { headerLength + frame * frameLength }
 }
 
 extension Data {
     fileprivate mutating func append(_ numbers: [UInt32]) {
         for number in numbers { Swift.withUnsafeBytes(of: number.bigEndian) { append(contentsOf: $0) } }
-    }
-
-    fileprivate mutating func append(_ numbers: [UInt32], adding sum: inout QueueLog.Sum, _ isBigEndian: Bool) {
-        let start = count
-        append(numbers)
-        withUnsafeBytes { sum.add($0[start..<$0.count], isBigEndian) }
     }
 }

@@ -10,10 +10,12 @@ package struct QueueReader: Sendable {
     /// - Throws: ``StorageFailure``.
     /// - Returns: nil if there is no queue.
     package init?(directory: QueueDirectory) throws(StorageFailure) {
-        guard FileManager.default.fileExists(atPath: directory.databasePath) else { return nil }
+        guard directory.hasQueue else { return nil }
         do {
+            guard FileManager.default.fileExists(atPath: directory.databasePath) else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
             // Even who only reads an empty file makes SQLite remove the log beside it.
             try QueueFileHeader(path: directory.databasePath)?.check()
+            try QueueLog.checkAtRest(directory.databasePath + "-wal")
             database = try DatabaseFile.open(path: directory.databasePath, synchronous: .normal, label: "hapax.reader", readonly: true)
         } catch {
             throw StorageFailure(error)

@@ -13,7 +13,7 @@ struct QueueSalvage {
     private let copy: String?
     /// The install the file belonged to; nil if that cannot be read.
     let installID: EventID?
-    /// How many events waited and how many dead letters there were, by the file's own books; nil if these may be older than what was lost.
+    /// How many events waited and how many dead letters there were, by the file's own books; nil if commits behind these cannot be read.
     let depth: Int64?
     let letters: Int64?
     /// Whom events concern and which session was open, as far as that can be read.
@@ -31,7 +31,9 @@ struct QueueSalvage {
     /// - Throws: ``SalvageFailure`` if it cannot be read now, or takes a copy for which there is no room.
     init?(path: String, _ extent: SalvageCopy.Extent) throws {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
-        let log = QueueLog(path: path + "-wal")?.mended()
+        let written = QueueLog(path: path + "-wal")
+        let log = written?.mended()
+        let isCutOff = log == nil && written?.hidesCommits == true
         // SQLite would remove the log of an empty file.
         let isEmpty = QueueFileHeader(path: path)?.isEmpty == true
         if log == nil, !isEmpty, let database = try Self.open(path) {
@@ -41,7 +43,7 @@ struct QueueSalvage {
             // With what its log hides a file can be a queue that has no tables yet.
             guard try log != nil || isEmpty || !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
-            guard let (database, copy) = try Self.openCopy(of: path, extent, log?.bytes) else { return nil }
+            guard let (database, copy) = try Self.openCopy(of: path, extent, log) else { return nil }
             self.database = database
             self.copy = copy
         }
@@ -51,7 +53,7 @@ struct QueueSalvage {
                 try queue.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth, letters FROM books") }
             }
             installID = (try? books??.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
-            let counts = log?.endsWhole != false ? books : nil
+            let counts = isCutOff ? nil : books
             depth = (try? counts??.optional("depth") as Int64?) ?? nil
             letters = (try? counts??.optional("letters") as Int64?) ?? nil
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }

@@ -1,4 +1,3 @@
-import Foundation
 import HapaxClient
 import HapaxModel
 
@@ -14,7 +13,7 @@ struct SpoolSurvey {
                 if let summary = try QueueReader(directory: spool)?.summary() { summaries.append(summary) }
             } catch {
                 // One that is removed while it is looked at was delivered.
-                if FileManager.default.fileExists(atPath: spool.databasePath) { unusable.append(spool) }
+                if spool.hasQueue { unusable.append(spool) }
             }
         }
     }

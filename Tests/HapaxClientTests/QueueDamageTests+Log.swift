@@ -26,21 +26,24 @@ extension QueueDamageTests {
         try log.write(to: URL(fileURLWithPath: file + "-wal"))
     }
 
-    /// The file of the last frame's commit: the first frame behind the commit before it.
+    /// The first frame behind the commit before the last.
     private func lastCommit(_ log: Data) -> Int {
         let frames = (log.count - 32) / 4_120
         let commits = (0..<frames).filter { log[32 + $0 * 4_120 + 4..<32 + $0 * 4_120 + 8].contains { $0 != 0 } }
         return commits[commits.count - 2] + 1
     }
 
-    @Test("a changed bit in the log, in its head or before its last commit: all that can be read of it is found again (I1, I7, I11, D17)")
-    func changedLogIsReadAllTheSame() async throws {
+    @Test("a changed bit anywhere in the log: it is told what it was, and nothing is lost (I1, I7, I11, D17)")
+    func changedBitOfALogIsUndone() async throws {
         let (database, log, frames) = try makeKilled()
         #expect(frames > 40)
+        // In the header; then in the first frames, in the middle, in the first and the last of the last commit.
         var places: [Int] = [0, 3, 5, 10, 17, 25]
-        for frame in [0, 1, 7, frames / 2] {
-            for offset in [2, 6, 9, 18, 300] { places.append(32 + frame * 4_120 + offset) }
+        for frame in [0, 1, 7, frames / 2, lastCommit(log), frames - 1] {
+            for offset in [2, 6, 9, 18, 300, 4_119] { places.append(32 + frame * 4_120 + offset) }
         }
+        // The last byte of all: a change there and one in the frame's sum look alike, and no frame follows to tell.
+        places.removeLast()
         for place in places {
             var changed = log
             changed[place] ^= 0x10
@@ -59,20 +62,58 @@ extension QueueDamageTests {
         }
     }
 
-    @Test("a log whose pages changed is read without them, and what they held is told, if that is known (I11, D17)")
-    func changedPagesOfALogAreTold() async throws {
+    /// What nobody can tell what it was: neither a page of it nor anything behind it may be taken for what was stored.
+    private func noise(_ log: Data, in frames: ClosedRange<Int>) -> Data {
+        var changed = log
+        for frame in frames {
+            for index in 32 + frame * 4_120 + 24..<32 + (frame + 1) * 4_120 { changed[index] ^= UInt8(truncatingIfNeeded: index * 31 + 7) }
+        }
+        return changed
+    }
+
+    @Test("more than a bit in a log: what stands before it is found again, and told that nobody knows how much is lost (I11)")
+    func noiseInALogIsTold() async throws {
         let (database, log, frames) = try makeKilled()
-        // In the middle of the log all later commits wrote the page again; in the last commit nobody did.
-        for (frame, isKnown) in [(frames / 2, true), (lastCommit(log), false)] {
-            var changed = log
-            for index in 32 + frame * 4_120 + 24..<32 + (frame + 1) * 4_120 { changed[index] = 0xA5 }
-            try restore(database, changed)
+        for last in [frames / 2, frames / 2 + 2] {
+            try restore(database, noise(log, in: frames / 2...last))
+            // Who only looks must not call the rest all there is.
+            #expect(throws: StorageFailure.self) { try QueueReader(directory: QueueDirectory(path: path)) }
             let queue = try open()
             await queue.salvage()
             let damage = try #require(queue.latestDamage)
-            #expect(damage.isSalvaged && damage.lost == (isKnown ? 0 : nil), "frame \(frame)")
-            #expect(!isKnown || damage.salvaged == 40)
+            #expect(damage.isSalvaged && damage.lost == nil && (1..<40).contains(damage.salvaged), "\(damage)")
+            let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+            #expect(batch.events.map(\.id) == (1...Int64(damage.salvaged)).map { Self.event($0).id }, "in their order, none left out")
             queue.close()
+        }
+    }
+
+    @Test(
+        "what a failed flush of the disk has left behind later commits is no damage, however long it is (I1, I6)",
+        arguments: [1, 2, 10, 60])
+    func leftoversAreNoDamage(failing: Int) throws {
+        let disk = FaultyDisk(path)
+        for later in [1, 2, 5] {
+            let queue = try open("first", .power)
+            for number in 1...5 { try queue.append([Self.event(Int64(number))][...]) }
+            // Twice: what is left can lie behind what is left.
+            for count in [failing, max(failing / 2, 1)] {
+                disk.fail(FaultyDisk.Fault(at: 0, count: 1, code: ResultCode.SQLITE_IOERR_FSYNC.rawValue, operations: [.sync]))
+                #expect(throws: DatabaseError.self) { try queue.append((100..<100 + Int64(count)).map { Self.event($0) }[...]) }
+            }
+            disk.fail(nil)
+            let events = (6..<6 + Int64(later)).map { Self.event($0) }
+            for event in events { try queue.append([event][...]) }
+            let database = try Data(contentsOf: URL(fileURLWithPath: file))
+            let log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+            queue.close()
+            try restore(database, log)
+            let next = try open()
+            #expect(asides().isEmpty && next.installID == Self.install, "\(failing) before \(later)")
+            let batch = try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+            #expect(batch.events.map(\.id) == (1...5).map { Self.event($0).id } + events.map(\.id))
+            next.close()
+            try FileManager.default.removeItem(atPath: path)
         }
     }
 
@@ -89,6 +130,37 @@ extension QueueDamageTests {
         #expect(asides() == ["queue.sqlite.damaged-1"])
         await queue.salvage()
         #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0)
+        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
+        queue.close()
+    }
+
+    @Test("a log whose file is gone is not given to a file that was set aside before, and not lost with it (I1, I11)")
+    func logWithoutAFileIsNobodyElses() async throws {
+        let (database, log, _) = try makeKilled()
+        try restore(database, log)
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: file + ".damaged-1"))
+        try FileManager.default.removeItem(atPath: file)
+        let queue = try open()
+        #expect(asides() == ["queue.sqlite.damaged-1", "queue.sqlite.damaged-2"])
+        await queue.salvage()
+        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
+        queue.close()
+    }
+
+    @Test("a crash while a file is set aside: whatever of it was renamed, the next opening ends it (I1, I11)", arguments: 0...3)
+    func settingAsideIsEnded(renames: Int) async throws {
+        let (database, log, _) = try makeKilled()
+        try restore(database, log)
+        let aside = file + ".damaged-1"
+        if renames > 0 { try Data().write(to: URL(fileURLWithPath: aside + ".moving")) }
+        if renames > 1 { try FileManager.default.moveItem(atPath: file, toPath: aside) }
+        if renames > 2 { try FileManager.default.moveItem(atPath: file + "-wal", toPath: aside + "-wal") }
+        let queue = try open()
+        await queue.salvage()
+        #expect(asides() == (renames > 1 ? ["queue.sqlite.damaged-1"] : []))
+        #expect(!FileManager.default.fileExists(atPath: aside + ".moving"))
         let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
         #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
         queue.close()

@@ -1,0 +1,64 @@
+/// The check sum of a write-ahead log (https://www.sqlite.org/fileformat2.html#the_checksum_algorithm): two sums over pairs of numbers, each
+/// frame's going on from the one before.
+struct LogCheckSum: Hashable {
+    var first: UInt32 = 0
+    var second: UInt32 = 0
+
+    init() {}
+
+    init(_ log: UnsafeRawBufferPointer, at offset: Int) {
+        first = Self.number(log, offset, isBigEndian: true)
+        second = Self.number(log, offset + 4, isBigEndian: true)
+    }
+
+    var numbers: [UInt32] { [first, second] }
+
+    func differsByOneBit(from other: LogCheckSum) -> Bool {
+        (first ^ other.first).nonzeroBitCount + (second ^ other.second).nonzeroBitCount == 1
+    }
+
+    mutating func add(_ bytes: Slice<UnsafeRawBufferPointer>, isBigEndian: Bool) {
+        let bytes = UnsafeRawBufferPointer(rebasing: bytes)
+        for offset in stride(from: 0, to: bytes.count, by: 8) {
+            first &+= Self.number(bytes, offset, isBigEndian: isBigEndian) &+ second
+            second &+= Self.number(bytes, offset + 4, isBigEndian: isBigEndian) &+ first
+        }
+    }
+
+    /// The one bit that has to be changed back for bytes to have the sum that was written with them.
+    ///
+    /// The sums are linear: what a changed number does to them is its change times a factor that only its place decides. So every bit can be
+    /// tried, and one that fits by chance is as likely as a sum that fits by chance.
+    ///
+    /// - Parameters:
+    ///   - sum: Of the bytes as they are now.
+    ///   - written: The sum that was written.
+    /// - Returns: The byte's offset and the bit in it; nil if more has changed.
+    static func changedBit(in bytes: [UInt8], sum: LogCheckSum, written: LogCheckSum, isBigEndian: Bool) -> (byte: Int, bit: UInt8)? {
+        let wanted = (written.first &- sum.first, written.second &- sum.second)
+        // How far a change of either sum gets through all pairs behind it: a power of the matrix of one pair.
+        var power: (UInt32, UInt32, UInt32, UInt32) = (1, 0, 0, 1)
+        for pair in stride(from: bytes.count - 8, through: 0, by: -8) {
+            let factors = [
+                (pair, power.0 &+ power.1, power.2 &+ power.3),
+                (pair + 4, power.1, power.3),
+            ]
+            for (offset, first, second) in factors {
+                for index in 0..<32 {
+                    let byte = offset + (isBigEndian ? 3 - index / 8 : index / 8)
+                    let bit = UInt8(1) << UInt8(index % 8)
+                    let size = UInt32(1) << UInt32(index)
+                    let change = bytes[byte] & bit == 0 ? size : 0 &- size
+                    if first &* change == wanted.0 && second &* change == wanted.1 { return (byte, bit) }
+                }
+            }
+            power = (power.0 &+ power.1, power.0 &+ 2 &* power.1, power.2 &+ power.3, power.2 &+ 2 &* power.3)
+        }
+        return nil
+    }
+
+    static func number(_ bytes: UnsafeRawBufferPointer, _ offset: Int, isBigEndian: Bool) -> UInt32 {
+        let number = bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
+        return isBigEndian ? UInt32(bigEndian: number) : UInt32(littleEndian: number)
+    }
+}
