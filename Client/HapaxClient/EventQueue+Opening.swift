@@ -133,11 +133,11 @@ extension EventQueue {
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
         if !FileManager.default.fileExists(atPath: directory.databasePath) { try make(directory) }
-        try QueueLog.check(directory.databasePath + "-wal")
+        try QueueLog.check(directory.databasePath)
         // SQLite takes an empty file for a new database, and removes the log beside it.
         try QueueFileHeader(path: directory.databasePath)?.check()
         try recognise(directory.databasePath)
-        let wasOpen = FileManager.default.fileExists(atPath: directory.databasePath + "-wal")
+        let wasOpen = FileManager.default.fileExists(atPath: DatabaseFile.resolved(directory.databasePath) + "-wal")
         let database = try DatabaseFile.open(
             path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages
         )

@@ -31,7 +31,7 @@ package struct QueueDirectory: Hashable, Sendable {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []
         return names.sorted().map { spool(named: $0) }.filter { spool in
             let files = spool.filesSetAside
-            return FileManager.default.fileExists(atPath: spool.databasePath) || files.isEmpty || !files.allSatisfy(spool.isSalvaged)
+            return spool.hasQueue || files.isEmpty || !files.allSatisfy(spool.isSalvaged)
         }
     }
 
@@ -61,7 +61,7 @@ package struct QueueDirectory: Hashable, Sendable {
     /// - Returns: The new name, which no file had: not even one of which only a log or a mark is left.
     func setAside(above known: Int64 = 0) throws -> String {
         let given = try names.filter { $0.hasPrefix(Self.damagedPrefix) }.compactMap {
-            Int($0.dropFirst(Self.damagedPrefix.count).prefix { $0.isASCII && $0.isNumber })
+            Self.given($0.dropFirst(Self.damagedPrefix.count).prefix { $0.isASCII && $0.isNumber })
         }
         let number = max(given.max() ?? 0, Int(clamping: known)) + 1
         let name = "\(Self.damagedPrefix)\(number)"
@@ -137,6 +137,9 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// 1 for the first file that was set aside; nil for other files.
     static func number(_ name: String) -> Int? {
-        name.hasPrefix(damagedPrefix) ? Int(name.dropFirst(damagedPrefix.count)) : nil
+        name.hasPrefix(damagedPrefix) ? given(name.dropFirst(damagedPrefix.count)) : nil
     }
+
+    /// Nobody gets so far by counting; somebody else named such a file.
+    private static func given(_ digits: Substring) -> Int? { Int(digits).flatMap { (1...1_000_000_000).contains($0) ? $0 : nil } }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import HapaxSQLite
 
 /// The log beside a queue's file (https://www.sqlite.org/fileformat2.html#the_write_ahead_log), looked at before SQLite may overwrite it.
 ///
@@ -12,21 +13,22 @@ struct QueueLog {
     private static let frameHeaderLength = 24
     private static let frameLength = frameHeaderLength + QueueRoom.pageBytes
 
-    /// - Returns: nil if there is none, or nothing in it.
-    init?(path: String) {
-        guard let bytes = FileManager.default.contents(atPath: path) else { return nil }
+    /// - Parameter path: The database's.
+    /// - Returns: nil if it has none, or nothing is in it.
+    init?(of path: String) {
+        guard let bytes = FileManager.default.contents(atPath: DatabaseFile.resolved(path) + "-wal") else { return nil }
         guard bytes.count >= Self.headerLength + Self.frameLength else { return nil }
         self.bytes = bytes
     }
 
     /// - Throws: SQLITE_CORRUPT if commits are hidden.
     static func check(_ path: String) throws {
-        if QueueLog(path: path)?.hidesCommits == true { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        if QueueLog(of: path)?.hidesCommits == true { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
     }
 
     /// The same for who has no lock: somebody may be writing the log, and then two looks differ.
     static func checkAtRest(_ path: String) throws {
-        guard let log = QueueLog(path: path), log.hidesCommits, QueueLog(path: path)?.bytes == log.bytes else { return }
+        guard let log = QueueLog(of: path), log.hidesCommits, QueueLog(of: path)?.bytes == log.bytes else { return }
         throw DatabaseError(resultCode: .SQLITE_CORRUPT)
     }
 

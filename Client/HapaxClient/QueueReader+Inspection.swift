@@ -13,10 +13,10 @@ package struct QueuedEvent: Hashable, Sendable {
     /// As it will travel.
     package var bytes: [UInt8]
 
-    /// - Throws: SQLITE_CORRUPT if it no longer is what was stored.
+    /// - Throws: ``DamagedRows`` if it no longer is what was stored.
     init(_ row: Row) throws {
-        let waiting = try WaitingRow(row)
         number = try row.value("row")
+        guard let waiting = try? WaitingRow(row) else { throw DamagedRows(rows: [number]) }
         id = waiting.id
         time = try row.value("time")
         bytes = waiting.payload
@@ -27,12 +27,18 @@ package struct QueuedEvent: Hashable, Sendable {
 }
 
 extension QueueReader {
-    /// Oldest first, those after `number`. One that is damaged ends the listing with SQLITE_CORRUPT.
-    package func events(after number: Int64, limit: Int) throws(StorageFailure) -> [QueuedEvent] {
+    /// Oldest first, those after `number`.
+    ///
+    /// - Returns: Those that are what was stored, and the numbers of the others.
+    package func events(after number: Int64, limit: Int) throws(StorageFailure) -> (whole: [QueuedEvent], damaged: [Int64]) {
         try work { db in
-            try Row.fetchAll(
-                db, sql: "SELECT \(QueuedEvent.columns) FROM queue WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit]
-            ).map { try QueuedEvent($0) }
+            let rows = try Row.fetchCursor(
+                db, sql: "SELECT \(QueuedEvent.columns) FROM queue WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit])
+            var (whole, damaged): ([QueuedEvent], [Int64]) = ([], [])
+            while let row = try rows.next() {
+                do { whole.append(try QueuedEvent(row)) } catch let rows as DamagedRows { damaged += rows.rows }
+            }
+            return (whole, damaged)
         }
     }
 

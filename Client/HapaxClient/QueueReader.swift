@@ -15,7 +15,7 @@ package struct QueueReader: Sendable {
             guard FileManager.default.fileExists(atPath: directory.databasePath) else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
             // Even who only reads an empty file makes SQLite remove the log beside it.
             try QueueFileHeader(path: directory.databasePath)?.check()
-            try QueueLog.checkAtRest(directory.databasePath + "-wal")
+            try QueueLog.checkAtRest(directory.databasePath)
             database = try DatabaseFile.open(path: directory.databasePath, synchronous: .normal, label: "hapax.reader", readonly: true)
         } catch {
             throw StorageFailure(error)

@@ -31,7 +31,7 @@ struct QueueSalvage {
     /// - Throws: ``SalvageFailure`` if it cannot be read now, or takes a copy for which there is no room.
     init?(path: String, _ extent: SalvageCopy.Extent) throws {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
-        let written = QueueLog(path: path + "-wal")
+        let written = QueueLog(of: path)
         let log = written?.mended()
         let isCutOff = log == nil && written?.hidesCommits == true
         // SQLite would remove the log of an empty file.

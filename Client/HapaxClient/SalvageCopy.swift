@@ -19,16 +19,24 @@ enum SalvageCopy {
     /// - Throws: What the disk says; the copy has to be removed then as well.
     static func make(of source: String, at target: String, _ extent: Extent, log: Data?) throws {
         DatabaseFile.remove(target)
-        let files = FileManager.default
+        let source = DatabaseFile.resolved(source)
         switch extent {
-        case .everything: try files.copyItem(atPath: source, toPath: target)
+        case .everything: try FileManager.default.copyItem(atPath: source, toPath: target)
         case .state: try copyState(source, to: target)
         }
         if let log {
-            try log.write(to: URL(fileURLWithPath: target + "-wal"))
-        } else if files.fileExists(atPath: source + "-wal") {
-            try files.copyItem(atPath: source + "-wal", toPath: target + "-wal")
+            try write(log, to: target + "-wal")
+        } else if FileManager.default.fileExists(atPath: source + "-wal") {
+            try FileManager.default.copyItem(atPath: source + "-wal", toPath: target + "-wal")
         }
+    }
+
+    /// For its owner only, as the queue's own files.
+    private static func write(_ bytes: Data, to path: String) throws {
+        _ = FileManager.default.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600])
+        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        defer { try? file.close() }
+        try file.write(contentsOf: bytes)
     }
 
     static func replaceFirstPage(of target: String, by page: Data) throws {
@@ -44,7 +52,7 @@ enum SalvageCopy {
         defer { try? file.close() }
         let bytes = try file.read(upToCount: Extent.stateLength) ?? Data()
         let length = try file.seekToEnd()
-        try bytes.write(to: URL(fileURLWithPath: target))
+        try write(bytes, to: target)
         let copy = try FileHandle(forWritingTo: URL(fileURLWithPath: target))
         defer { try? copy.close() }
         try copy.truncate(atOffset: length)

@@ -15,6 +15,7 @@ struct PropertyArgument: Hashable {
             throw ValidationError("A property is name=text or name:=json.")
         }
         let name = argument[..<sign].dropLast()
+        if name.isEmpty { throw ValidationError("A property has a name: name=text or name:=json.") }
         throw ValidationError("The value of property '\(name)' is not JSON that an event may hold.")
     }
 

@@ -21,8 +21,9 @@ struct QueueCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Number, id, time, size and name of each, oldest first.",
             discussion: """
-                The order is the one in which they are sent. Without the events' contents; see show. What other processes stored beside \
-                the queue is not listed, but counted on standard error. With --json each event is an object on a line of its own.
+                The order is the one in which they are sent. Without the events' contents; see show. An event whose bytes changed \
+                on the disk, and what other processes stored beside the queue, is told on standard error instead. With --json each event is \
+                an object on a line of its own.
 
                 Exits with 0, also if nothing waits, or with 1 if the queue cannot be read.
 
@@ -45,7 +46,10 @@ struct QueueCommand: AsyncParsableCommand {
             let events = try QueueReader.forCommand(queue).map { reader in
                 try QueueReader.complaining { () throws(StorageFailure) in try reader.events(after: after, limit: limit) }
             }
-            for event in events ?? [] { tell(event) }
+            for event in events?.whole ?? [] { tell(event) }
+            for number in events?.damaged ?? [] {
+                Terminal.complain("\(number): the event's bytes changed on the disk; when it is to be sent it becomes a dead letter")
+            }
             let spools = SpoolSurvey(of: queue.directory)
             if spools.depth > 0 {
                 Terminal.complain("\(spools.depth) more events wait in \(spools.summaries.count) queues stored beside this one")

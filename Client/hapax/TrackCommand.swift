@@ -65,6 +65,8 @@ struct TrackCommand: AsyncParsableCommand {
 
     func validate() throws {
         _ = try properties()
+        // As from a variable of a script that is not set: unlike events would become one.
+        if deriveID?.isEmpty == true { throw ValidationError("The key of --derive-id is empty.") }
         if id != nil && deriveID != nil { throw ValidationError("Give --id or --derive-id, not both.") }
         if timeout < 0 { throw ValidationError("--timeout cannot be negative.") }
     }

@@ -42,6 +42,11 @@ package enum DatabaseFile {
         let descriptor = Glibc.open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         #endif
         if descriptor >= 0 { close(descriptor) }
+        return resolved(path)
+    }
+
+    /// Where a database really lies, and so what SQLite keeps beside it; the same path if nothing is there.
+    package static func resolved(_ path: String) -> String {
         guard let resolved = realpath(path, nil) else { return path }
         defer { free(resolved) }
         return String(cString: resolved)

@@ -54,6 +54,13 @@ struct CommandSurroundingsTests {
         #expect(files.contains("queue.sqlite") && !files.contains { $0.contains("new") || $0.contains("damaged") })
     }
 
+    @Test("an empty key, as from a variable that is not set, would make one event of many: a usage error (R6)")
+    func emptyKeyIsRefused() async throws {
+        let (status, error) = try await run(
+            #"exec "$0" track order --derive-id "$UNSET" --no-flush"#, ["HAPAX_QUEUE": directory.path("queue")])
+        #expect(status == .exited(64) && error.contains("--derive-id is empty"))
+    }
+
     @Test("--power is obeyed: what the command starts flushes the disk (I6)")
     func powerIsObeyed() throws {
         let place = ["--server", "http://127.0.0.1:1", "--key", "k", "--queue", directory.path]

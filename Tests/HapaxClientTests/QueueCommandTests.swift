@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import Testing
 
@@ -133,6 +134,22 @@ struct QueueCommandTests {
         #expect(try await hapax.run("dead-letters", "list", "--json").jsonLines.compactMap { $0["number"] as? Int } == [1, 3])
         #expect(try await hapax.run("dead-letters", "purge", "--all", "--yes", "--json").json["purged_dead_letters"] as? Int == 2)
         #expect(try await hapax.run("status", "--json").json["dead_lettered"] as? Int == 3, "they stay counted")
+    }
+
+    @Test("list and show tell an event whose bytes changed on the disk apart from the others (I3, I11)")
+    func changedEventIsTold() async throws {
+        var ids: [String] = []
+        for name in 0..<3 {
+            ids.append(try #require(try await hapax.run("track", "e\(name)", "--no-flush", "--json").json["event_id"] as? String))
+        }
+        let queue = try owner()
+        try queue.transaction { db, _ in try db.execute(sql: "UPDATE queue SET payload = CAST('{}' AS BLOB) WHERE row = 2") }
+        queue.close()
+        let list = try await hapax.run("queue", "list", "--json")
+        #expect(list.status == 0 && list.jsonLines.compactMap { $0["event_id"] as? String } == [ids[0], ids[2]])
+        #expect(list.error.contains("2: the event's bytes changed on the disk"))
+        let show = try await hapax.run("queue", "show", ids[1])
+        #expect(show.status == 1 && show.error.contains("the event's bytes changed on the disk"))
     }
 
     @Test("a damaged queue: looking says what to do, the next command sets the file aside, and status names it (I11)")

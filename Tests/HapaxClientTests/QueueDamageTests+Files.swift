@@ -84,4 +84,13 @@ extension QueueDamageTests {
         #expect(!third.client.isOptedOut)
         await third.client.shutdown(within: .zero)
     }
+
+    @Test(
+        "a file of somebody else's whose name counts higher than anybody can is left alone", arguments: ["9223372036854775807", "0", "-1"])
+    func strangeNumbersAreNobodys(digits: String) throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        for name in [file, file + ".damaged-" + digits] { try Data("noise".utf8).write(to: URL(fileURLWithPath: name)) }
+        try open().close()
+        #expect(asides() == ["queue.sqlite.damaged-1"])
+    }
 }

@@ -149,6 +149,38 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("the log of a queue that is a link lies beside what it links to (I11)")
+    func logOfALinkIsFound() async throws {
+        let (database, log, frames) = try makeKilled()
+        var changed = log
+        changed[32 + frames / 2 * 4_120 + 300] ^= 0x10
+        try restore(database, changed)
+        let target = directory.path + "/elsewhere"
+        try FileManager.default.moveItem(atPath: path, toPath: target)
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: target + "/queue.sqlite")
+        let queue = try open()
+        await queue.salvage()
+        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
+        queue.close()
+        #expect(try Data(contentsOf: URL(fileURLWithPath: target + "/queue.sqlite")) == database, "a damaged file is never changed (D17)")
+    }
+
+    @Test("what a salvage copies is for its owner only, as the queue's files are (I14)", arguments: [true, false])
+    func copiesArePrivate(withLog: Bool) throws {
+        let (database, log, _) = try makeKilled()
+        try restore(database, log)
+        for suffix in ["", "-wal"] { try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file + suffix) }
+        for extent in [SalvageCopy.Extent.state, .everything] {
+            try SalvageCopy.make(of: file, at: path + "/copy", extent, log: withLog ? log : nil)
+            for suffix in ["", "-wal"] {
+                let attributes = try FileManager.default.attributesOfItem(atPath: path + "/copy" + suffix)
+                #expect((attributes[.posixPermissions] as? NSNumber)?.intValue == 0o600, "copy\(suffix)")
+            }
+        }
+    }
+
     @Test("a crash while a file is set aside: whatever of it was renamed, the next opening ends it (I1, I11)", arguments: 0...3)
     func settingAsideIsEnded(renames: Int) async throws {
         let (database, log, _) = try makeKilled()

@@ -127,6 +127,24 @@ struct SpoolTests {
         return Int64(lost)
     }
 
+    @Test("a spool of which only the log is left, beside a file that was salvaged, is a spool all the same (I1)")
+    func spoolWithoutItsDatabaseIsFound() async throws {
+        let main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        let id = try await spool.client.trackDurably("spooled")
+        let log = try Data(contentsOf: URL(fileURLWithPath: place.databasePath + "-wal"))
+        _ = await spool.client.shutdown(within: .zero)
+        try FileManager.default.removeItem(atPath: place.databasePath)
+        for (suffix, bytes) in [("-wal", log), (".damaged-1", Data("noise".utf8)), (".damaged-1.salvaged", Data())] {
+            try bytes.write(to: URL(fileURLWithPath: place.databasePath + suffix))
+        }
+        #expect(spools.count == 1)
+        _ = await main.client.flush()
+        #expect(main.transport.batches.flatMap(\.ids).contains(id) && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("what a damaged spool has lost is told by the client that adopts it, in its books and to the server (I11, I12)")
     func lossesOfASpoolAreTold() async throws {
         let main = try open()

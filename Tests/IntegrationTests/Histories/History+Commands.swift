@@ -136,7 +136,7 @@ extension History {
 
     /// What a queue holds; what it could hold, if that cannot be read.
     func ids(in directory: QueueDirectory) -> (waiting: Set<EventID>, letters: Set<EventID>) {
-        guard let reader = try? QueueReader(directory: directory), let waiting = try? reader.events(after: 0, limit: 1_000_000),
+        guard let reader = try? QueueReader(directory: directory), let waiting = try? reader.events(after: 0, limit: 1_000_000).whole,
             let letters = try? reader.deadLetters(after: 0, limit: 1_000_000)
         else { return (Set(audit.reports.map(\.id)), Set(audit.reports.filter(\.isLetter).map(\.id))) }
         return (Set(waiting.map(\.id)), Set(letters.compactMap(\.eventID)))
