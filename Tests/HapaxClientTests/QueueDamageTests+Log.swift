@@ -40,10 +40,8 @@ extension QueueDamageTests {
         // In the header; then in the first frames, in the middle, in the first and the last of the last commit.
         var places: [Int] = [0, 3, 5, 10, 17, 25]
         for frame in [0, 1, 7, frames / 2, lastCommit(log), frames - 1] {
-            for offset in [2, 6, 9, 18, 300, 4_119] { places.append(32 + frame * 4_120 + offset) }
+            for offset in [2, 6, 9, 18, 300] { places.append(32 + frame * 4_120 + offset) }
         }
-        // The last byte of all: a change there and one in the frame's sum look alike, and no frame follows to tell.
-        places.removeLast()
         for place in places {
             var changed = log
             changed[place] ^= 0x10
@@ -58,6 +56,24 @@ extension QueueDamageTests {
             let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
             #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id }, "byte \(place)")
             #expect(asides().count == 1 && !FileManager.default.fileExists(atPath: file + ".damaged-1.copy"))
+            queue.close()
+        }
+    }
+
+    @Test("a changed bit that looks like another one in the sum is told, and no guess is taken for what was stored (I3, I11)")
+    func ambiguousBitIsTold() async throws {
+        let (database, log, frames) = try makeKilled()
+        for frame in [1, 7, frames / 2] {
+            var changed = log
+            // Among the highest bits of a number of the sum there are several that fit.
+            changed[32 + frame * 4_120 + 24 + 4_095] ^= 0x80
+            try restore(database, changed)
+            let queue = try open()
+            await queue.salvage()
+            let damage = try #require(queue.latestDamage)
+            #expect(damage.isSalvaged && damage.lost == nil, "frame \(frame): \(damage)")
+            let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
+            #expect(batch.events.map(\.id) == (1..<1 + Int64(damage.salvaged)).map { Self.event($0).id })
             queue.close()
         }
     }
