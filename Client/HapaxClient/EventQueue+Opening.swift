@@ -132,8 +132,8 @@ extension EventQueue {
     static func open(
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
-        try QueueLog.check(directory.databasePath + "-wal")
         if !FileManager.default.fileExists(atPath: directory.databasePath) { try make(directory) }
+        try QueueLog.check(directory.databasePath + "-wal")
         // SQLite takes an empty file for a new database, and removes the log beside it.
         try QueueFileHeader(path: directory.databasePath)?.check()
         try recognise(directory.databasePath)

@@ -8,6 +8,8 @@ import GRDB
 struct QueueLog {
     private let bytes: Data
 
+    /// Of a log whose sums are over numbers in the machine's order, which is little-endian wherever Swift runs.
+    private static let magic: UInt32 = 0x377F_0682
     private static let headerLength = 32
     private static let frameHeaderLength = 24
     private static let frameLength = frameHeaderLength + QueueRoom.pageBytes
@@ -43,20 +45,21 @@ struct QueueLog {
             let pages = Self.number(log, Self.place(of: last) + 4)
             var header = [UInt32](repeating: 0, count: 6)
             for index in header.indices { header[index] = Self.number(log, index * 4) }
-            (header[0], header[1], header[2]) = (walk.isBigEndian ? 0x377F_0683 : 0x377F_0682, 3_007_000, UInt32(QueueRoom.pageBytes))
+            (header[0], header[1], header[2]) = (Self.magic, 3_007_000, UInt32(QueueRoom.pageBytes))
             (header[4], header[5]) = walk.salts
             var mended = Data()
             var sum = Sum()
-            mended.append(header, adding: &sum, walk.isBigEndian)
+            mended.append(header, adding: &sum)
             mended.append(sum.numbers)
             for frame in 0...last {
                 let place = Self.place(of: frame)
                 let page = Self.number(log, place)
-                // What has no page any more; and another first page can be had, see FirstPage.
-                guard (1...pages).contains(page), page != 1 || !walk.broken.contains(frame) else { continue }
-                mended.append([page, frame == last ? pages : 0], adding: &sum, walk.isBigEndian)
+                // The first page is made anew, see FirstPage: an older one in its place would say that the file is shorter. The last frame
+                // ends the log, and is whole. A frame without a page would end it, too.
+                guard page > 1 || frame == last else { continue }
+                mended.append([page, frame == last ? pages : 0], adding: &sum)
                 let content = log[place + Self.frameHeaderLength..<place + Self.frameLength]
-                sum.add(content, walk.isBigEndian)
+                sum.add(content)
                 mended.append([walk.salts.0, walk.salts.1])
                 mended.append(sum.numbers)
                 mended.append(contentsOf: content)
@@ -68,7 +71,6 @@ struct QueueLog {
     /// One walk through all frames, each checked against what the frame before it says.
     private struct Walk {
         let salts: (UInt32, UInt32)
-        let isBigEndian: Bool
         private let isHeaderWhole: Bool
         private var commits: [Int] = []
         /// Frames that are not what was written; a last one may never have been written whole.
@@ -77,9 +79,8 @@ struct QueueLog {
         init(_ log: UnsafeRawBufferPointer) {
             let frames = (log.count - QueueLog.headerLength) / QueueLog.frameLength
             var sum = Sum()
-            sum.add(log[0..<24], log[3] & 1 == 1)
-            isHeaderWhole = QueueLog.number(log, 0) | 1 == 0x377F_0683 && sum == Sum(log, at: 24)
-            isBigEndian = isHeaderWhole ? log[3] & 1 == 1 : UInt32(1).bigEndian == 1
+            sum.add(log[0..<24])
+            isHeaderWhole = QueueLog.number(log, 0) == QueueLog.magic && sum == Sum(log, at: 24)
             // The first frame is of the round that the header begins.
             let begin = isHeaderWhole ? 16 : QueueLog.headerLength + 8
             salts = (QueueLog.number(log, begin), QueueLog.number(log, begin + 4))
@@ -88,8 +89,8 @@ struct QueueLog {
                 // Of an earlier round, unless its own head has changed.
                 var isWhole = salts == (QueueLog.number(log, place + 8), QueueLog.number(log, place + 12))
                 if isWhole {
-                    sum.add(log[place..<place + 8], isBigEndian)
-                    sum.add(log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength], isBigEndian)
+                    sum.add(log[place..<place + 8])
+                    sum.add(log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength])
                     // Nothing but its header says what the first one's sum goes on from.
                     isWhole = sum == Sum(log, at: place + 16) || frame == 0 && !isHeaderWhole
                 }
@@ -132,15 +133,11 @@ struct QueueLog {
             second = QueueLog.number(log, offset + 4)
         }
 
-        mutating func add(_ bytes: Slice<UnsafeRawBufferPointer>, _ isBigEndian: Bool) {
+        mutating func add(_ bytes: Slice<UnsafeRawBufferPointer>) {
             let bytes = UnsafeRawBufferPointer(rebasing: bytes)
             for offset in stride(from: 0, to: bytes.count, by: 8) {
-                let pair = (
-                    bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self),
-                    bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self)
-                )
-                first &+= (isBigEndian ? UInt32(bigEndian: pair.0) : UInt32(littleEndian: pair.0)) &+ second
-                second &+= (isBigEndian ? UInt32(bigEndian: pair.1) : UInt32(littleEndian: pair.1)) &+ first
+                first &+= UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)) &+ second
+                second &+= UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self)) &+ first
             }
         }
 
@@ -153,9 +150,9 @@ extension Data {
         for number in numbers { Swift.withUnsafeBytes(of: number.bigEndian) { append(contentsOf: $0) } }
     }
 
-    fileprivate mutating func append(_ numbers: [UInt32], adding sum: inout QueueLog.Sum, _ isBigEndian: Bool) {
+    fileprivate mutating func append(_ numbers: [UInt32], adding sum: inout QueueLog.Sum) {
         let start = count
         append(numbers)
-        withUnsafeBytes { sum.add($0[start..<$0.count], isBigEndian) }
+        withUnsafeBytes { sum.add($0[start..<$0.count]) }
     }
 }

@@ -38,8 +38,7 @@ struct QueueSalvage {
             self.database = database
             copy = nil
         } else {
-            // With what its log hides a file can be a queue that has no tables yet.
-            guard try log != nil || isEmpty || !Self.isForeign(path) else { return nil }
+            guard try isEmpty || !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
             guard let (database, copy) = try Self.openCopy(of: path, extent, log?.bytes) else { return nil }
             self.database = database
@@ -96,12 +95,11 @@ struct QueueSalvage {
         do {
             let page = try FirstPage.new(at: copy)
             try SalvageCopy.make(of: path, at: copy, extent, log: log)
-            if QueueFileHeader(path: copy)?.isEmpty == false, log != nil, let database = try open(copy) { return (database, copy) }
             try SalvageCopy.replaceFirstPage(of: copy, by: page)
             if let database = try open(copy) { return (database, copy) }
         } catch {
             DatabaseFile.remove(copy)
-            throw error is SalvageFailure ? error : SalvageFailure(cause: error)
+            throw error
         }
         DatabaseFile.remove(copy)
         return nil

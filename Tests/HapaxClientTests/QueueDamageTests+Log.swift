@@ -76,11 +76,64 @@ extension QueueDamageTests {
         }
     }
 
+    enum Concealment: CaseIterable {
+        /// A head of zeros, as a log has that was never begun.
+        case noHead
+        /// A frame that names no page, which SQLite takes for the log's end.
+        case noPage
+        /// The latest first page, without which SQLite finds nothing.
+        case noFirstPage
+
+        func conceal(_ log: inout Data, before end: Int) throws {
+            let frames = (0..<end).map { 32 + $0 * 4_120 }
+            switch self {
+            case .noHead: log.replaceSubrange(0..<32, with: Data(count: 32))
+            case .noPage: log.replaceSubrange(frames[end / 2]..<frames[end / 2] + 4, with: Data(count: 4))
+            case .noFirstPage:
+                let frame = try #require(frames.last { log[$0..<$0 + 4] == Data([0, 0, 0, 1]) })
+                log.replaceSubrange(frame + 24..<frame + 4_120, with: Data(repeating: 0xA5, count: 4_096))
+            }
+        }
+    }
+
+    @Test(
+        "a log that seems to be empty or to end early, or has lost a first page: all of it is found (I1, I11, D17)",
+        arguments: Concealment.allCases)
+    func concealedLogIsRead(concealment: Concealment) async throws {
+        var (database, log, _) = try makeKilled()
+        try concealment.conceal(&log, before: lastCommit(log))
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0)
+        queue.close()
+    }
+
+    @Test("a log of one frame whose head has changed is read: its sum cannot be checked, and it is a commit (I11, D17)")
+    func onlyFrameIsRead() throws {
+        let first = try open("first")
+        try first.append((1...9).map { Self.event($0) }[...])
+        try first.database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
+        try first.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
+        let database = try Data(contentsOf: URL(fileURLWithPath: file))
+        var log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+        first.close()
+        #expect(log.count == 32 + 4_120)
+        log[5] ^= 0x10
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"))
+        queue.close()
+    }
+
     @Test(
         "a file that was cut to nothing, or is gone, but for its log: what the log holds is found again (I1, I11, D17)",
-        arguments: [true, false])
-    func logWithoutAFileIsRead(isGone: Bool) async throws {
-        let (_, log, _) = try makeKilled()
+        arguments: [true, false], [true, false])
+    func logWithoutAFileIsRead(isGone: Bool, isChanged: Bool) async throws {
+        var (_, log, frames) = try makeKilled()
+        if isChanged { log[32 + frames / 2 * 4_120 + 18] ^= 0x10 }
         try restore(Data(), log)
         // Who only looks must not make SQLite remove the log.
         #expect(throws: StorageFailure.self) { try QueueReader(directory: QueueDirectory(path: path)) }
@@ -121,6 +174,25 @@ extension QueueDamageTests {
         try restore(database, torn)
         let queue = try open()
         #expect(asides().isEmpty && queue.books.depth >= 39)
+        queue.close()
+    }
+
+    @Test("a table of the same name in a log of somebody else: nothing is taken from it, and no copy stays (D17)")
+    func foreignLogHasNothing() async throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        var configuration = Configuration()
+        configuration.journalMode = .wal
+        let other = try DatabaseQueue(path: file, configuration: configuration)
+        try await other.write { try $0.execute(sql: "CREATE TABLE queue (name TEXT); INSERT INTO queue VALUES ('mine')") }
+        let (database, log) = (
+            try Data(contentsOf: URL(fileURLWithPath: file)), try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+        )
+        try other.close()
+        try restore(database, log)
+        let queue = try open()
+        await queue.salvage()
+        #expect(asides().count == 1 && queue.unsalvagedFiles == 0 && queue.books.depth == 0 && queue.books.letters == 0)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: path).filter { $0.contains("copy") } == [])
         queue.close()
     }
 }
