@@ -124,11 +124,10 @@ extension EventQueue {
         try db.execute(
             sql: "INSERT INTO damaged_files (name, is_own, is_salvaged, depth, letters, report_id) VALUES (?, ?, ?, ?, ?, ?)",
             arguments: [file.name, file.isOwn, file.isSalvaged, file.depth, file.letters, Data(report.bytes)])
-        let number = max(file.number, 1)
         for (table, step) in [("queue", Int64(1) << 40), ("dead_letters", 1_000_000)] {
             let known = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table]) ?? 0
             try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = ?", arguments: [table])
-            let (first, overflow) = step.multipliedReportingOverflow(by: number)
+            let (first, overflow) = step.multipliedReportingOverflow(by: file.number)
             try db.execute(
                 sql: "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", arguments: [table, overflow ? known : max(known, first)])
         }
