@@ -22,7 +22,7 @@ extension EventClient {
         let leaving = clock.schedule(after: limit + Self.minimumStoringTime) { end.tell(.success(())) }
         Task {
             await storeAll()
-            let whole = await upload()
+            let whole = await uploadAll()
             report.withLock { $0 = whole }
             end.tell(.success(()))
         }
@@ -37,10 +37,6 @@ extension EventClient {
     private func storeAll() async {
         await queue.salvage()
         try? await writer.barrier(retrying: true)
-    }
-
-    private func upload() async -> FlushReport {
-        await underAssertion { await uploadAll() }
     }
 
     private func uploadAll() async -> FlushReport {

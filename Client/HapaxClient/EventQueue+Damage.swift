@@ -116,6 +116,9 @@ extension EventQueue {
     static let damagedEvent = "damaged"
     static let damagedLetter = "damaged_dead_letter"
 
+    /// So many numbers of rows are left out.
+    static let rowsPerDamagedFile: Int64 = 1 << 40
+
     /// Row numbers begin so far behind those of the damaged file, that none can be mistaken for another (D3) and what is salvaged under
     /// its old number comes first (R9). Dead letters, whose numbers people read, take smaller steps.
     static func remember(_ file: DamagedFile, _ db: Database) throws {
@@ -124,11 +127,10 @@ extension EventQueue {
         try db.execute(
             sql: "INSERT INTO damaged_files (name, is_own, is_salvaged, depth, letters, report_id) VALUES (?, ?, ?, ?, ?, ?)",
             arguments: [file.name, file.isOwn, file.isSalvaged, file.depth, file.letters, Data(report.bytes)])
-        let number = max(file.number, 1)
-        for (table, step) in [("queue", Int64(1) << 40), ("dead_letters", 1_000_000)] {
+        for (table, step) in [("queue", rowsPerDamagedFile), ("dead_letters", 1_000_000)] {
             let known = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table]) ?? 0
             try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = ?", arguments: [table])
-            let (first, overflow) = step.multipliedReportingOverflow(by: number)
+            let (first, overflow) = step.multipliedReportingOverflow(by: file.number)
             try db.execute(
                 sql: "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", arguments: [table, overflow ? known : max(known, first)])
         }

@@ -44,7 +44,7 @@ extension EventQueue {
                 }
                 if let report { self.damage.withLock { $0.observer }.salvaged(damage, report) }
             } catch {
-                failure = failure ?? error as? SalvageFailure ?? SalvageFailure(cause: error)
+                failure = error as? SalvageFailure ?? SalvageFailure(cause: error)
                 // The next one may be readable; a full disk takes nothing from any.
                 if error.isDiskFull { break }
             }

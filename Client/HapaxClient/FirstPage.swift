@@ -27,19 +27,16 @@ enum FirstPage {
                 """)
     }
 
-    /// That of a queue in which nothing has been stored, and which says neither how long its file is nor which pages are free.
+    /// That of a queue in which nothing has been stored, and which does not say how long its file is.
     ///
     /// - Parameter path: Where to make one; nothing is left there.
     static func new(at path: String) throws -> Data {
-        DatabaseFile.remove(path)
         defer { DatabaseFile.remove(path) }
         try EventQueue.makeFile(at: path)
         var page = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)).prefix(QueueRoom.pageBytes))
         guard page.count == QueueRoom.pageBytes else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
-        // A log may be read; the length counts only if the two counters at 24 and 92 are the same.
-        (page[18], page[19]) = (2, 2)
+        // The length counts only if the two counters at 24 and 92 are the same.
         for index in 92..<96 { page[index] = ~page[index - 68] }
-        for index in 32..<40 { page[index] = 0 }
         return Data(page)
     }
 }

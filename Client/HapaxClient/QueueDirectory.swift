@@ -47,7 +47,6 @@ package struct QueueDirectory: Hashable, Sendable {
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
     func removeFiles() {
-        DatabaseFile.remove(newDatabasePath)
         DatabaseFile.remove(databasePath)
         for file in [ballastPath, lockPath] { unlink(file) }
         rmdir(path)
@@ -123,7 +122,6 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// To be called once that is durable.
     func markSalvaged(_ name: String) throws {
-        guard !isSalvaged(name) else { return }
         try Data().write(to: URL(fileURLWithPath: salvagedMark(name)))
     }
 

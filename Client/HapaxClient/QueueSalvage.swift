@@ -40,8 +40,7 @@ struct QueueSalvage {
             self.database = database
             copy = nil
         } else {
-            // With what its log hides a file can be a queue that has no tables yet.
-            guard try log != nil || isEmpty || !Self.isForeign(path) else { return nil }
+            guard try isEmpty || !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
             guard let (database, copy) = try Self.openCopy(of: path, extent, log) else { return nil }
             self.database = database
@@ -98,12 +97,11 @@ struct QueueSalvage {
         do {
             let page = try FirstPage.new(at: copy)
             try SalvageCopy.make(of: path, at: copy, extent, log: log)
-            if QueueFileHeader(path: copy)?.isEmpty == false, log != nil, let database = try open(copy) { return (database, copy) }
             try SalvageCopy.replaceFirstPage(of: copy, by: page)
             if let database = try open(copy) { return (database, copy) }
         } catch {
             DatabaseFile.remove(copy)
-            throw error is SalvageFailure ? error : SalvageFailure(cause: error)
+            throw error
         }
         DatabaseFile.remove(copy)
         return nil
@@ -147,25 +145,51 @@ struct QueueSalvage {
         defer { self.trouble = self.trouble ?? trouble }
         // Without a transaction: its end would fail once a page could not be read.
         try database.unsafeRead { db in
-            var stretches: [ClosedRange<Int64>] = [0...(.max - 1)]
-            var (tried, vain) = (0, 0)
-            while tried < stretches.count, vain < Self.maximumVainStretches {
-                let stretch = stretches[tried]
-                tried += 1
-                vain += 1
-                guard let last = try read(db, table, stretch, "ASC", &trouble, body), last < stretch.upperBound else { continue }
-                // From the other end to the damage; then each half of what lies between, unless that is one row and has had its turn.
-                guard let first = try read(db, table, last + 1...stretch.upperBound, "DESC", &trouble, body), first > last + 1 else {
-                    continue
+            for part in try parts(of: table, db, &trouble, body) {
+                var stretches = [part]
+                var (tried, vain) = (0, 0)
+                while tried < stretches.count, vain < Self.maximumVainStretches {
+                    tried += 1
+                    vain += 1
+                    guard let rest = try readFromBothEnds(db, table, stretches[tried - 1], &trouble, body) else { continue }
+                    if rest != stretches[tried - 1] { vain = 0 }
+                    // One row has had its turn.
+                    guard rest.lowerBound < rest.upperBound || rest != stretches[tried - 1] else { continue }
+                    let middle = rest.lowerBound + (rest.upperBound - rest.lowerBound) / 2
+                    stretches.append(rest.lowerBound...middle)
+                    if middle < rest.upperBound { stretches.append(middle + 1...rest.upperBound) }
                 }
-                let rest = last + 1...first - 1
-                if rest != stretch { vain = 0 }
-                guard rest.lowerBound < rest.upperBound || rest != stretch else { continue }
-                let middle = rest.lowerBound + (rest.upperBound - rest.lowerBound) / 2
-                stretches.append(rest.lowerBound...middle)
-                if middle < rest.upperBound { stretches.append(middle + 1...rest.upperBound) }
             }
         }
+    }
+
+    /// What is left after a first look from both ends.
+    ///
+    /// Every number for which SQLite looks on a damaged page fails, and those can be a trillion: behind the last row, and before the first one
+    /// behind a file that was damaged before. So each part is searched for itself, the last one with rows only up to the last number given.
+    private func parts(
+        of table: String, _ db: Database, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Void
+    ) throws -> [ClosedRange<Int64>] {
+        guard let rest = try readFromBothEnds(db, table, 0...(.max - 1), &trouble, body) else { return [] }
+        let given = try? Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table])
+        let last = given.flatMap { $0 } ?? 0
+        let step = EventQueue.rowsPerDamagedFile
+        // Nobody has so many damaged files.
+        let files = last / step <= 1_000 ? max(last / step, 0) : 0
+        let starts = ((0...files).map { $0 * step } + [last &+ 1]).filter { rest.contains($0) && $0 > rest.lowerBound }
+        return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { $0...$1 }
+    }
+
+    /// Reads from the lower end to the damage, then from the upper end to the damage.
+    ///
+    /// - Returns: What lies between; nil if nothing does.
+    private func readFromBothEnds(
+        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Void
+    ) throws -> ClosedRange<Int64>? {
+        guard let last = try read(db, table, stretch, "ASC", &trouble, body), last < stretch.upperBound,
+            let first = try read(db, table, last + 1...stretch.upperBound, "DESC", &trouble, body), first > last + 1
+        else { return nil }
+        return last + 1...first - 1
     }
 
     /// - Returns: The row next to the damage, or the stretch's end if none was met before it; nil if the whole stretch has been read.

@@ -2,7 +2,7 @@ import Foundation
 import HapaxSQLite
 
 /// A copy of a damaged queue file that SQLite can read where it cannot read the file itself: with a log in which no commit is hidden, and
-/// if that is not enough with a first page that is made anew.
+/// with a first page that is made anew.
 enum SalvageCopy {
     /// How much of a file a copy takes over; the rest of it is empty.
     enum Extent {
@@ -18,7 +18,6 @@ enum SalvageCopy {
     /// - Parameter log: The log, if the copy is to have another than the file's own.
     /// - Throws: What the disk says; the copy has to be removed then as well.
     static func make(of source: String, at target: String, _ extent: Extent, log: Data?) throws {
-        DatabaseFile.remove(target)
         let source = DatabaseFile.resolved(source)
         switch extent {
         case .everything: try FileManager.default.copyItem(atPath: source, toPath: target)
@@ -40,7 +39,6 @@ enum SalvageCopy {
     }
 
     static func replaceFirstPage(of target: String, by page: Data) throws {
-        unlink(target + "-shm")
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: target))
         defer { try? file.close() }
         try file.write(contentsOf: page)

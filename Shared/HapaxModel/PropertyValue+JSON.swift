@@ -61,7 +61,7 @@ extension JSONCursor {
         while !skip(UInt8(ascii: "]")) {
             array.append(try propertyValue())
             skipWhitespace()
-            if skip(UInt8(ascii: ",")) { skipWhitespace() }
+            _ = skip(UInt8(ascii: ","))
         }
         return array
     }
@@ -70,7 +70,7 @@ extension JSONCursor {
         let range = try number()
         if let integer = integer(range) { return .integer(integer) }
         let text = String(decoding: bytes[range], as: UTF8.self)
-        guard let double = Double(text), double.isFinite else { throw Self.tooPrecise }
+        guard let double = Double(text) else { throw Self.tooPrecise }
         // An integer of so many digits that a double would be another one is refused, not rounded.
         if double.magnitude >= 0x1p53, let exact = Decimal(string: text), exact != Decimal(string: "\(double)") { throw Self.tooPrecise }
         return .double(double)

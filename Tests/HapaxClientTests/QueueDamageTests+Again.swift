@@ -14,6 +14,7 @@ extension QueueDamageTests {
         try makeDamaged()
         let queue = try open("second")
         await queue.salvage()
+        #expect(try queue.reading { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM salvaged_rows") } == 0, "none is needed any more")
         _ = try queue.purge()
         queue.close()
         try Data("noise".utf8).write(to: URL(fileURLWithPath: file))
@@ -104,6 +105,21 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("nor is it given again by a client that finds the file deleted when it opens (D3)")
+    func numbersOutliveTheirFiles() async throws {
+        _ = try make(60)
+        for round in 1...2 {
+            let queue = try open()
+            #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+            #expect(asides() == ["queue.sqlite.damaged-\(round)"])
+            #expect(try await drain(queue).count == (round == 1 ? 60 : 0))
+            queue.close()
+            for name in try FileManager.default.contentsOfDirectory(atPath: path) where name.contains("damaged-") {
+                try FileManager.default.removeItem(atPath: path + "/" + name)
+            }
+        }
+    }
+
     @Test("a file set aside that cannot be opened keeps nobody from starting; nothing counts as drained (I11)")
     func unreadableFileKeepsNobodyFromStarting() async throws {
         _ = try make(60)
@@ -117,22 +133,115 @@ extension QueueDamageTests {
         #expect(batch.events.map(\.id) == [Self.event(100).id])
         try await source.settle(batch.events.map { Settlement(event: $0, fate: .stored) })
         await #expect(throws: SalvageFailure.self) { try await source.nextBatch(limit: 20, maximumBytes: .max, skipping: 0) }
-        queue.close()
         disk.fail(nil)
+        await queue.salvage()
+        #expect(queue.unsalvagedFiles == 1, "whom it concerns was not looked for: that is for the next opening")
+        queue.close()
         let again = try open("third")
         #expect(try await drain(again).count == 60)
         again.close()
     }
 
-    /// A file from which nobody can tell whose it is: the only page of its books is noise.
-    private func makeFileOfNobody() throws {
-        var bytes = try make(60)
-        let books = try #require(
+    private func pageOfBooks(_ bytes: [UInt8]) throws -> Int {
+        try #require(
             (1..<bytes.count / 4_096).first { page in
                 let start = page * 4_096
                 return bytes[start] == 0x0D && bytes[start + 4] == 1
                     && bytes[start..<start + 4_096].indices.contains { Array(bytes[$0..<min($0 + 16, bytes.count)]) == Self.install.bytes }
             })
+    }
+
+    @Test("a running client knows how much its file held when the file's own books are lost with it (I11, I12)")
+    func booksInMemoryCount() async throws {
+        let books = try pageOfBooks(try make(60))
+        let queue = try open()
+        try spoil(queue)
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
+        try handle.seek(toOffset: UInt64(books * 4_096))
+        try handle.write(contentsOf: Data(repeating: 0xEE, count: 200))
+        try handle.close()
+        try queue.append([Self.event(62)][...])
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.salvaged > 30 && damage.lost == 60 - damage.salvaged && damage.lostDeadLetters == 0)
+        queue.close()
+    }
+
+    @Test("a purge in the midst of a salvage: nothing more is taken over, and nothing is told as lost (D16, I12)")
+    func purgeEndsASalvage() async throws {
+        try makeDamaged()
+        let queue = try open()
+        let pending = queue.damage.withLock { $0.pending }
+        _ = try queue.purge()
+        // As if the salvage had begun before.
+        queue.damage.withLock { $0.pending = pending }
+        await queue.salvage()
+        #expect(queue.unsalvagedFiles == 0 && queue.books.depth == 0 && queue.books.letters == 0)
+        #expect(queue.books.dropped == [:] && queue.books.isBalanced)
+        queue.close()
+    }
+
+    @Test("who still has the file that was set aside cannot use it, and learns that another took over, which is whole (I11)")
+    func formerConnectionIsClosed() throws {
+        _ = try make(60)
+        let queue = try open()
+        let former = try queue.database
+        #expect(queue.oldestTime != nil)
+        #expect(try queue.takesOver(from: former, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        #expect(queue.latestDamage?.file == "queue.sqlite.damaged-1" && queue.oldestTime == nil)
+        let misuse = DatabaseError(resultCode: .SQLITE_MISUSE)
+        #expect(throws: DatabaseError.self) { try EventQueue.work(on: former) { _ in } }
+        #expect(try queue.takesOver(from: former, after: misuse))
+        #expect(try !queue.takesOver(from: queue.database, after: misuse))
+        #expect(asides().count == 1)
+        queue.close()
+        #expect(try !queue.takesOver(from: former, after: misuse))
+    }
+
+    @Test(
+        "what a running client knows moves into the file that takes over, and stays there; what only its file knew does as well (I11, I12)",
+        arguments: [true, false])
+    func stateMovesWithARunningClient(isKnown: Bool) async throws {
+        _ = try make(60)
+        var queue = try open()
+        try queue.append([] as [PreparedEvent], dropped: ["refused": 3])
+        let identity = EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna")
+        let session = EventQueue.OpenSession(start: Self.event(1).id, lastActivity: 5)
+        if isKnown {
+            var observer = DamageObserver()
+            observer.state = { (identity, session) }
+            queue.observeDamage(observer)
+        } else {
+            try queue.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
+            try queue.save(session)
+        }
+        for _ in 1...2 { #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT))) }
+        #expect(queue.account.withLock { $0.used } == QueueUsage(), "nothing is in the way of the quota")
+        queue.close()
+        queue = try open("third")
+        #expect(try queue.identity() == identity)
+        #expect(try queue.openSession() == session)
+        #expect(queue.damage.withLock { $0.pending.map(\.isOwn) } == [true, true])
+        #expect(try await drain(queue).count == 60)
+        #expect(queue.books.dropped.filter { $0.value != 0 } == ["refused": 3] && queue.books.isBalanced)
+        queue.close()
+    }
+
+    @Test("row numbers never go back, in whatever order files are found (D3)")
+    func rowNumbersGrow() async throws {
+        let queue = try open()
+        try await queue.database.write { db in
+            for number in [5, 1] { try EventQueue.remember(DamagedFile(name: "queue.sqlite.damaged-\(number)", isOwn: false), db) }
+        }
+        try queue.append([Self.event(1)][...])
+        #expect(try queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0).events.map(\.row) == [(5 << 40) + 1])
+        queue.close()
+    }
+
+    /// A file from which nobody can tell whose it is: the only page of its books is noise.
+    private func makeFileOfNobody() throws {
+        var bytes = try make(60)
+        let books = try pageOfBooks(bytes)
         for index in books * 4_096..<books * 4_096 + 200 { bytes[index] = 0xEE }
         try Data(bytes).write(to: URL(fileURLWithPath: file))
     }

@@ -73,6 +73,35 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("sums of bytes that changed on the disk take no room from the quota once nothing is left")
+    func sumsAreRightOnceNothingIsLeft() async throws {
+        _ = try make(60)
+        try await DatabaseQueue(path: file).write {
+            try $0.execute(sql: "UPDATE books SET bytes = bytes + 1000000, letter_bytes = letter_bytes + 1000000")
+        }
+        let queue = try open()
+        #expect(try await drain(queue).count == 60)
+        #expect(try queue.purgeDeadLetters([1]) == 1)
+        #expect(queue.books.usage == QueueUsage() && asides().isEmpty)
+        queue.close()
+    }
+
+    @Test("what decided by rows of a damaged file is not repeated on the one that takes over; what stores is (I5)")
+    func decisionsAreNotRepeated() throws {
+        let queue = try open()
+        for growing in [false, true] {
+            let files = queue.unsalvagedFiles
+            let store = {
+                try queue.transaction(growing: growing) { _, _ in
+                    if queue.unsalvagedFiles == files { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+                }
+            }
+            if growing { try store() } else { #expect(throws: DatabaseError.self) { try store() } }
+            #expect(queue.unsalvagedFiles == files + 1)
+        }
+        queue.close()
+    }
+
     @Test("a file that cannot be renamed for the moment does not end the queue: the next call takes over")
     func failedRenameIsTriedAgain() async throws {
         _ = try make(60)

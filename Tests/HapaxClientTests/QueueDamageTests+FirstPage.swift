@@ -72,4 +72,14 @@ extension QueueDamageTests {
         try open("third").close()
         #expect(try FileManager.default.contentsOfDirectory(atPath: path).filter { $0.contains("copy") } == [])
     }
+
+    @Test("who only asks whom a large file concerns copies its first pages, and all of its length")
+    func stateTakesAFewPages() throws {
+        let (source, target) = (directory.path("large"), directory.path("copy"))
+        let bytes = Data(repeating: 0xA5, count: 100 * QueueRoom.pageBytes)
+        try bytes.write(to: URL(fileURLWithPath: source))
+        try SalvageCopy.make(of: source, at: target, .state, log: nil)
+        let copied = 64 * QueueRoom.pageBytes
+        #expect(try Data(contentsOf: URL(fileURLWithPath: target)) == bytes.prefix(copied) + Data(count: bytes.count - copied))
+    }
 }

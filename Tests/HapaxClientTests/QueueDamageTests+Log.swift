@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxSQLite
 import TestSupport
 import Testing
 
@@ -133,11 +134,42 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("a log with a head of zeros, as one has that was never begun: all of it is found (I1, I11, D17)")
+    func headlessLogIsRead() async throws {
+        var (database, log, _) = try makeKilled()
+        log.replaceSubrange(0..<32, with: Data(count: 32))
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0)
+        queue.close()
+    }
+
+    @Test("a log of one frame whose head has changed is read (I11, D17)")
+    func onlyFrameIsRead() throws {
+        let first = try open("first")
+        try first.append((1...9).map { Self.event($0) }[...])
+        try first.database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
+        try first.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
+        let database = try Data(contentsOf: URL(fileURLWithPath: file))
+        var log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+        first.close()
+        #expect(log.count == 32 + 4_120)
+        log[5] ^= 0x10
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"))
+        queue.close()
+    }
+
     @Test(
         "a file that was cut to nothing, or is gone, but for its log: what the log holds is found again (I1, I11, D17)",
-        arguments: [true, false])
-    func logWithoutAFileIsRead(isGone: Bool) async throws {
-        let (_, log, _) = try makeKilled()
+        arguments: [true, false], [true, false])
+    func logWithoutAFileIsRead(isGone: Bool, isChanged: Bool) async throws {
+        var (_, log, frames) = try makeKilled()
+        if isChanged { log[32 + frames / 2 * 4_120 + 18] ^= 0x10 }
         try restore(Data(), log)
         // Who only looks must not make SQLite remove the log.
         #expect(throws: StorageFailure.self) { try QueueReader(directory: QueueDirectory(path: path)) }
@@ -189,6 +221,7 @@ extension QueueDamageTests {
         try restore(database, log)
         for suffix in ["", "-wal"] { try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file + suffix) }
         for extent in [SalvageCopy.Extent.state, .everything] {
+            DatabaseFile.remove(path + "/copy")
             try SalvageCopy.make(of: file, at: path + "/copy", extent, log: withLog ? log : nil)
             for suffix in ["", "-wal"] {
                 let attributes = try FileManager.default.attributesOfItem(atPath: path + "/copy" + suffix)
@@ -241,6 +274,25 @@ extension QueueDamageTests {
         try restore(database, torn)
         let queue = try open()
         #expect(asides().isEmpty && queue.books.depth >= 39)
+        queue.close()
+    }
+
+    @Test("a table of the same name in a log of somebody else: nothing is taken from it, and no copy stays (D17)")
+    func foreignLogHasNothing() async throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        var configuration = Configuration()
+        configuration.journalMode = .wal
+        let other = try DatabaseQueue(path: file, configuration: configuration)
+        try await other.write { try $0.execute(sql: "CREATE TABLE queue (name TEXT); INSERT INTO queue VALUES ('mine')") }
+        let (database, log) = (
+            try Data(contentsOf: URL(fileURLWithPath: file)), try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+        )
+        try other.close()
+        try restore(database, log)
+        let queue = try open()
+        await queue.salvage()
+        #expect(asides().count == 1 && queue.unsalvagedFiles == 0 && queue.books.depth == 0 && queue.books.letters == 0)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: path).filter { $0.contains("copy") } == [])
         queue.close()
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -136,5 +137,41 @@ extension QueueDamageTests {
         let old = Set((1...60).map { Data(Self.event($0).id.bytes) })
         #expect(try await drain(again).keys.filter { old.contains($0) }.isEmpty)
         again.close()
+    }
+
+    @Test(
+        "damaged pages cost the events that they hold and no other, the last one and several at once included (I11, D17)",
+        arguments: [[0], [-1], [0, -1], [10, -1], [10, 20, -1], [9, 10, 11, -2, -1]], [false, true])
+    func pagesCostWhatTheyHold(pages: [Int], isSecondDamage: Bool) async throws {
+        _ = try make(300)
+        if isSecondDamage {
+            // Half of the rows lie behind a file that was damaged before: a trillion numbers farther.
+            let queue = try open("first")
+            try queue.transaction { db, books in
+                try db.execute(sql: "UPDATE queue SET row = row + (1 << 40) WHERE row > 150")
+                try db.execute(sql: "UPDATE sqlite_sequence SET seq = seq + (1 << 40) WHERE name = 'queue'")
+            }
+            try await queue.database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
+            queue.close()
+        }
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        let text = Array(#""event":"e""#.utf8)
+        let leaves = (1..<bytes.count / 4_096).filter { page in
+            bytes[page * 4_096] == 0x0D && bytes[page * 4_096 + 4] > 2
+                && bytes[page * 4_096..<(page + 1) * 4_096].firstRange(of: text) != nil
+        }
+        var lost = 0
+        for page in pages {
+            let leaf = page < 0 ? leaves[leaves.count + page] : leaves[page]
+            lost += Int(bytes[leaf * 4_096 + 4])
+            for index in leaf * 4_096..<leaf * 4_096 + 64 { bytes[index] = 0xEE }
+        }
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        try Data().write(to: URL(fileURLWithPath: file + "-wal"))
+        let queue = try open()
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.isSalvaged && damage.lost == lost && damage.salvaged == 300 - lost)
+        queue.close()
     }
 }

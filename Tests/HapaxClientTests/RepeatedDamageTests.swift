@@ -82,4 +82,26 @@ struct RepeatedDamageTests {
         #expect(try await drain(queue).count == 20)
         queue.close()
     }
+
+    @Test("on a full disk no younger file is looked at while an older one waits for room (R9)")
+    func olderFileGoesFirst() async throws {
+        let log = FaultyDisk(path + "/queue.sqlite-wal")
+        let second = FaultyDisk(path + "/queue.sqlite.damaged-2")
+        let queue = try open("first")
+        for sequences in [1...20, 21...40] as [ClosedRange<Int64>] {
+            try queue.append(sequences.map { Self.event($0) }[...])
+            try DamagedPage.make(in: queue, at: Self.event(sequences.lowerBound + 8).id)
+            _ = try? queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        }
+        #expect(queue.unsalvagedFiles == 2)
+        log.fail(FaultyDisk.Fault(at: 0, count: .max, code: ResultCode.SQLITE_FULL.rawValue, operations: [.write]))
+        second.fail(FaultyDisk.Fault(at: 0, count: .max, code: ResultCode.SQLITE_IOERR.rawValue))
+        await queue.salvage()
+        #expect(queue.salvageFailure?.cause.isDiskFull == true && log.failures > 0 && second.failures == 0)
+        log.fail(nil)
+        second.fail(nil)
+        #expect(try await drain(queue).count > 20)
+        #expect(queue.unsalvagedFiles == 0 && queue.books.isBalanced)
+        queue.close()
+    }
 }

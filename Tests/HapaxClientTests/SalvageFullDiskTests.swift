@@ -47,6 +47,7 @@ struct SalvageFullDiskTests {
         #expect(queue.damage.withLock { !$0.pending.isEmpty } && queue.books.depth > 0)
         _ = try queue.purge()
         #expect(queue.books.depth == 0 && queue.books.isBalanced)
+        #expect(try queue.reading { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM salvaged_rows") } == 0)
         queue.close()
         disk.unfill()
         queue = try open(disk)
@@ -92,6 +93,31 @@ struct SalvageFullDiskTests {
         let damage = try #require(queue.latestDamage)
         #expect(damage.isSalvaged && damage.salvaged + (damage.lost ?? 0) == Self.count && damage.salvaged == sent.count)
         #expect(queue.books.isBalanced && queue.books.dropped["damaged"] == Int64(Self.count - sent.count))
+        queue.close()
+    }
+
+    @Test("a copy that leaves no room to deliver waits for more (I13); whom events concern is known at once")
+    func copyWaitsForRoom() async throws {
+        let disk = try #require(TinyDisk(bytes: 3 * 1024 * 1024))
+        var queue = try open(disk)
+        try queue.append((1...700).map { Self.event($0) }[...])
+        try queue.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
+        queue.close()
+        let file = queue.directory.databasePath
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
+        let size = try handle.seekToEnd()
+        try handle.seek(toOffset: 0)
+        try handle.write(contentsOf: Data(repeating: 0xEE, count: QueueRoom.pageBytes))
+        try handle.close()
+        disk.fill(except: Int(size) + 450_000)
+        queue = try open(disk)
+        #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"))
+        #expect(disk.freeBytes > size, "control: the copy itself would fit")
+        await queue.salvage()
+        #expect(queue.salvageFailure?.cause.isDiskFull == true && queue.isSalvageDue && queue.books.depth == 0)
+        disk.unfill()
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 700 && queue.salvageFailure == nil && queue.books.isBalanced)
         queue.close()
     }
 }

@@ -53,4 +53,91 @@ struct SalvageReadFailureTests {
         #expect(try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0).events.count > 10)
         queue.close()
     }
+
+    @Test(
+        "whichever operation fails that reads a copy: it does not stay, and in the end all of it is found",
+        arguments: [FaultyDisk.Operation.open, .read], [1, .max / 2])
+    func failedCopyDoesNotStay(operation: FaultyDisk.Operation, count: Int) async throws {
+        let directory = TemporaryDirectory()
+        let first = try open(directory.path("queue"), "first")
+        try first.append((1...20).map { Self.event($0) }[...])
+        first.close()
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: first.directory.databasePath))
+        try handle.write(contentsOf: Data(repeating: 0xEE, count: 4_096))
+        try handle.close()
+        let queue = try open(directory.path("queue"), "second")
+        let disk = FaultyDisk(first.directory.databasePath + ".damaged-1")
+        var number = 0
+        while queue.unsalvagedFiles > 0, number < 200 {
+            disk.fail(FaultyDisk.Fault(at: number, count: count, code: ResultCode.SQLITE_IOERR.rawValue, operations: [operation]))
+            await queue.salvage()
+            let files = try FileManager.default.contentsOfDirectory(atPath: first.directory.path)
+            #expect(files.filter { $0.contains("copy") } == [], "\(number)")
+            // Each that lasts takes a while.
+            number += count == 1 ? 1 : 6
+        }
+        disk.fail(nil)
+        #expect(number > 1 && queue.books.isBalanced)
+        #expect(queue.latestDamage?.salvaged == 20 && queue.latestDamage?.lost == 0, "the books are read as well")
+        queue.close()
+    }
+
+    @Test("what was taken over and may still be undone by a power cut is not marked as done; the next opening makes up for it (I6)")
+    func markFollowsTheDisk() async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let queue = try open(directory.path("queue"), "first")
+        try queue.append((1...20).map { Self.event($0) }[...])
+        try DamagedPage.make(in: queue, at: Self.event(8).id)
+        _ = try? queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        disk.cutOff(at: 0, [.sync])
+        await queue.salvage()
+        #expect(disk.failures > 0 && queue.latestDamage?.isSalvaged == true)
+        #expect(!queue.directory.isSalvaged("queue.sqlite.damaged-1"))
+        disk.fail(nil)
+        queue.close()
+        try open(directory.path("queue"), "second").close()
+        #expect(queue.directory.isSalvaged("queue.sqlite.damaged-1"))
+    }
+
+    @Test("a damaged file that the disk cannot read is left in peace while other events wait (I15)")
+    func failingDiskIsLeftInPeace() async throws {
+        let directory = TemporaryDirectory()
+        let queue = try open(directory.path("queue"), "first")
+        try queue.append((1...20).map { Self.event($0) }[...])
+        try DamagedPage.make(in: queue, at: Self.event(8).id)
+        try queue.append([Self.event(21)][...])
+        _ = try? queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        #expect(queue.unsalvagedFiles == 1)
+        try queue.append([Self.event(22)][...])
+        let disk = FaultyDisk(queue.directory.databasePath + ".damaged-1")
+        disk.cutOff(at: 0, [.open])
+        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        _ = try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        let failures = disk.failures
+        #expect(try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0).events.last?.id == Self.event(22).id)
+        #expect(failures > 0 && disk.failures == failures)
+        #expect(queue.salvageFailure != nil)
+        _ = try queue.purge()
+        #expect(queue.salvageFailure == nil, "nothing is left that fails")
+        queue.close()
+    }
+
+    @Test("a disk that fails only while a queue opens: this client takes the events over, not the next one (I15)")
+    func failureAtOpeningIsNotFinal() async throws {
+        let directory = TemporaryDirectory()
+        let first = try open(directory.path("queue"), "first")
+        try first.append((1...20).map { Self.event($0) }[...])
+        first.close()
+        let path = first.directory.databasePath
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        let disk = FaultyDisk(path + ".damaged-1")
+        disk.cutOff(at: 0, [.read])
+        let queue = try open(directory.path("queue"), "second")
+        #expect(disk.failures > 0 && queue.unsalvagedFiles == 1)
+        disk.fail(nil)
+        await queue.salvage()
+        #expect(queue.unsalvagedFiles == 0 && queue.books.depth == 20 && queue.books.isBalanced)
+        queue.close()
+    }
 }

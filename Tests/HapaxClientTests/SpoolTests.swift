@@ -65,7 +65,13 @@ struct SpoolTests {
         let queue = try open()
         #expect(!queue.removeIfEmpty())
         await queue.salvage()
-        #expect(queue.removeIfEmpty())
+        // Without its mark it would be salvaged again by the next who finds it.
+        let mark = place.databasePath + ".damaged-1.salvaged"
+        try FileManager.default.removeItem(atPath: mark)
+        try FileManager.default.createSymbolicLink(atPath: mark, withDestinationPath: directory.path + "/nowhere/mark")
+        #expect(!queue.removeIfEmpty(), "it cannot be marked")
+        try FileManager.default.removeItem(atPath: mark)
+        #expect(queue.removeIfEmpty() && place.isSalvaged("queue.sqlite.damaged-1"))
         #expect(place.filesSetAside.count == 1, "never deleted (D17)")
     }
 
@@ -172,6 +178,38 @@ struct SpoolTests {
         #expect(await main.client.flush().failure == nil)
         let status = await main.client.status()
         #expect(status.dropped["damaged"] == lost && status.isBalanced && status.deadLettered == 1 && spools.isEmpty)
+        _ = await main.client.flush()
+        #expect(main.transport.batches.flatMap(\.names).filter { $0 == "$QueueDamaged" }.count == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("dead letters that a damaged spool has lost are told as such; no event is missing for them (I11, I12)")
+    func lostLettersOfASpoolAreTold() async throws {
+        let main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        try await spool.client.trackDurably("spooled")
+        try await spool.client.trackDurably(String(repeating: "n", count: 201))
+        _ = await spool.client.shutdown(within: .zero)
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: place.databasePath)))
+        let letter = try #require(bytes.firstRange(of: Array("name_too_long".utf8))).lowerBound / 4_096 * 4_096
+        for index in letter + 1..<letter + 64 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: place.databasePath))
+        try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
+        _ = await main.client.flush()
+        let books = main.client.queue.books
+        #expect(books.dropped == ["damaged_dead_letter": 1] && books.adopted == 0 && books.discarded == 0 && books.isBalanced)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a spool whose owner was killed before it had a queue is removed")
+    func spoolWithoutAQueueIsRemoved() async throws {
+        let main = try open()
+        let place = QueueDirectory(path: directory.path + "/queue").spool(named: "01900000-0000-7000-8000-000000000000")
+        try FileManager.default.createDirectory(atPath: place.path, withIntermediateDirectories: true)
+        #expect(main.client.queue.directory.holdsMore, "nobody knows")
+        #expect(await main.client.flush().failure == nil)
+        #expect(!FileManager.default.fileExists(atPath: place.path) && !main.client.queue.directory.holdsMore)
         await main.client.shutdown(within: .zero)
     }
 

@@ -50,6 +50,20 @@ struct UnfinishedFlushTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("a request that hangs is ended when the time is over (R13)", .timeLimit(.minutes(10)))
+    func limitEndsARequest() async throws {
+        let test = try TestClient()
+        let transport = test.transport
+        transport.script { _ in await transport.hang() }
+        try await test.track(0..<1)
+        async let report = test.client.finalFlush(within: .seconds(2))
+        await transport.requests(1)
+        test.clock.advance(by: .seconds(2))
+        #expect(await report.failure == .transport(.aborted))
+        #expect(await report.remaining == 1)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a damaged file that cannot be read for the moment: nothing counts as drained, and later all of it arrives (I11)")
     func unreadableFileIsAFailure() async throws {
         let directory = TemporaryDirectory()

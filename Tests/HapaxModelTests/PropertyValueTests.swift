@@ -11,6 +11,7 @@ struct PropertyValueTests {
             (#""a\u00e9\n""#, "a\u{E9}\n"), (#""""#, ""), ("[]", []), ("[ ]", []), ("{ }", .object([:])),
             (#"[1,[true,null], {"k" : "v"} ]"#, [1, [true, nil], ["k": "v"]]),
             (#"{"a":{"b":[1,2]},"":3}"#, ["a": ["b": [1, 2]], "": 3]),
+            (#"{ "a" : 1 , "b" : [ 1 , 2 ] }"#, ["a": 1, "b": [1, 2]]),
         ] as [(String, PropertyValue)])
     func valuesAreRead(text: String, value: PropertyValue) throws {
         #expect(try PropertyValue(json: text) == value)
@@ -26,6 +27,7 @@ struct PropertyValueTests {
         "what is no value, no single one, or none that an event may hold is refused",
         arguments: [
             "", " ", "nul", "tru", "1 2", "1,2", "[1", #"{"a":}"#, #"{"a" 1}"#, "1}", #"1},"event":"f","properties":{"a":2"#, "NaN", "01",
+            "1e400",
             "9007199254740993.0", "123456789012345678901", #""\u0000""#,
             String(repeating: "[", count: 40) + String(repeating: "]", count: 40),
         ])
