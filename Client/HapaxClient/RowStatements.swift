@@ -26,19 +26,14 @@ struct RowInsert {
         sqlite3_bind_int64(handle, 4, time)
         if let install { bind(install, to: 6) } else { sqlite3_bind_null(handle, 6) }
         // Nothing of these is read after the step, so SQLite need not copy them; the pointers do not outlive it either.
-        let result = withUnsafeBytes(of: (id.high.bigEndian, id.low.bigEndian)) { idBytes in
-            payload.withUnsafeBytes { payload in
+        return try withUnsafeBytes(of: (id.high.bigEndian, id.low.bigEndian)) { idBytes in
+            try payload.withUnsafeBytes { payload in
                 sqlite3_bind_blob(handle, 2, idBytes.baseAddress, Int32(idBytes.count), nil)
                 sqlite3_bind_blob64(handle, 3, payload.baseAddress, UInt64(payload.count), nil)
                 sqlite3_bind_int64(handle, 5, Int64(CheckSum.crc32(id, payload)))
-                let result = sqlite3_step(handle)
-                sqlite3_reset(handle)
-                sqlite3_clear_bindings(handle)
-                return result
+                return try changesRow(handle, connection)
             }
         }
-        guard result == SQLITE_DONE else { throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection))) }
-        return sqlite3_changes(connection) == 1
     }
 
     /// Copied by SQLite: hardly any event has one.
@@ -54,25 +49,31 @@ struct RowInsert {
 
 /// Deletes sent events from `queue`, in the same way.
 struct RowDelete {
-    private let handle: OpaquePointer
+    /// Kept: the connection may drop it from its cache.
+    private let statement: Statement
     private let connection: OpaquePointer?
 
     init(_ db: Database) throws {
-        handle = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? AND event_id = ?").sqliteStatement
+        statement = try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ? AND event_id = ?")
         connection = db.sqliteConnection
     }
 
     /// - Returns: false if there is no such row.
     func delete(_ event: OutgoingEvent) throws -> Bool {
+        let handle = statement.sqliteStatement
         sqlite3_bind_int64(handle, 1, event.row)
-        let result = withUnsafeBytes(of: (event.id.high.bigEndian, event.id.low.bigEndian)) { id in
+        return try withUnsafeBytes(of: (event.id.high.bigEndian, event.id.low.bigEndian)) { id in
             sqlite3_bind_blob(handle, 2, id.baseAddress, Int32(id.count), nil)
-            let result = sqlite3_step(handle)
-            sqlite3_reset(handle)
-            sqlite3_clear_bindings(handle)
-            return result
+            return try changesRow(handle, connection)
         }
-        guard result == SQLITE_DONE else { throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection))) }
-        return sqlite3_changes(connection) == 1
     }
+}
+
+/// Executes a statement and lets go of what is bound to it.
+private func changesRow(_ handle: OpaquePointer, _ connection: OpaquePointer?) throws -> Bool {
+    let result = sqlite3_step(handle)
+    sqlite3_reset(handle)
+    sqlite3_clear_bindings(handle)
+    guard result == SQLITE_DONE else { throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection))) }
+    return sqlite3_changes(connection) == 1
 }

@@ -28,17 +28,20 @@ struct WaitingRow {
 
 /// The oldest rows of `queue`, read by SQLite's own interface, as ``RowInsert`` writes them.
 struct WaitingRows {
-    private let handle: OpaquePointer
+    /// Kept: the connection may drop it from its cache.
+    private let statement: Statement
     private let connection: OpaquePointer?
 
     /// Ends with ``end()``.
     init(_ db: Database, limit: Int, skipping: Int) throws {
-        let statement = try db.cachedStatement(
+        statement = try db.cachedStatement(
             sql: "SELECT row, event_id, payload, install_id, check_sum FROM queue ORDER BY row LIMIT ? OFFSET ?")
-        (handle, connection) = (statement.sqliteStatement, db.sqliteConnection)
+        connection = db.sqliteConnection
         sqlite3_bind_int64(handle, 1, Int64(limit))
         sqlite3_bind_int64(handle, 2, Int64(skipping))
     }
+
+    private var handle: OpaquePointer { statement.sqliteStatement }
 
     func end() { sqlite3_reset(handle) }
 
