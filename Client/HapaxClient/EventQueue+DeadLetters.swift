@@ -75,8 +75,9 @@ extension EventQueue {
                     continue
                 }
                 let install: Data? = try row.optional("install_id")
+                let bytes = [UInt8](payload)
                 let isNew = try RowInsert(db).insert(
-                    id: id, payload: [UInt8](payload), time: scanned.time, install: install.map { [UInt8]($0) })
+                    id: id, payload: bytes, checkSum: CheckSum.crc32(id, bytes), time: scanned.time, install: install.map { [UInt8]($0) })
                 guard isNew else {
                     // The id waits already, perhaps with other content: one at a time.
                     result.unfit += 1

@@ -81,11 +81,11 @@ extension EventQueue {
                     let install = event.install.map { [UInt8]($0) } ?? owner
                     let time = (try? row.optional("time") as Int64?) ?? 0
                     let number: Int64? = row[0]
-                    guard
-                        try insert.insert(id: event.id, payload: event.payload, time: time, row: number, install: install)
-                            || isMisnumbered(event.id, db)
-                                && insert.insert(id: event.id, payload: event.payload, time: time, install: install)
-                    else {
+                    func take(at number: Int64?) throws -> Bool {
+                        try insert.insert(
+                            id: event.id, payload: event.payload, checkSum: event.checkSum, time: time, row: number, install: install)
+                    }
+                    guard try take(at: number) || isMisnumbered(event.id, db) && take(at: nil) else {
                         // It waits already: from a file that was set aside before, or tracked again by its caller.
                         known += 1
                         if isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }

@@ -125,7 +125,7 @@ package final class EventQueue: Sendable {
                         db, &books, id: event.id, install: nil, origin: nil, reason: problem.reason.rawValue, detail: problem.detail,
                         payload: Data(event.bytes), time: event.time)
                     books.deadLettered += 1
-                } else if try insert.insert(id: event.id, payload: event.bytes, time: event.time) {
+                } else if try insert.insert(id: event.id, payload: event.bytes, checkSum: event.checkSum, time: event.time) {
                     books.depth += 1
                     books.bytes += Int64(event.bytes.count)
                 } else {
@@ -276,6 +276,16 @@ struct PreparedEvent: Sendable {
     var problem: EventProblem?
     /// Room that was promised to it at intake.
     var reserved = QueueUsage()
+    /// Taken where the bytes were made, which is not where they are committed: storing waits for a disk, encoding for nobody.
+    let checkSum: UInt32
+
+    init(
+        id: EventID, sequence: Int64, time: Int64, bytes: [UInt8], problem: EventProblem? = nil, reserved: QueueUsage = QueueUsage()
+    ) {
+        (self.id, self.sequence, self.time, self.bytes) = (id, sequence, time, bytes)
+        (self.problem, self.reserved) = (problem, reserved)
+        checkSum = CheckSum.crc32(id, bytes)
+    }
 }
 
 /// Why a queue cannot be used.

@@ -17,20 +17,21 @@ struct RowInsert {
     }
 
     /// - Parameters:
+    ///   - checkSum: ``CheckSum/crc32(_:_:)`` of id and payload.
     ///   - row: nil for the next one.
     ///   - install: Whose the event is; nil for the queue's own, empty for nobody's.
     /// - Returns: false if its id, or the row, is there already.
-    func insert(id: EventID, payload: [UInt8], time: Int64, row: Int64? = nil, install: [UInt8]? = nil) throws -> Bool {
+    func insert(id: EventID, payload: [UInt8], checkSum: UInt32, time: Int64, row: Int64? = nil, install: [UInt8]? = nil) throws -> Bool {
         let handle = statement.sqliteStatement
         if let row { sqlite3_bind_int64(handle, 1, row) } else { sqlite3_bind_null(handle, 1) }
         sqlite3_bind_int64(handle, 4, time)
+        sqlite3_bind_int64(handle, 5, Int64(checkSum))
         if let install { bind(install, to: 6) } else { sqlite3_bind_null(handle, 6) }
         // Nothing of these is read after the step, so SQLite need not copy them; the pointers do not outlive it either.
         return try withUnsafeBytes(of: (id.high.bigEndian, id.low.bigEndian)) { idBytes in
             try payload.withUnsafeBytes { payload in
                 sqlite3_bind_blob(handle, 2, idBytes.baseAddress, Int32(idBytes.count), nil)
                 sqlite3_bind_blob64(handle, 3, payload.baseAddress, UInt64(payload.count), nil)
-                sqlite3_bind_int64(handle, 5, Int64(CheckSum.crc32(id, payload)))
                 return try changesRow(handle, connection)
             }
         }

@@ -9,6 +9,7 @@ struct WaitingRow {
     var payload: [UInt8]
     /// nil for the queue's own, empty for nobody's.
     var install: Data?
+    var checkSum: UInt32
 
     /// - Throws: SQLITE_CORRUPT if it no longer is what was stored.
     init(_ row: Row) throws {
@@ -19,10 +20,9 @@ struct WaitingRow {
     }
 
     fileprivate init(id: EventID?, payload: [UInt8], install: Data?, checkSum: Int64) throws {
-        guard let id, payload.withUnsafeBytes({ CheckSum.crc32(id, $0) }) == checkSum else {
-            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
-        }
-        (self.id, self.payload, self.install) = (id, payload, install)
+        guard let id else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        (self.id, self.payload, self.install, self.checkSum) = (id, payload, install, CheckSum.crc32(id, payload))
+        guard self.checkSum == checkSum else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
     }
 }
 

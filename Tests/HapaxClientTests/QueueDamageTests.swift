@@ -47,7 +47,7 @@ struct QueueDamageTests {
                 guard let read = try? Row.fetchOne(db, sql: sql, arguments: [row]), let id = Data.fromDatabaseValue(read[0]),
                     let payload = Data.fromDatabaseValue(read[1]), let original = Self.originals[id], original == [UInt8](payload),
                     let sum = Int64.fromDatabaseValue(read[2]), let eventID = EventID(bytes: id),
-                    original.withUnsafeBytes({ Int64(CheckSum.crc32(eventID, $0)) }) == sum
+                    Int64(CheckSum.crc32(eventID, original)) == sum
                 else { continue }
                 found.insert(id)
             }
