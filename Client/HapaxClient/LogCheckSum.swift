@@ -7,8 +7,8 @@ struct LogCheckSum: Hashable {
     init() {}
 
     init(_ log: UnsafeRawBufferPointer, at offset: Int) {
-        first = Self.number(log, offset, isBigEndian: true)
-        second = Self.number(log, offset + 4, isBigEndian: true)
+        first = Self.number(log, offset)
+        second = Self.number(log, offset + 4)
     }
 
     var numbers: [UInt32] { [first, second] }
@@ -17,11 +17,11 @@ struct LogCheckSum: Hashable {
         (first ^ other.first).nonzeroBitCount + (second ^ other.second).nonzeroBitCount == 1
     }
 
-    mutating func add(_ bytes: Slice<UnsafeRawBufferPointer>, isBigEndian: Bool) {
+    mutating func add(_ bytes: Slice<UnsafeRawBufferPointer>) {
         let bytes = UnsafeRawBufferPointer(rebasing: bytes)
         for offset in stride(from: 0, to: bytes.count, by: 8) {
-            first &+= Self.number(bytes, offset, isBigEndian: isBigEndian) &+ second
-            second &+= Self.number(bytes, offset + 4, isBigEndian: isBigEndian) &+ first
+            first &+= UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)) &+ second
+            second &+= UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt32.self)) &+ first
         }
     }
 
@@ -34,7 +34,7 @@ struct LogCheckSum: Hashable {
     ///   - sum: Of the bytes as they are now.
     ///   - written: The sum that was written.
     /// - Returns: The byte's offset and the bit in it; nil if more has changed, or more than one bit can be it.
-    static func changedBit(in bytes: [UInt8], sum: LogCheckSum, written: LogCheckSum, isBigEndian: Bool) -> (byte: Int, bit: UInt8)? {
+    static func changedBit(in bytes: [UInt8], sum: LogCheckSum, written: LogCheckSum) -> (byte: Int, bit: UInt8)? {
         let wanted = (written.first &- sum.first, written.second &- sum.second)
         // How far a change of either sum gets through all pairs behind it: a power of the matrix of one pair.
         var power: (UInt32, UInt32, UInt32, UInt32) = (1, 0, 0, 1)
@@ -46,7 +46,7 @@ struct LogCheckSum: Hashable {
             ]
             for (offset, first, second) in factors {
                 for index in 0..<32 {
-                    let byte = offset + (isBigEndian ? 3 - index / 8 : index / 8)
+                    let byte = offset + index / 8
                     let bit = UInt8(1) << UInt8(index % 8)
                     let size = UInt32(1) << UInt32(index)
                     let change = bytes[byte] & bit == 0 ? size : 0 &- size
@@ -60,8 +60,8 @@ struct LogCheckSum: Hashable {
         return found
     }
 
-    static func number(_ bytes: UnsafeRawBufferPointer, _ offset: Int, isBigEndian: Bool) -> UInt32 {
-        let number = bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
-        return isBigEndian ? UInt32(bigEndian: number) : UInt32(littleEndian: number)
+    /// One of the log's own numbers, which have their highest byte first.
+    static func number(_ log: UnsafeRawBufferPointer, _ offset: Int) -> UInt32 {
+        UInt32(bigEndian: log.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
     }
 }

@@ -47,11 +47,11 @@ struct QueueLog {
             guard walk.hidesCommits, !walk.hidesMore, let last = walk.lastCommit else { return nil }
             var mended = walk.header
             var sum = LogCheckSum()
-            mended.withUnsafeBytes { sum.add($0[...], isBigEndian: walk.isBigEndian) }
+            mended.withUnsafeBytes { sum.add($0[...]) }
             mended.append(sum.numbers)
             for frame in 0...last {
                 let summed = walk.summed(frame)
-                summed.withUnsafeBytes { sum.add($0[...], isBigEndian: walk.isBigEndian) }
+                summed.withUnsafeBytes { sum.add($0[...]) }
                 mended.append(contentsOf: summed[..<8])
                 mended.append([walk.salts.0, walk.salts.1] + sum.numbers)
                 mended.append(contentsOf: summed[8...])
@@ -64,7 +64,6 @@ struct QueueLog {
     private struct Walk {
         private let log: UnsafeRawBufferPointer
         private let frames: Int
-        let isBigEndian: Bool
         let salts: (UInt32, UInt32)
         /// In those frames that are what was written, or can be told what they were.
         private(set) var lastCommit: Int?
@@ -77,19 +76,17 @@ struct QueueLog {
         init(_ log: UnsafeRawBufferPointer) {
             self.log = log
             frames = (log.count - QueueLog.headerLength) / QueueLog.frameLength
-            let isMarked = LogCheckSum.number(log, 0, isBigEndian: true) | 1 == QueueLog.magic | 1
-            isBigEndian = isMarked ? log[3] & 1 == 1 : UInt32(1).bigEndian == 1
             var sum = LogCheckSum()
-            sum.add(log[..<24], isBigEndian: isBigEndian)
-            let isHeaderWhole = isMarked && sum == LogCheckSum(log, at: 24)
+            sum.add(log[..<24])
+            let isHeaderWhole = LogCheckSum.number(log, 0) == QueueLog.magic && sum == LogCheckSum(log, at: 24)
             // The first frame is of the round that the header begins.
             let begin = isHeaderWhole ? 16 : QueueLog.headerLength + 8
-            salts = (LogCheckSum.number(log, begin, isBigEndian: true), LogCheckSum.number(log, begin + 4, isBigEndian: true))
+            salts = (LogCheckSum.number(log, begin), LogCheckSum.number(log, begin + 4))
             if !isHeaderWhole {
                 firstChanged = 0
                 // Either the sum is what was written, or what it is made of.
                 var made = LogCheckSum()
-                header.withUnsafeBytes { made.add($0[...], isBigEndian: isBigEndian) }
+                header.withUnsafeBytes { made.add($0[...]) }
                 let stored = LogCheckSum(log, at: 24)
                 sum = continued(stored, 0) == written(of: 0) ? stored : made
             }
@@ -108,8 +105,8 @@ struct QueueLog {
         /// The header's first 24 bytes as they must have been.
         var header: Data {
             var header = Data()
-            header.append([isBigEndian ? QueueLog.magic | 1 : QueueLog.magic, 3_007_000, UInt32(QueueRoom.pageBytes)])
-            header.append([LogCheckSum.number(log, 12, isBigEndian: true), salts.0, salts.1])
+            header.append([QueueLog.magic, 3_007_000, UInt32(QueueRoom.pageBytes)])
+            header.append([LogCheckSum.number(log, 12), salts.0, salts.1])
             return header
         }
 
@@ -125,7 +122,7 @@ struct QueueLog {
         // MARK: - Frames
 
         private func number(_ frame: Int, _ offset: Int) -> UInt32 {
-            LogCheckSum.number(log, QueueLog.place(of: frame) + offset, isBigEndian: true)
+            LogCheckSum.number(log, QueueLog.place(of: frame) + offset)
         }
 
         private func written(of frame: Int) -> LogCheckSum { LogCheckSum(log, at: QueueLog.place(of: frame) + 16) }
@@ -137,8 +134,8 @@ struct QueueLog {
             guard number(frame, 0) != 0 else { return nil }
             let place = QueueLog.place(of: frame)
             var sum = sum
-            sum.add(log[place..<place + 8], isBigEndian: isBigEndian)
-            sum.add(log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength], isBigEndian: isBigEndian)
+            sum.add(log[place..<place + 8])
+            sum.add(log[place + QueueLog.frameHeaderLength..<place + QueueLog.frameLength])
             return sum
         }
 
@@ -166,8 +163,8 @@ struct QueueLog {
             guard hasSalts(frame) else { return nil }
             let bytes = summed(frame)
             var sum = before
-            bytes.withUnsafeBytes { sum.add($0[...], isBigEndian: isBigEndian) }
-            let bit = LogCheckSum.changedBit(in: bytes, sum: sum, written: written, isBigEndian: isBigEndian)
+            bytes.withUnsafeBytes { sum.add($0[...]) }
+            let bit = LogCheckSum.changedBit(in: bytes, sum: sum, written: written)
             // Or only its sum has. The next frame goes on from the right one.
             var isSumChanged = sum.differsByOneBit(from: written)
             if frame + 1 < frames, hasSalts(frame + 1) {
@@ -207,6 +204,7 @@ struct QueueLog {
         }
     }
 
+    /// Of a log whose sums are made of numbers with their lowest byte first, as SQLite makes them on every platform of ours.
     private static let magic: UInt32 = 0x377F_0682
 
     private static func place(of frame: Int) -> Int { headerLength + frame * frameLength }
