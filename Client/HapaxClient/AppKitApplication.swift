@@ -18,9 +18,9 @@ extension EventClient {
     /// is killed without notice: its `$AppEnd` is then recovered at the next start.
     @MainActor
     public func attach(_ application: NSApplication) {
-        let adapter = AppKitApplication(application, client: self)
+        let adapter = AppKitApplication(client: self)
         attach(adapter)
-        adapter.subscribe(.default)
+        adapter.follow(application)
         // What was notified before is not notified again.
         if application.isActive { handle(.didBecomeActive) }
     }
@@ -28,44 +28,23 @@ extension EventClient {
 
 /// Forwards what AppKit notifies. Decides nothing. The client keeps it.
 final class AppKitApplication: ApplicationAdapter {
-    private let application: NSApplication
-    private let client: Locked<WeakClient>
-    private let subscriptions = Locked<[any NSObjectProtocol]>([])
+    private let notifications: LifecycleNotifications
 
-    private struct WeakClient {
-        weak var client: EventClient?
+    init(client: EventClient) {
+        notifications = LifecycleNotifications(for: client)
     }
 
     @MainActor
-    init(_ application: NSApplication, client: EventClient) {
-        self.application = application
-        self.client = Locked(WeakClient(client: client))
+    func follow(_ application: NSApplication) {
+        notifications.follow(
+            [
+                (NSApplication.didBecomeActiveNotification, .didBecomeActive),
+                (NSApplication.willResignActiveNotification, .willResignActive),
+                (NSApplication.willTerminateNotification, .willTerminate),
+            ], of: application)
     }
 
-    deinit { detach() }
-
-    func subscribe(_ center: NotificationCenter) {
-        let signals: [(NSNotification.Name, LifecycleSignal)] = [
-            (NSApplication.didBecomeActiveNotification, .didBecomeActive),
-            (NSApplication.willResignActiveNotification, .willResignActive),
-            (NSApplication.willTerminateNotification, .willTerminate),
-        ]
-        for (name, signal) in signals {
-            // Without a queue of its own the block runs on the poster's thread, before the post returns: the process ends after it.
-            let subscription = center.addObserver(forName: name, object: application, queue: nil) { [weak self] _ in
-                self?.client.withLock { $0.client }?.handle(signal)
-            }
-            subscriptions.withLock { $0.append(subscription) }
-        }
-    }
-
-    func detach() {
-        let ended = subscriptions.withLock { subscriptions in
-            defer { subscriptions = [] }
-            return subscriptions
-        }
-        for subscription in ended { NotificationCenter.default.removeObserver(subscription) }
-    }
+    func detach() { notifications.end() }
 
     // MARK: - No background
 

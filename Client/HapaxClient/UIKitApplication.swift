@@ -23,7 +23,7 @@ extension EventClient {
         let adapter = UIKitApplication(
             application, isInBackground: launchedInBackground ?? (application.applicationState == .background), client: self)
         attach(adapter)
-        adapter.subscribe(.default)
+        adapter.follow()
         // What was notified before is not notified again.
         if application.applicationState == .active { handle(.didBecomeActive) }
     }
@@ -38,12 +38,7 @@ final class UIKitApplication: ApplicationAdapter {
     /// Asked on the main actor, at the start.
     let isInBackground: Bool
     private let application: UIApplication
-    private let client: Locked<WeakClient>
-    private let subscriptions = Locked<[any NSObjectProtocol]>([])
-
-    private struct WeakClient {
-        weak var client: EventClient?
-    }
+    private let notifications: LifecycleNotifications
 
     /// In the foreground UIKit gives the greatest number there is.
     private static let maximumRemainingSeconds = 3_600.0
@@ -52,35 +47,21 @@ final class UIKitApplication: ApplicationAdapter {
     init(_ application: UIApplication, isInBackground: Bool, client: EventClient) {
         self.application = application
         self.isInBackground = isInBackground
-        self.client = Locked(WeakClient(client: client))
+        notifications = LifecycleNotifications(for: client)
     }
 
-    deinit { detach() }
-
-    func subscribe(_ center: NotificationCenter) {
-        let signals: [(NSNotification.Name, LifecycleSignal)] = [
-            (UIApplication.willEnterForegroundNotification, .willEnterForeground),
-            (UIApplication.didBecomeActiveNotification, .didBecomeActive),
-            (UIApplication.willResignActiveNotification, .willResignActive),
-            (UIApplication.didEnterBackgroundNotification, .didEnterBackground),
-            (UIApplication.willTerminateNotification, .willTerminate),
-        ]
-        for (name, signal) in signals {
-            // Without a queue of its own the block runs on the poster's thread, before the post returns.
-            let subscription = center.addObserver(forName: name, object: application, queue: nil) { [weak self] _ in
-                self?.client.withLock { $0.client }?.handle(signal)
-            }
-            subscriptions.withLock { $0.append(subscription) }
-        }
+    func follow() {
+        notifications.follow(
+            [
+                (UIApplication.willEnterForegroundNotification, .willEnterForeground),
+                (UIApplication.didBecomeActiveNotification, .didBecomeActive),
+                (UIApplication.willResignActiveNotification, .willResignActive),
+                (UIApplication.didEnterBackgroundNotification, .didEnterBackground),
+                (UIApplication.willTerminateNotification, .willTerminate),
+            ], of: application)
     }
 
-    func detach() {
-        let ended = subscriptions.withLock { subscriptions in
-            defer { subscriptions = [] }
-            return subscriptions
-        }
-        for subscription in ended { NotificationCenter.default.removeObserver(subscription) }
-    }
+    func detach() { notifications.end() }
 
     // MARK: - Time in the background
 
@@ -90,8 +71,8 @@ final class UIKitApplication: ApplicationAdapter {
 
     func beginAssertion() -> Int? {
         let begun = Locked(UIBackgroundTaskIdentifier.invalid)
-        let identifier = application.beginBackgroundTask(withName: "hapax.upload") { [weak self, application] in
-            if let client = self?.client.withLock({ $0.client }) { return client.handle(.backgroundTimeExpired) }
+        let identifier = application.beginBackgroundTask(withName: "hapax.upload") { [weak notifications, application] in
+            if let client = notifications?.client { return client.handle(.backgroundTimeExpired) }
             // Nobody is left to give it back, and an app that keeps one is killed.
             application.endBackgroundTask(begun.withLock { $0 })
         }

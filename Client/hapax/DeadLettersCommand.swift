@@ -28,19 +28,12 @@ struct DeadLettersCommand: AsyncParsableCommand {
                   hapax dead-letters list --after 100 --limit 100
                 """)
 
-        @Option(help: ArgumentHelp("Show so many at most.", valueName: "count"))
-        var limit = 100
-        @Option(help: ArgumentHelp("Only those after this number.", valueName: "number"))
-        var after: Int64 = 0
+        @OptionGroup var page: PageOptions
         @OptionGroup var queue: QueueOptions
         @OptionGroup var output: OutputOptions
 
-        func validate() throws {
-            if limit < 1 { throw ValidationError("--limit must be at least 1.") }
-        }
-
         func run() async throws {
-            for letter in try DeadLettersCommand.read(queue, after: after, limit: limit) {
+            for letter in try DeadLettersCommand.read(queue, after: page.after, limit: page.limit) {
                 if output.json {
                     Terminal.say(json: [
                         "number": .integer(letter.number), "event_id": .optional(letter.eventID), "reason": .string(letter.reason),

@@ -7,6 +7,19 @@ struct OutputOptions: ParsableArguments {
     var json = false
 }
 
+/// Of commands that list what may be long.
+struct PageOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Show so many at most.", valueName: "count"))
+    var limit = 100
+
+    @Option(help: ArgumentHelp("Only those after this number.", valueName: "number"))
+    var after: Int64 = 0
+
+    func validate() throws {
+        if limit < 1 { throw ValidationError("--limit must be at least 1.") }
+    }
+}
+
 struct QueueOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(

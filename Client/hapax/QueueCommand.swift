@@ -31,20 +31,13 @@ struct QueueCommand: AsyncParsableCommand {
                   hapax queue list --after 100 --limit 100
                 """)
 
-        @Option(help: ArgumentHelp("Show so many at most.", valueName: "count"))
-        var limit = 100
-        @Option(help: ArgumentHelp("Only those after this number.", valueName: "number"))
-        var after: Int64 = 0
+        @OptionGroup var page: PageOptions
         @OptionGroup var queue: QueueOptions
         @OptionGroup var output: OutputOptions
 
-        func validate() throws {
-            if limit < 1 { throw ValidationError("--limit must be at least 1.") }
-        }
-
         func run() async throws {
             let events = try QueueReader.forCommand(queue).map { reader in
-                try QueueReader.complaining { () throws(StorageFailure) in try reader.events(after: after, limit: limit) }
+                try QueueReader.complaining { () throws(StorageFailure) in try reader.events(after: page.after, limit: page.limit) }
             }
             for event in events?.whole ?? [] { tell(event) }
             for number in events?.damaged ?? [] {

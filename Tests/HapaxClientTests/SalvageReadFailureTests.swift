@@ -14,15 +14,21 @@ struct SalvageReadFailureTests {
         try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: key))
     }
 
-    @Test("a failed read is tried again: no row is given up that can be read later", arguments: [FaultyDisk.Operation.open, .read])
-    func failedReadIsTriedAgain(operation: FaultyDisk.Operation) async throws {
-        let directory = TemporaryDirectory()
-        let disk = FaultyDisk(directory.path)
+    /// Twenty events, one of them on a damaged page, which has been met.
+    private func damaged(_ directory: TemporaryDirectory) throws -> EventQueue {
         let queue = try open(directory.path("queue"), "first")
         try queue.append((1...20).map { Self.event($0) }[...])
         try DamagedPage.make(in: queue, at: Self.event(8).id)
         _ = try? queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
         #expect(queue.unsalvagedFiles == 1)
+        return queue
+    }
+
+    @Test("a failed read is tried again: no row is given up that can be read later", arguments: [FaultyDisk.Operation.open, .read])
+    func failedReadIsTriedAgain(operation: FaultyDisk.Operation) async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let queue = try damaged(directory)
         // Of the new file nothing needs to be read: it is in memory.
         disk.cutOff(at: 0, [operation])
         await queue.salvage()
@@ -39,10 +45,7 @@ struct SalvageReadFailureTests {
     func failedSalvageIsTold() async throws {
         let directory = TemporaryDirectory()
         let disk = FaultyDisk(directory.path)
-        let queue = try open(directory.path("queue"), "first")
-        try queue.append((1...20).map { Self.event($0) }[...])
-        try DamagedPage.make(in: queue, at: Self.event(8).id)
-        _ = try? queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        let queue = try damaged(directory)
         let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
         disk.cutOff(at: 0, [.write])
         await #expect(throws: (any Error).self) {
@@ -86,10 +89,7 @@ struct SalvageReadFailureTests {
     func markFollowsTheDisk() async throws {
         let directory = TemporaryDirectory()
         let disk = FaultyDisk(directory.path)
-        let queue = try open(directory.path("queue"), "first")
-        try queue.append((1...20).map { Self.event($0) }[...])
-        try DamagedPage.make(in: queue, at: Self.event(8).id)
-        _ = try? queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        let queue = try damaged(directory)
         disk.cutOff(at: 0, [.sync])
         await queue.salvage()
         #expect(disk.failures > 0 && queue.latestDamage?.isSalvaged == true)

@@ -10,6 +10,18 @@ import Testing
 /// An empty queue is not always the end of it.
 @Suite("A flush says why something is left (R13, I12, I15)")
 struct UnfinishedFlushTests {
+    /// Twenty events in a whole file in the place of a damaged one.
+    ///
+    /// - Returns: Where the queue's file belongs.
+    private func setAside(_ directory: TemporaryDirectory) async throws -> String {
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<20)
+        await first.client.shutdown(within: .zero)
+        let path = directory.path + "/queue/queue.sqlite"
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        return path
+    }
+
     @Test("events that cannot be stored: the flush names the failure of the store")
     func unstoredEventsAreAFailure() async throws {
         let test = try TestClient()
@@ -29,11 +41,7 @@ struct UnfinishedFlushTests {
     @Test("a flush that has so much time ends then, also while what a damaged file held is being taken over (R13)")
     func limitBoundsTheSalvage() async throws {
         let directory = TemporaryDirectory()
-        let first = try TestClient(directory: directory)
-        try await first.track(0..<20)
-        await first.client.shutdown(within: .zero)
-        let path = directory.path + "/queue/queue.sqlite"
-        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        let path = try await setAside(directory)
         let test = try TestClient(directory: directory)
         // Somebody else writes: the salvage waits for seconds, which only the real clock knows.
         var configuration = Configuration()
@@ -67,12 +75,7 @@ struct UnfinishedFlushTests {
     @Test("a damaged file that cannot be read for the moment: nothing counts as drained, and later all of it arrives (I11)")
     func unreadableFileIsAFailure() async throws {
         let directory = TemporaryDirectory()
-        let first = try TestClient(directory: directory)
-        try await first.track(0..<20)
-        await first.client.shutdown(within: .zero)
-        // A whole file in the place of a damaged one: only reading it fails.
-        let path = directory.path + "/queue/queue.sqlite"
-        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        _ = try await setAside(directory)
         let disk = FaultyDisk(directory.path)
         let test = try TestClient(directory: directory)
         disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: SQLITE_CANTOPEN, operations: [.open]))

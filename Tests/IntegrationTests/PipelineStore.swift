@@ -58,11 +58,7 @@ struct PipelineStore: Sendable {
                     project: row[0], id: try Self.id(row[1]), install: EventID(row[2]), sequence: Int64(row[3]))
             }
         case .sqlite:
-            var configuration = Configuration()
-            configuration.readonly = true
-            configuration.busyMode = .timeout(5)
-            let database = try DatabaseQueue(path: String(setting.dropFirst("sqlite:".count)), configuration: configuration)
-            return try await database.read { db in
+            return try await read { db in
                 try Row.fetchAll(
                     db, sql: "SELECT name, event_id, install_id, sequence FROM events JOIN projects USING (project_id)"
                 ).map { row in
@@ -74,6 +70,14 @@ struct PipelineStore: Sendable {
                 }
             }
         }
+    }
+
+    /// For SQLite only.
+    func read<Value: Sendable>(_ body: @Sendable (Database) throws -> Value) async throws -> Value {
+        var configuration = Configuration()
+        configuration.readonly = true
+        configuration.busyMode = .timeout(5)
+        return try await DatabaseQueue(path: String(setting.dropFirst("sqlite:".count)), configuration: configuration).read(body)
     }
 
     /// SQL through psql; for PostgreSQL only.

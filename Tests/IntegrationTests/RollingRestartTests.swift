@@ -190,11 +190,7 @@ extension PipelineStore {
         case .postgres:
             return try await query("SELECT properties->>'order' FROM events WHERE event = 'order_placed'").compactMap(\.first)
         case .sqlite:
-            var configuration = Configuration()
-            configuration.readonly = true
-            configuration.busyMode = .timeout(5)
-            let database = try DatabaseQueue(path: String(setting.dropFirst("sqlite:".count)), configuration: configuration)
-            return try await database.read { db in
+            return try await read { db in
                 try String.fetchAll(db, sql: "SELECT properties ->> '$.order' FROM events WHERE event = 'order_placed'")
             }
         }

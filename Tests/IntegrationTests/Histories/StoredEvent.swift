@@ -50,11 +50,7 @@ extension PipelineStore {
                     id: id, install: EventID(row[1]), sequence: Int64(row[2]), name: row[3], properties: Data(row[4].utf8))
             }
         case .sqlite:
-            var configuration = Configuration()
-            configuration.readonly = true
-            configuration.busyMode = .timeout(5)
-            let database = try DatabaseQueue(path: String(setting.dropFirst("sqlite:".count)), configuration: configuration)
-            return try await database.read { db in
+            return try await read { db in
                 try Row.fetchAll(db, sql: "SELECT event_id, install_id, sequence, event, properties FROM events").map { row in
                     guard let id = EventID(bytes: row["event_id"] as Data) else { throw Unreadable() }
                     let install: Data? = row["install_id"]
