@@ -92,8 +92,9 @@ struct QueueLog {
             }
             let end = follow(from: sum)
             lookBehind(end)
-            // With a header that is wrong SQLite sees no frame, and nothing behind it can be left from a transaction that was taken back.
-            if !isHeaderWhole, lastCommit == nil { hidesMore = hidesMore || hasCommits(from: end) }
+            // Since 3.7.10 SQLite flushes the header before it writes a frame (`syncHeader` in its wal.c): no kill and no full disk leaves
+            // frames behind a wrong one, and it sees none of them.
+            if !isHeaderWhole, lastCommit == nil { hidesMore = true }
         }
 
         var hidesCommits: Bool {
@@ -185,10 +186,6 @@ struct QueueLog {
 
         /// Whether a frame goes on from the one before, whatever that went on from.
         private func goesOn(_ frame: Int) -> Bool { hasSalts(frame) && continued(written(of: frame - 1), frame) == written(of: frame) }
-
-        private func hasCommits(from start: Int) -> Bool {
-            (start..<frames).contains { isCommit($0) && hasSalts($0) && ($0 == 0 || goesOn($0)) }
-        }
 
         private mutating func lookBehind(_ end: Int) {
             var commits = 0

@@ -43,9 +43,10 @@ extension QueueDamageTests {
         for frame in [0, 1, 7, frames / 2, lastCommit(log), frames - 1] {
             for offset in [2, 6, 9, 18, 300] { places.append(32 + frame * 4_120 + offset) }
         }
-        for place in places {
+        // The last one says in which order of bytes the sums are made.
+        for (place, bit) in places.map({ ($0, 0x10) }) + [(3, 0x01)] {
             var changed = log
-            changed[place] ^= 0x10
+            changed[place] ^= UInt8(bit)
             try restore(database, changed)
             let queue = try open()
             #expect(asides().count == 1, "byte \(place)")
@@ -143,6 +144,22 @@ extension QueueDamageTests {
         #expect(asides().count == 1)
         await queue.salvage()
         #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0)
+        queue.close()
+    }
+
+    @Test(
+        "a log that begins with zeros, as where a block was lost: what cannot be read is told (I1, I11, D17)",
+        arguments: [40, 48, 512, 4_096, 65_536, .max])
+    func logWithoutABeginningIsTold(zeros: Int) async throws {
+        var (database, log, _) = try makeKilled()
+        let length = min(zeros, log.count)
+        log.replaceSubrange(0..<length, with: Data(count: length))
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.isSalvaged && damage.lost == nil && damage.salvaged < 40)
         queue.close()
     }
 
