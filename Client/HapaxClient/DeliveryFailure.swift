@@ -32,11 +32,3 @@ extension DeliveryFailure: CustomStringConvertible {
         }
     }
 }
-
-/// Why a file could not be worked on, without its contents.
-public struct StorageFailure: Error, Hashable, Sendable, CustomStringConvertible {
-    /// SQLite's extended result code (https://www.sqlite.org/rescode.html), or 0 if the failure was not SQLite's.
-    public let code: Int32
-    /// SQLite's name for it, or the system's.
-    public let description: String
-}

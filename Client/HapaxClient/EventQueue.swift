@@ -266,56 +266,9 @@ package final class EventQueue: Sendable {
     }
 }
 
-/// An event as the queue takes it.
-struct PreparedEvent: Sendable {
-    var id: EventID
-    var sequence: Int64
-    var time: Int64
-    var bytes: [UInt8]
-    /// Why it can only be a dead letter.
-    var problem: EventProblem?
-    /// Room that was promised to it at intake.
-    var reserved = QueueUsage()
-    /// Taken where the bytes were made, which is not where they are committed: storing waits for a disk, encoding for nobody.
-    let checkSum: UInt32
-
-    init(
-        id: EventID, sequence: Int64, time: Int64, bytes: [UInt8], problem: EventProblem? = nil, reserved: QueueUsage = QueueUsage()
-    ) {
-        (self.id, self.sequence, self.time, self.bytes) = (id, sequence, time, bytes)
-        (self.problem, self.reserved) = (problem, reserved)
-        checkSum = CheckSum.crc32(id, bytes)
-    }
-}
-
 /// Why a queue cannot be used.
 package enum QueueOpenError: Error, Hashable, Sendable {
     /// Another process, or another client in this one, works on it.
     case taken
     case unusable(StorageFailure)
-}
-
-extension StorageFailure {
-    init(errno number: Int32) {
-        self.init(code: 0, description: String(cString: strerror(number)))
-    }
-
-    /// Only codes and their fixed texts: messages of SQLite can quote values.
-    init(_ error: any Error) {
-        let error = (error as? SalvageFailure)?.cause ?? error
-        if error is NewerSchema {
-            self.init(code: 0, description: "the queue was made by a newer version")
-        } else if error is DamagedRows {
-            self.init(code: 0, description: DamagedRows.detail)
-        } else if let error = error as? DatabaseError {
-            let text = "\(error.extendedResultCode)"
-            self.init(code: error.extendedResultCode.rawValue, description: text)
-        } else if let error = error as? CocoaError {
-            self.init(code: 0, description: "file error \(error.code.rawValue)")
-        } else if let error = error as? POSIXError {
-            self.init(errno: error.code.rawValue)
-        } else {
-            self.init(code: 0, description: "\(type(of: error))")
-        }
-    }
 }

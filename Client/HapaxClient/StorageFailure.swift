@@ -1,0 +1,35 @@
+import Foundation
+import GRDB
+
+/// Why a file could not be worked on, without its contents.
+public struct StorageFailure: Error, Hashable, Sendable, CustomStringConvertible {
+    /// SQLite's extended result code (https://www.sqlite.org/rescode.html), or 0 if the failure was not SQLite's.
+    public let code: Int32
+    /// SQLite's name for it, or the system's.
+    public let description: String
+}
+
+extension StorageFailure {
+    init(errno number: Int32) {
+        self.init(code: 0, description: String(cString: strerror(number)))
+    }
+
+    /// Only codes and their fixed texts: messages of SQLite can quote values.
+    init(_ error: any Error) {
+        let error = (error as? SalvageFailure)?.cause ?? error
+        if error is NewerSchema {
+            self.init(code: 0, description: "the queue was made by a newer version")
+        } else if error is DamagedRows {
+            self.init(code: 0, description: DamagedRows.detail)
+        } else if let error = error as? DatabaseError {
+            let text = "\(error.extendedResultCode)"
+            self.init(code: error.extendedResultCode.rawValue, description: text)
+        } else if let error = error as? CocoaError {
+            self.init(code: 0, description: "file error \(error.code.rawValue)")
+        } else if let error = error as? POSIXError {
+            self.init(errno: error.code.rawValue)
+        } else {
+            self.init(code: 0, description: "\(type(of: error))")
+        }
+    }
+}
