@@ -25,20 +25,20 @@ struct LogCheckSum: Hashable {
         }
     }
 
-    /// The one bit that has to be changed back for bytes to have the sum that was written with them.
+    /// The bits of which one has to be changed back for bytes to have the sum that was written with them.
     ///
     /// The sums are linear: what a changed number does to them is its change times a factor that only its place decides. So every bit can be
-    /// tried. Two that differ only in the highest bits of their numbers can look alike: then nobody knows which it was.
+    /// tried. Those that are the highest of their numbers can look alike: then nobody knows which it was.
     ///
     /// - Parameters:
     ///   - sum: Of the bytes as they are now.
     ///   - written: The sum that was written.
-    /// - Returns: The byte's offset and the bit in it; nil if more has changed, or more than one bit can be it.
-    static func changedBit(in bytes: [UInt8], sum: LogCheckSum, written: LogCheckSum) -> (byte: Int, bit: UInt8)? {
+    /// - Returns: The byte's offset and the bit in it of each that fits; none if more has changed.
+    static func changedBits(in bytes: [UInt8], sum: LogCheckSum, written: LogCheckSum) -> [(byte: Int, bit: UInt8)] {
         let wanted = (written.first &- sum.first, written.second &- sum.second)
         // How far a change of either sum gets through all pairs behind it: a power of the matrix of one pair.
         var power: (UInt32, UInt32, UInt32, UInt32) = (1, 0, 0, 1)
-        var found: (byte: Int, bit: UInt8)?
+        var found: [(byte: Int, bit: UInt8)] = []
         for pair in stride(from: bytes.count - 8, through: 0, by: -8) {
             let factors = [
                 (pair, power.0 &+ power.1, power.2 &+ power.3),
@@ -51,8 +51,7 @@ struct LogCheckSum: Hashable {
                     let size = UInt32(1) << UInt32(index)
                     let change = bytes[byte] & bit == 0 ? size : 0 &- size
                     guard first &* change == wanted.0, second &* change == wanted.1 else { continue }
-                    if found != nil { return nil }
-                    found = (byte, bit)
+                    found.append((byte, bit))
                 }
             }
             power = (power.0 &+ power.1, power.0 &+ 2 &* power.1, power.2 &+ power.3, power.2 &+ 2 &* power.3)

@@ -64,6 +64,7 @@ struct QueueLog {
     private struct Walk {
         private let log: UnsafeRawBufferPointer
         private let frames: Int
+        private let isHeaderWhole: Bool
         let salts: (UInt32, UInt32)
         /// In those frames that are what was written, or can be told what they were.
         private(set) var lastCommit: Int?
@@ -78,7 +79,7 @@ struct QueueLog {
             frames = (log.count - QueueLog.headerLength) / QueueLog.frameLength
             var sum = LogCheckSum()
             sum.add(log[..<24])
-            let isHeaderWhole = LogCheckSum.number(log, 0) == QueueLog.magic && sum == LogCheckSum(log, at: 24)
+            isHeaderWhole = LogCheckSum.number(log, 0) == QueueLog.magic && sum == LogCheckSum(log, at: 24)
             // The first frame is of the round that the header begins.
             let begin = isHeaderWhole ? 16 : QueueLog.headerLength + 8
             salts = (LogCheckSum.number(log, begin), LogCheckSum.number(log, begin + 4))
@@ -165,7 +166,7 @@ struct QueueLog {
             let bytes = summed(frame)
             var sum = before
             bytes.withUnsafeBytes { sum.add($0[...]) }
-            let bit = LogCheckSum.changedBit(in: bytes, sum: sum, written: written)
+            let bits = LogCheckSum.changedBits(in: bytes, sum: sum, written: written)
             // Or only its sum has. The next frame goes on from the right one.
             var isSumChanged = sum.differsByOneBit(from: written)
             if frame + 1 < frames, hasSalts(frame + 1) {
@@ -173,11 +174,17 @@ struct QueueLog {
                 if continued(sum, frame + 1) == next { return sum }
                 if continued(written, frame + 1) == next { isSumChanged = false }
             }
-            // A bit at a page's end and one of its sum look alike.
-            guard isSumChanged != (bit != nil) else { return nil }
-            if isSumChanged { return sum }
-            changedBits[frame] = bit
-            return written
+            switch (bits.count, isSumChanged) {
+            case (0, true): return sum
+            case (1, false):
+                changedBits[frame] = bits[0]
+                return written
+            case (0, false): return nil
+            default:
+                // Several bits fit, or one at a page's end and one of its sum. No write that was cut off differs by one bit.
+                hidesMore = true
+                return nil
+            }
         }
 
         // MARK: - Behind them
@@ -187,17 +194,26 @@ struct QueueLog {
         /// Whether a frame goes on from the one before, whatever that went on from.
         private func goesOn(_ frame: Int) -> Bool { hasSalts(frame) && continued(written(of: frame - 1), frame) == written(of: frame) }
 
+        /// Whether a frame's place was not written in this round: it is still empty, or of a round before. Each round counts up the first salt.
+        private func isOlder(_ frame: Int) -> Bool {
+            let age = salts.0 &- number(frame, 8)
+            let rounds = isHeaderWhole ? LogCheckSum.number(log, 12) : 1 << 24
+            let place = QueueLog.place(of: frame)
+            return (age > 0 && age <= rounds) || log[place..<place + QueueLog.frameHeaderLength].allSatisfy { $0 == 0 }
+        }
+
+        /// What SQLite leaves behind the last frame that is whole is known: nothing of this round, or frames that go on to one commit at most
+        /// if a transaction was taken back. Anything else has been written over; a power cut in the middle of a commit can look like that, too.
         private mutating func lookBehind(_ end: Int) {
-            var commits = 0
-            var isBehindCommit = end == 0 || lastCommit == end - 1
-            for frame in end..<frames where frame > end {
-                if goesOn(frame) {
-                    if isCommit(frame) { commits += 1 }
-                    if commits > (isBehindCommit ? 1 : 0) { hidesMore = true }
-                } else {
-                    (isBehindCommit, commits) = (isCommit(frame - 1), 0)
-                }
-            }
+            // Frames of one round stand together.
+            let other = (end..<frames).first { !hasSalts($0) } ?? frames
+            if other < frames, !isOlder(other) { hidesMore = true }
+            let commits = (end..<frames).filter { hasSalts($0) && isCommit($0) }
+            // One whose writing was cut off is the very last one.
+            guard let commit = commits.first, commits != [end] else { return }
+            let isBehindCommit = end == 0 || lastCommit == end - 1
+            let isLeft = commits.count == 1 && commit < other && isBehindCommit && (end..<commit).allSatisfy { goesOn($0 + 1) }
+            if !isLeft { hidesMore = true }
         }
     }
 

@@ -10,9 +10,14 @@ import Testing
 /// Damage in the log of a queue whose process was killed.
 extension QueueDamageTests {
     /// Database and log as a kill leaves them, with some commits in the log, and how many frames it has.
-    private func makeKilled() throws -> (database: Data, log: Data, frames: Int) {
+    ///
+    /// - Parameter isRestarted: Whether the log has been begun anew; frames of the round before lie behind then.
+    func makeKilled(isRestarted: Bool = false) throws -> (database: Data, log: Data, frames: Int) {
         let queue = try open("first")
-        for number in 1...40 { try queue.append([Self.event(Int64(number))][...]) }
+        for number in 1...40 {
+            try queue.append([Self.event(Int64(number))][...])
+            if isRestarted, number == 30 { try queue.database.writeWithoutTransaction { _ = try $0.checkpoint(.full) } }
+        }
         let (database, log) = (
             try Data(contentsOf: URL(fileURLWithPath: file)), try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
         )
@@ -20,7 +25,7 @@ extension QueueDamageTests {
         return (database, log, (log.count - 32) / 4_120)
     }
 
-    private func restore(_ database: Data, _ log: Data) throws {
+    func restore(_ database: Data, _ log: Data) throws {
         try? FileManager.default.removeItem(atPath: path)
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
         try database.write(to: URL(fileURLWithPath: file))
@@ -28,9 +33,11 @@ extension QueueDamageTests {
     }
 
     /// The first frame behind the commit before the last.
-    private func lastCommit(_ log: Data) -> Int {
-        let frames = (log.count - 32) / 4_120
-        let commits = (0..<frames).filter { log[32 + $0 * 4_120 + 4..<32 + $0 * 4_120 + 8].contains { $0 != 0 } }
+    func lastCommit(_ log: Data) -> Int {
+        let frames = (0..<(log.count - 32) / 4_120).map { log[32 + $0 * 4_120..<32 + ($0 + 1) * 4_120] }
+        let commits = frames.indices.filter { index in
+            frames[index].dropFirst(4).prefix(4).contains { $0 != 0 } && frames[index].dropFirst(8).prefix(8) == log[16..<24]
+        }
         return commits[commits.count - 2] + 1
     }
 
@@ -106,32 +113,69 @@ extension QueueDamageTests {
         }
     }
 
+    /// A queue with five events, then so many commits that fail, of so many events each, then `later` that succeed; database and log as a
+    /// kill leaves them.
+    private func makeLeftovers(_ failing: [Int], later: Int) throws -> (database: Data, log: Data, events: [EventID]) {
+        let disk = FaultyDisk(path)
+        let queue = try open("first", .power)
+        for number in 1...5 { try queue.append([Self.event(Int64(number))][...]) }
+        for count in failing {
+            disk.fail(FaultyDisk.Fault(at: 0, count: 1, code: ResultCode.SQLITE_IOERR_FSYNC.rawValue, operations: [.sync]))
+            #expect(throws: DatabaseError.self) { try queue.append((100..<100 + Int64(count)).map { Self.event($0) }[...]) }
+        }
+        disk.fail(nil)
+        for number in 6..<6 + later { try queue.append([Self.event(Int64(number))][...]) }
+        defer { queue.close() }
+        return (
+            try Data(contentsOf: URL(fileURLWithPath: file)), try Data(contentsOf: URL(fileURLWithPath: file + "-wal")),
+            (1..<6 + later).map { Self.event(Int64($0)).id }
+        )
+    }
+
     @Test(
         "what a failed flush of the disk has left behind later commits is no damage, however long it is (I1, I6)",
         arguments: [1, 2, 10, 60])
     func leftoversAreNoDamage(failing: Int) throws {
-        let disk = FaultyDisk(path)
         for later in [1, 2, 5] {
-            let queue = try open("first", .power)
-            for number in 1...5 { try queue.append([Self.event(Int64(number))][...]) }
-            // Twice: what is left can lie behind what is left.
-            for count in [failing, max(failing / 2, 1)] {
-                disk.fail(FaultyDisk.Fault(at: 0, count: 1, code: ResultCode.SQLITE_IOERR_FSYNC.rawValue, operations: [.sync]))
-                #expect(throws: DatabaseError.self) { try queue.append((100..<100 + Int64(count)).map { Self.event($0) }[...]) }
-            }
-            disk.fail(nil)
-            let events = (6..<6 + Int64(later)).map { Self.event($0) }
-            for event in events { try queue.append([event][...]) }
-            let database = try Data(contentsOf: URL(fileURLWithPath: file))
-            let log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
-            queue.close()
+            let (database, log, events) = try makeLeftovers([failing], later: later)
             try restore(database, log)
             let next = try open()
             #expect(asides().isEmpty && next.installID == Self.install, "\(failing) before \(later)")
-            let batch = try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
-            #expect(batch.events.map(\.id) == (1...5).map { Self.event($0).id } + events.map(\.id))
+            #expect(try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0).events.map(\.id) == events)
             next.close()
             try FileManager.default.removeItem(atPath: path)
+        }
+    }
+
+    @Test("two failed flushes can leave what damage leaves, too: that is told rather than not, and nothing is lost by it (I1, I11)")
+    func doubtIsTold() async throws {
+        let (database, log, events) = try makeLeftovers([60, 30], later: 1)
+        try restore(database, log)
+        let next = try open()
+        await next.salvage()
+        #expect(next.latestDamage?.isSalvaged == true && next.latestDamage?.lost == nil)
+        #expect(try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0).events.map(\.id) == events)
+        next.close()
+    }
+
+    @Test(
+        "what is written over in the commit before the last, its end or its middle: the last one behind it does not vanish untold (I11)",
+        arguments: [0x55, 0] as [UInt8], [100, 4_200])
+    func lastCommitsAreNotHidden(byte: UInt8, length: Int) async throws {
+        let (database, log, _) = try makeKilled()
+        let behind = 32 + lastCommit(log) * 4_120
+        // A block that ends in the last commit's first frame; of the frame before, sum and page; both.
+        for end in [behind + 80, behind - 4_120 + 16 + length, behind - 8_000 + length] {
+            var changed = log
+            for place in end - length..<end { changed[place] = byte }
+            if changed == log { continue }
+            try restore(database, changed)
+            let queue = try open()
+            #expect(asides().count == 1, "until \(end - behind)")
+            await queue.salvage()
+            let damage = try #require(queue.latestDamage)
+            #expect(damage.isSalvaged && (damage.salvaged == 40 || damage.lost == nil), "\(damage)")
+            queue.close()
         }
     }
 
