@@ -19,18 +19,31 @@ struct QueueSalvage {
     /// Whom events concern and which session was open, as far as that can be read.
     let identity: EventQueue.SavedIdentity?
     let session: EventQueue.OpenSession?
+    /// Where the file's own row numbers begin.
+    private let begin: Int64
+    /// Numbers in a part that is searched to its end.
+    private let smallPart: Int
     /// The disk failed: another time there may be more to be read.
     private(set) var trouble: DatabaseError?
 
-    /// Stretches of row numbers that are tried in a row without finding anything, before the rest is given up. A damaged page costs about
-    /// two for each row it held.
+    /// Stretches of row numbers that are tried in a row without finding anything, before the rest of a large part is given up. A damaged page
+    /// costs about two for each row it held.
     private static let maximumVainStretches = 4_096
+    /// Numbers in a part that is searched to its end, if the file can hold so many rows.
+    private static let largestSmallPart = 1 << 16
+    /// No row takes less of a page than a fortieth.
+    private static let maximumRowsOfAPage = 40
+    /// Nobody has so many damaged files.
+    private static let maximumFiles = 1_000
 
     /// - Parameter extent: What is needed of the file if it takes a copy to read it.
     /// - Returns: nil if nothing of a queue can be found in it.
     /// - Throws: ``SalvageFailure`` if it cannot be read now, or takes a copy for which there is no room.
     init?(path: String, _ extent: SalvageCopy.Extent) throws {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
+        let older = min((QueueDirectory.number((path as NSString).lastPathComponent) ?? 1) - 1, Self.maximumFiles)
+        begin = Int64(older) * EventQueue.rowsPerDamagedFile
+        smallPart = min(Int(clamping: Self.size(of: path)) / QueueRoom.pageBytes * Self.maximumRowsOfAPage, Self.largestSmallPart)
         let written = QueueLog(of: path)
         let log = written?.mended()
         let isCutOff = log == nil && written?.hidesCommits == true
@@ -117,11 +130,16 @@ struct QueueSalvage {
         return tables?.isDisjoint(with: ["grdb_migrations", "queue", "dead_letters", "books"]) ?? false
     }
 
-    /// The copy must not take the room that the new queue needs to deliver.
-    private static func requireRoom(for path: String) throws {
-        let size = [path, path + "-wal"].reduce(Int64(0)) { sum, file in
+    /// Of the file and its log, in bytes.
+    private static func size(of path: String) -> Int64 {
+        [path, path + "-wal"].reduce(0) { sum, file in
             sum + (((try? FileManager.default.attributesOfItem(atPath: file))?[.size] as? NSNumber)?.int64Value ?? 0)
         }
+    }
+
+    /// The copy must not take the room that the new queue needs to deliver.
+    private static func requireRoom(for path: String) throws {
+        let size = size(of: path)
         guard let free = EventQueue.freeBytes(path), free < size + size / 4 + Int64(QueueRoom(freeBytes: free).ballastBytes) else { return }
         throw SalvageFailure(cause: DatabaseError(resultCode: .SQLITE_FULL))
     }
@@ -148,7 +166,7 @@ struct QueueSalvage {
             for part in try parts(of: table, db, &trouble, body) {
                 var stretches = [part]
                 var (tried, vain) = (0, 0)
-                while tried < stretches.count, vain < Self.maximumVainStretches {
+                while tried < stretches.count, vain < Self.maximumVainStretches || part.count <= smallPart {
                     tried += 1
                     vain += 1
                     guard let rest = try readFromBothEnds(db, table, stretches[tried - 1], &trouble, body) else { continue }
@@ -163,20 +181,27 @@ struct QueueSalvage {
         }
     }
 
-    /// What is left after a first look from both ends.
+    /// What is left after a first look from both ends, in parts that are searched one by one.
     ///
     /// Every number for which SQLite looks on a damaged page fails, and those can be a trillion: behind the last row, and before the first one
-    /// behind a file that was damaged before. So each part is searched for itself, the last one with rows only up to the last number given.
+    /// behind a file that was damaged before. So the parts grow from where each file's numbers begin, where its rows are.
     private func parts(
         of table: String, _ db: Database, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Void
     ) throws -> [ClosedRange<Int64>] {
         guard let rest = try readFromBothEnds(db, table, 0...(.max - 1), &trouble, body) else { return [] }
-        let given = try? Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table])
-        let last = given.flatMap { $0 } ?? 0
         let step = EventQueue.rowsPerDamagedFile
-        // Nobody has so many damaged files.
-        let files = last / step <= 1_000 ? max(last / step, 0) : 0
-        let starts = ((0...files).map { $0 * step } + [last &+ 1]).filter { rest.contains($0) && $0 > rest.lowerBound }
+        // The last number given; also by the books, should the page be damaged that says so.
+        let given = try? Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table])
+        let stored = try? Int64.fetchOne(db, sql: "SELECT last_sequence + adopted FROM books")
+        let possible = 0...Int64(Self.maximumFiles) * step
+        let last = [given, stored.map { $0 &+ begin }].compactMap { $0 }.filter { possible.contains($0) }.max()
+        var starts: [Int64] = []
+        for first in stride(from: 0, through: last ?? begin, by: Int64.Stride(step)) {
+            starts.append(first)
+            for size in 0..<40 { starts.append(first + (1 << size)) }
+        }
+        if let last { starts = starts.filter { $0 <= last } + [last + 1] }
+        starts = starts.filter { rest.contains($0) && $0 > rest.lowerBound }
         return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { $0...$1 }
     }
 

@@ -139,13 +139,28 @@ extension QueueDamageTests {
         again.close()
     }
 
+    enum Surroundings: CaseIterable {
+        /// Half of the rows lie behind those of a file that was damaged before.
+        case secondDamage
+        /// The page is damaged, too, that says which number was given last.
+        case lostNumbers
+        case nothing
+    }
+
     @Test(
         "damaged pages cost the events that they hold and no other, the last one and several at once included (I11, D17)",
-        arguments: [[0], [-1], [0, -1], [10, -1], [10, 20, -1], [9, 10, 11, -2, -1]], [false, true])
-    func pagesCostWhatTheyHold(pages: [Int], isSecondDamage: Bool) async throws {
+        arguments: [[0], [-1], [0, -1], [10, -1], [10, 20, -1], [9, 10, 11, -2, -1]], Surroundings.allCases)
+    func pagesCostWhatTheyHold(pages: [Int], surroundings: Surroundings) async throws {
         _ = try make(300)
-        if isSecondDamage {
-            // Half of the rows lie behind a file that was damaged before: a trillion numbers farther.
+        let sequencePage = try await {
+            let queue = try open("first")
+            defer { queue.close() }
+            return try await queue.database.read {
+                try #require(try Int.fetchOne($0, sql: "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_sequence'"))
+            }
+        }()
+        if surroundings == .secondDamage {
+            // A trillion numbers farther.
             let queue = try open("first")
             try queue.transaction { db, books in
                 try db.execute(sql: "UPDATE queue SET row = row + (1 << 40) WHERE row > 150")
@@ -165,6 +180,9 @@ extension QueueDamageTests {
             let leaf = page < 0 ? leaves[leaves.count + page] : leaves[page]
             lost += Int(bytes[leaf * 4_096 + 4])
             for index in leaf * 4_096..<leaf * 4_096 + 64 { bytes[index] = 0xEE }
+        }
+        if surroundings == .lostNumbers {
+            for index in (sequencePage - 1) * 4_096..<sequencePage * 4_096 { bytes[index] = 0 }
         }
         try Data(bytes).write(to: URL(fileURLWithPath: file))
         try Data().write(to: URL(fileURLWithPath: file + "-wal"))
