@@ -19,7 +19,8 @@ struct ImportCommand: AsyncParsableCommand {
             the server's data was lost.
 
             A file may end without an end of line if its last line is a whole JSON object. If not, somebody is still writing it: the line \
-            is left for the next run, and the import exits with 2.
+            is left for the next run, and the import exits with 2. It does so as well if what it has read was changed meanwhile; lines that \
+            are added behind the end are for the next run.
 
             Exits with 0 if every line has been delivered, 2 if some are left (run it again), 3 if all are settled and some became dead \
             letters, also in an earlier run that this one went on from, 1 if the file cannot be read or a dead letter cannot be stored.

@@ -23,6 +23,7 @@ final class ImportRun: Sendable {
         case damage(String)
     }
 
+    private let descriptor: Int32
     private let source: ImportSource
     private let delivery: Delivery<ImportSource>
     private let transport: CurlTransport
@@ -36,6 +37,7 @@ final class ImportRun: Sendable {
     init(
         descriptor: Int32, path: String?, configuration: EventClient.Configuration, restart: Bool, giveUpAfter: Duration?
     ) throws(StartError) {
+        self.descriptor = descriptor
         let endpoint = try configuration.endpoint()
         let clock = SystemClock()
         let name = path.flatMap { ImportCheckpoint.name(descriptor: descriptor, path: $0, endpoint: endpoint) }
@@ -47,7 +49,6 @@ final class ImportRun: Sendable {
         {
             (start, fingerprint) = found
         }
-        let hashed = Locked(fingerprint)
 
         var status = stat()
         let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
@@ -55,17 +56,12 @@ final class ImportRun: Sendable {
         let stopped = Locked<Stop?>(nil)
         let transport = CurlTransport()
         source = ImportSource(
-            descriptor: descriptor, start: start, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
+            descriptor: descriptor, start: start, after: fingerprint, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
             now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration.queueDirectory, clock: clock) },
             settled: { progress.update($0) },
             saveCheckpoint: { checkpoint in
-                guard let checkpointPath else { return }
-                var checkpoint = checkpoint
-                let text = hashed.withLock { $0.advance(to: checkpoint.offset, descriptor: descriptor) ? $0.text : nil }
-                guard let text else { return }
-                checkpoint.fingerprint = text
                 // Without it the next run begins at the first line, and the server knows what it has.
-                try? checkpoint.save(path: checkpointPath)
+                if let checkpointPath { try? checkpoint.save(path: checkpointPath) }
             },
             failed: { text in
                 stopped.withLock { $0 = $0 ?? .damage(text) }
@@ -84,6 +80,7 @@ final class ImportRun: Sendable {
         let watchers = watch()
         progress.start()
         let ending = await delivery.deliverAll()
+        let hasChanged = ending == .drained ? await hasChanged() : false
         for watcher in watchers { watcher.cancel() }
         let state = await delivery.state
         await delivery.stop()
@@ -96,6 +93,7 @@ final class ImportRun: Sendable {
         if result.isComplete, await source.isUnfinished {
             (result.isComplete, result.failure) = (false, "the last line is unfinished: it has neither an end of line nor a whole object")
         }
+        if hasChanged { (result.isComplete, result.failure) = (false, "the file was changed while it was imported; run the command again") }
         switch stopped.withLock({ $0 }) {
         // A stopped reader looks like the end of the file.
         case .signal(let number): (result.signal, result.isComplete) = (number, false)
@@ -105,6 +103,16 @@ final class ImportRun: Sendable {
         }
         if result.isComplete, let checkpointPath { ImportCheckpoint.remove(path: checkpointPath) }
         return result
+    }
+
+    /// Whether the file no longer holds what was read from it, as one that was written anew: then nobody knows which of its lines were sent.
+    private func hasChanged() async -> Bool {
+        guard checkpointPath != nil else { return false }
+        let read = await source.read
+        var found = ImportFingerprint()
+        let isStopped = { [stopped] in stopped.withLock { $0 != nil } }
+        if found.advance(to: read.offset, descriptor: descriptor, isStopped: isStopped), found.text == read.text { return false }
+        return !isStopped()
     }
 
     // MARK: - Ending early

@@ -9,13 +9,13 @@ actor ImportSource: BatchSource {
     /// Told after each settled batch.
     typealias Settled = @Sendable (ImportCounts) -> Void
 
-    /// Told how far all is settled, without the fingerprint.
+    /// Told how far all is settled.
     typealias SaveCheckpoint = @Sendable (ImportCheckpoint) -> Void
 
     private struct Waiting {
         var event: OutgoingEvent
-        /// Where its line begins.
-        var start: Int64
+        /// Of all before its line.
+        var before: ImportFingerprint
     }
 
     private var reader: LineReader
@@ -30,8 +30,8 @@ actor ImportSource: BatchSource {
 
     private var waiting: [Waiting] = []
     private var reachedEnd = false
-    /// Behind the last line read.
-    private var readOffset: Int64
+    /// Of all up to the last line read.
+    private(set) var read: ImportFingerprint
     private var readLines: Int64
     /// Lines before the checkpoint that became dead letters, and those behind it.
     private var deadBefore: Int
@@ -41,14 +41,17 @@ actor ImportSource: BatchSource {
     private(set) var counts = ImportCounts()
 
     /// - Parameters:
+    ///   - start: Where the descriptor stands.
+    ///   - fingerprint: Of what lies before.
     ///   - letterNames: The file's name for its dead letters; nil for what cannot be read again.
     init(
-        descriptor: Int32, start: ImportCheckpoint, letterNames: String?, isStopped: @escaping @Sendable () -> Bool,
+        descriptor: Int32, start: ImportCheckpoint, after fingerprint: ImportFingerprint, letterNames: String?,
+        isStopped: @escaping @Sendable () -> Bool,
         now: @escaping @Sendable () -> Int64, bury: @escaping Bury, settled: @escaping Settled,
         saveCheckpoint: @escaping SaveCheckpoint, failed: @escaping @Sendable (String) -> Void
     ) {
-        reader = LineReader(descriptor: descriptor, offset: start.offset, lines: start.lines, isStopped: isStopped)
-        readOffset = start.offset
+        reader = LineReader(descriptor: descriptor, after: fingerprint, lines: start.lines, isStopped: isStopped)
+        read = fingerprint
         readLines = start.lines
         deadBefore = start.deadLettered
         self.letterNames = letterNames
@@ -112,15 +115,15 @@ actor ImportSource: BatchSource {
                 reachedEnd = true
                 break
             }
-            let start = readOffset
-            readOffset = line.end
+            let before = read
+            read = reader.fingerprint
             readLines = line.number
             if line.number == 1, line.bytes.starts(with: Self.byteOrderMark) { line.bytes.removeFirst(Self.byteOrderMark.count) }
             if line.bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { continue }
             counts.lines += 1
             let scanned = EventScanner.scan(line.bytes[...])
             if let id = scanned.id, scanned.problem == nil, !line.isCut {
-                waiting.append(Waiting(event: OutgoingEvent(row: line.number, id: id, bytes: Array(scanned.wire)), start: start))
+                waiting.append(Waiting(event: OutgoingEvent(row: line.number, id: id, bytes: Array(scanned.wire)), before: before))
             } else {
                 let problem =
                     line.isCut
@@ -181,17 +184,13 @@ actor ImportSource: BatchSource {
 
     /// Everything before the first line that waits is settled.
     private func checkpoint() {
-        let offset: Int64
-        let lines: Int64
-        if let first = waiting.first {
-            (offset, lines) = (first.start, first.event.row - 1)
-        } else {
-            (offset, lines) = (readOffset, readLines)
-        }
-        counts.offset = max(counts.offset, offset)
+        let (settledBytes, lines) = waiting.first.map { ($0.before, $0.event.row - 1) } ?? (read, readLines)
+        counts.offset = max(counts.offset, settledBytes.offset)
         deadBefore += deadLines.count { $0 <= lines }
         deadLines.removeAll { $0 <= lines }
-        saveCheckpoint(ImportCheckpoint(offset: offset, lines: lines, deadLettered: deadBefore))
+        saveCheckpoint(
+            ImportCheckpoint(
+                offset: settledBytes.offset, lines: lines, deadLettered: deadBefore, fingerprint: settledBytes.text))
         settled(counts)
     }
 }

@@ -31,7 +31,8 @@ struct LineReader {
     private var chunk: [UInt8] = []
     private var position = 0
     private var number: Int64
-    private var offset: Int64
+    /// Of all lines that were given, so that it can be told later whether the file still holds what was read.
+    private(set) var fingerprint: ImportFingerprint
     private var isAtEnd = false
     private var wasStopped = false
 
@@ -40,11 +41,14 @@ struct LineReader {
     }
 
     /// - Parameters:
-    ///   - offset: Where the descriptor stands.
+    ///   - fingerprint: Of what lies before the place where the descriptor stands.
     ///   - lines: How many lines lie before.
-    init(descriptor: Int32, offset: Int64, lines: Int64, isStopped: @escaping @Sendable () -> Bool) {
+    init(
+        descriptor: Int32, after fingerprint: ImportFingerprint = ImportFingerprint(), lines: Int64 = 0,
+        isStopped: @escaping @Sendable () -> Bool
+    ) {
         self.descriptor = descriptor
-        self.offset = offset
+        self.fingerprint = fingerprint
         number = lines
         self.isStopped = isStopped
     }
@@ -53,7 +57,8 @@ struct LineReader {
     ///   on begins behind the last whole one.
     mutating func next() throws(Failure) -> Line? {
         guard !wasStopped else { return nil }
-        var line = Line(bytes: [], number: number + 1, end: offset, isCut: false)
+        var line = Line(bytes: [], number: number + 1, end: 0, isCut: false)
+        var read = fingerprint
         while true {
             if position == chunk.count {
                 let filled = try fill()
@@ -63,7 +68,7 @@ struct LineReader {
                     return nil
                 }
                 if filled == .end {
-                    guard line.end > offset else { return nil }
+                    guard read.offset > fingerprint.offset else { return nil }
                     break
                 }
             }
@@ -72,17 +77,15 @@ struct LineReader {
             let room = Self.maximumLineBytes - line.bytes.count
             if end - position > room { line.isCut = true }
             line.bytes.append(contentsOf: chunk[position..<min(end, position + room)])
-            line.end += Int64(end - position)
-            position = end
-            if newline != nil {
-                position += 1
-                line.end += 1
-                line.isTerminated = true
-                break
-            }
+            line.isTerminated = newline != nil
+            let next = line.isTerminated ? end + 1 : end
+            read.advance(by: chunk[position..<next])
+            position = next
+            if line.isTerminated { break }
         }
         number += 1
-        offset = line.end
+        fingerprint = read
+        line.end = read.offset
         return line
     }
 

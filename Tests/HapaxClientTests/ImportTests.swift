@@ -53,11 +53,61 @@ struct ImportTests {
     private func write(_ text: String, in place: String? = nil) throws -> String {
         let path = place ?? hapax.directory.path + "/events.ndjson"
         if place == nil { _ = FileManager.default.createFile(atPath: path, contents: nil) }
+        try Self.overwrite(path, text)
+        return path
+    }
+
+    /// In place: it stays the same file.
+    private static func overwrite(_ path: String, _ text: String) throws {
         let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
         try handle.write(contentsOf: Data(text.utf8))
         try handle.truncate(atOffset: UInt64(text.utf8.count))
         try handle.close()
+    }
+
+    /// A file that holds `before` until its first batch is under way, and `after` from then on.
+    private func changing(_ before: [String], to after: [String]) throws -> String {
+        let path = try write(before.joined(separator: "\n") + "\n")
+        let later = Locked<String?>(after.joined(separator: "\n") + "\n")
+        server.change { state in
+            state.isRefused = { _ in
+                let text = later.withLock { text in
+                    defer { text = nil }
+                    return text
+                }
+                if let text { #expect(throws: Never.self) { try Self.overwrite(path, text) } }
+                return false
+            }
+        }
         return path
+    }
+
+    @Test(
+        "a file that is written anew during its import is not complete; the next run delivers all of it (I1)",
+        arguments: [600, 1_000, 1_400])
+    func changedFileIsNotComplete(later: Int) async throws {
+        let path = try changing(lines(0..<1_000), to: lines(0..<later, text: "y"))
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.status == 2 && output.json["complete"] as? Bool == false)
+        #expect((output.json["failure"] as? String)?.contains("changed") == true)
+        #expect(try await hapax.run("import", path, "--json").status == 0)
+        #expect((0..<later).allSatisfy { server.stored[EventID.derived(name: "y", key: "\($0)")] != nil })
+    }
+
+    @Test("an interrupted import of a file that was written anew meanwhile begins at its first line (I1)")
+    func checkpointIsOfWhatWasRead() async throws {
+        let path = try changing(lines(0..<1_000), to: lines(0..<1_000, text: "y"))
+        try await interrupt(path, batches: 1)
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.status == 0 && output.json["resumed_after_line"] as? Int == 0)
+        #expect((0..<1_000).allSatisfy { server.stored[EventID.derived(name: "y", key: "\($0)")] != nil })
+    }
+
+    @Test("lines that are added during an import change nothing of what it has read")
+    func longerFileIsComplete() async throws {
+        let path = try changing(lines(0..<1_000), to: lines(0..<1_400))
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.status == 0 && output.json["stored"] as? Int ?? 0 >= 1_000)
     }
 
     /// Interrupts an import once so many batches have been answered and the next one is on its way.

@@ -10,7 +10,7 @@ struct LineReaderTests {
         let pipe = Pipe()
         try pipe.fileHandleForWriting.write(contentsOf: Data(text.utf8))
         try pipe.fileHandleForWriting.close()
-        var reader = LineReader(descriptor: pipe.fileHandleForReading.fileDescriptor, offset: 0, lines: 0, isStopped: { false })
+        var reader = LineReader(descriptor: pipe.fileHandleForReading.fileDescriptor, isStopped: { false })
         var lines: [LineReader.Line] = []
         while let line = try reader.next() { lines.append(line) }
         return lines
@@ -31,7 +31,7 @@ struct LineReaderTests {
         try pipe.fileHandleForWriting.write(contentsOf: Data("whole\n{half".utf8))
         let looks = Locked(0)
         // The first look lets the bytes in, the second one, in the middle of the line, says stop.
-        var reader = LineReader(descriptor: pipe.fileHandleForReading.fileDescriptor, offset: 0, lines: 0) {
+        var reader = LineReader(descriptor: pipe.fileHandleForReading.fileDescriptor) {
             looks.withLock { looks in
                 looks += 1
                 return looks == 2
