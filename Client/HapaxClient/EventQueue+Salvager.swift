@@ -85,7 +85,8 @@ extension EventQueue {
                         try insert.insert(
                             id: event.id, payload: event.payload, checkSum: event.checkSum, time: time, row: number, install: install)
                     }
-                    guard try take(at: number) || isMisnumbered(event.id, db) && take(at: nil) else {
+                    // Its number can be another's: that can be damaged as well.
+                    guard try take(at: number) || take(at: nil) else {
                         // It waits already: from a file that was set aside before, or tracked again by its caller.
                         known += 1
                         if isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
@@ -103,11 +104,6 @@ extension EventQueue {
             }
             let observer = queue.damage.withLock { $0.observer }
             observer.took(taken)
-        }
-
-        /// Its number is taken, but not by the same event: a number can be damaged as well.
-        private func isMisnumbered(_ id: EventID, _ db: Database) throws -> Bool {
-            try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue WHERE event_id = ?)", arguments: [Data(id.bytes)]) == 0
         }
 
         /// In this queue's own books the event is there already, as discarded.

@@ -131,9 +131,7 @@ struct QueueLog {
 
         private func hasSalts(_ frame: Int) -> Bool { salts == (number(frame, 8), number(frame, 12)) }
 
-        /// - Returns: nil for what can be no frame: a log that was never begun is all zeros.
-        private func continued(_ sum: LogCheckSum, _ frame: Int) -> LogCheckSum? {
-            guard number(frame, 0) != 0 else { return nil }
+        private func continued(_ sum: LogCheckSum, _ frame: Int) -> LogCheckSum {
             let place = QueueLog.place(of: frame)
             var sum = sum
             sum.add(log[place..<place + 8])
@@ -149,7 +147,7 @@ struct QueueLog {
                 if found == written, hasSalts(frame) {
                     sum = written
                 } else {
-                    guard let right = mend(frame, sum, found, written) else { return frame }
+                    guard let right = mend(frame, found, written) else { return frame }
                     firstChanged = firstChanged ?? frame
                     sum = right
                 }
@@ -159,23 +157,20 @@ struct QueueLog {
         }
 
         /// - Returns: The sum that was written with a changed frame; nil if that cannot be told.
-        private mutating func mend(_ frame: Int, _ before: LogCheckSum, _ found: LogCheckSum?, _ written: LogCheckSum) -> LogCheckSum? {
+        private mutating func mend(_ frame: Int, _ found: LogCheckSum, _ written: LogCheckSum) -> LogCheckSum? {
             // Only its salts have changed.
             if found == written { return written }
             guard hasSalts(frame) else { return nil }
-            let bytes = summed(frame)
-            var sum = before
-            bytes.withUnsafeBytes { sum.add($0[...]) }
-            let bits = LogCheckSum.changedBits(in: bytes, sum: sum, written: written)
+            let bits = LogCheckSum.changedBits(in: summed(frame), sum: found, written: written)
             // Or only its sum has. The next frame goes on from the right one.
-            var isSumChanged = sum.differsByOneBit(from: written)
-            if frame + 1 < frames, hasSalts(frame + 1) {
+            var isSumChanged = found.differsByOneBit(from: written)
+            if frame + 1 < frames {
                 let next = self.written(of: frame + 1)
-                if continued(sum, frame + 1) == next { return sum }
+                if continued(found, frame + 1) == next { return found }
                 if continued(written, frame + 1) == next { isSumChanged = false }
             }
             switch (bits.count, isSumChanged) {
-            case (0, true): return sum
+            case (0, true): return found
             case (1, false):
                 changedBits[frame] = bits[0]
                 return written
