@@ -10,18 +10,6 @@ import Testing
 /// An empty queue is not always the end of it.
 @Suite("A flush says why something is left (R13, I12, I15)")
 struct UnfinishedFlushTests {
-    /// Twenty events in a whole file in the place of a damaged one.
-    ///
-    /// - Returns: Where the queue's file belongs.
-    private func setAside(_ directory: TemporaryDirectory) async throws -> String {
-        let first = try TestClient(directory: directory)
-        try await first.track(0..<20)
-        await first.client.shutdown(within: .zero)
-        let path = directory.path + "/queue/queue.sqlite"
-        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
-        return path
-    }
-
     @Test("events that cannot be stored: the flush names the failure of the store")
     func unstoredEventsAreAFailure() async throws {
         let test = try TestClient()
@@ -38,16 +26,30 @@ struct UnfinishedFlushTests {
         await test.client.shutdown(within: .zero)
     }
 
+    /// A whole file in the place of a damaged one, of which the client learns when it is told: those that are there when it starts it salvages
+    /// at once, and no test could get in between.
+    private func setAside(in test: TestClient) async throws -> DamagedFile {
+        let first = try TestClient()
+        try await first.track(0..<20)
+        await first.client.shutdown(within: .zero)
+        let file = DamagedFile(name: "queue.sqlite.damaged-1", isOwn: false)
+        let queue = test.client.queue
+        try FileManager.default.moveItem(
+            atPath: first.client.queue.directory.databasePath, toPath: queue.directory.path + "/" + file.name)
+        try queue.transaction { db, _ in try EventQueue.remember(file, db) }
+        return file
+    }
+
     @Test("a flush that has so much time ends then, also while what a damaged file held is being taken over (R13)")
     func limitBoundsTheSalvage() async throws {
-        let directory = TemporaryDirectory()
-        let path = try await setAside(directory)
-        let test = try TestClient(directory: directory)
+        let test = try TestClient()
+        let file = try await setAside(in: test)
         // Somebody else writes: the salvage waits for seconds, which only the real clock knows.
         var configuration = Configuration()
         configuration.allowsUnsafeTransactions = true
-        let other = try DatabaseQueue(path: path, configuration: configuration)
+        let other = try DatabaseQueue(path: test.client.queue.directory.databasePath, configuration: configuration)
         try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN IMMEDIATE") }
+        test.client.queue.damage.withLock { $0.pending.append(file) }
         async let report = test.client.finalFlush(within: .seconds(2))
         await test.clock.scheduled(2)
         test.clock.advance(by: .seconds(3))
@@ -74,11 +76,11 @@ struct UnfinishedFlushTests {
 
     @Test("a damaged file that cannot be read for the moment: nothing counts as drained, and later all of it arrives (I11)")
     func unreadableFileIsAFailure() async throws {
-        let directory = TemporaryDirectory()
-        _ = try await setAside(directory)
-        let disk = FaultyDisk(directory.path)
-        let test = try TestClient(directory: directory)
+        let test = try TestClient()
+        let disk = FaultyDisk(test.directory.path)
+        let file = try await setAside(in: test)
         disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: SQLITE_CANTOPEN, operations: [.open]))
+        test.client.queue.damage.withLock { $0.pending.append(file) }
         let report = await test.client.flush()
         #expect(disk.failures > 0)
         guard case .queue(let failure) = report.failure else {
@@ -90,6 +92,20 @@ struct UnfinishedFlushTests {
         #expect(await test.client.flush().failure == nil)
         #expect(Set(test.transport.batches.flatMap(\.names)).isSuperset(of: (0..<20).map { "event \($0)" }))
         #expect(await test.client.status().isBalanced)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("the event that tells of damage is part of what a flush delivers, which looks at the file first (R13, I11)")
+    func reportIsDelivered() async throws {
+        let test = try TestClient()
+        let file = try await setAside(in: test)
+        let path = test.client.queue.directory.path + "/" + file.name
+        // Nothing is in it that would be sent meanwhile.
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: path))
+        test.client.queue.damage.withLock { $0.pending.append(file) }
+        let report = await test.client.flush()
+        #expect(test.transport.batches.flatMap(\.names) == [QueueDamage.eventName])
+        #expect(report.stored == 1 && report.remaining == 0 && report.failure == nil)
         await test.client.shutdown(within: .zero)
     }
 }
