@@ -118,4 +118,19 @@ extension QueueDamageTests {
         #expect(asides().count == 1 && queue.books.isBalanced)
         queue.close()
     }
+
+    @Test("a new file that cannot be made for the moment does not end the queue either: the next call makes it (I11, I15)")
+    func failedTakeoverIsTriedAgain() async throws {
+        _ = try make(60)
+        let queue = try open()
+        try spoil(queue)
+        let disk = FaultyDisk(queue.directory.newDatabasePath)
+        disk.cutOff(at: 0, [.open])
+        await #expect(throws: (any Error).self) { _ = try await drain(queue) }
+        #expect(disk.failures > 0 && asides().count == 1)
+        disk.fail(nil)
+        #expect(try await drain(queue).count > 40)
+        #expect(asides().count == 1 && queue.books.isBalanced)
+        queue.close()
+    }
 }

@@ -46,7 +46,7 @@ extension QueueDamageTests {
         let (database, log, frames) = try makeKilled()
         #expect(frames > 40)
         // In the header; then in the first frames, in the middle, in the first and the last of the last commit.
-        var places: [Int] = [0, 3, 5, 10, 17, 25]
+        var places: [Int] = [0, 3, 5, 10, 13, 17, 25]
         for frame in [0, 1, 7, frames / 2, lastCommit(log), frames - 1] {
             for offset in [2, 6, 9, 18, 300] { places.append(32 + frame * 4_120 + offset) }
         }
@@ -87,6 +87,68 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("whether a page has changed or its sum is told by the frame behind it; at the log's end nothing is guessed (I3, I11)")
+    func nextFrameTells() async throws {
+        let (database, log, frames) = try makeKilled()
+        for frame in [1, 7, frames / 2] {
+            var (page, sum) = (log, log)
+            let (place, bit) = try #require(likeItsSum(log, frame))
+            page[place] ^= bit
+            for offset in 16..<24 { sum[32 + frame * 4_120 + offset] ^= 0xA5 }
+            for changed in [page, sum] {
+                try restore(database, changed)
+                let queue = try open()
+                await queue.salvage()
+                #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0, "frame \(frame)")
+                queue.close()
+            }
+        }
+        var changed = log
+        let (place, bit) = try #require(likeItsSum(log, frames - 1))
+        changed[place] ^= bit
+        try restore(database, changed)
+        let queue = try open()
+        #expect(asides().isEmpty && queue.books.depth == 39, "as if the last commit had been cut off")
+        queue.close()
+    }
+
+    /// A bit of a page's last number that changes the sum in one bit, too: whichever has changed, it looks the same.
+    private func likeItsSum(_ log: Data, _ frame: Int) -> (place: Int, bit: UInt8)? {
+        let start = 32 + frame * 4_120
+        for index in 0..<16 {
+            let place = start + 24 + 4_092 + (log[3] & 1 == 1 ? 3 - index / 8 : index / 8)
+            let bit = UInt8(1) << UInt8(index % 8)
+            if log[place] & bit == log[start + 23 - index / 8] & bit { return (place, bit) }
+        }
+        return nil
+    }
+
+    @Test("a changed bit in a transaction that was cut off hides nothing; another before it does (I1, I11)")
+    func changedBitOfAnUncommittedTransaction() async throws {
+        let first = try open("first")
+        for group in [1...1, 2...2, 3...3, 4...40] as [ClosedRange<Int64>] { try first.append(group.map { Self.event($0) }[...]) }
+        let database = try Data(contentsOf: URL(fileURLWithPath: file))
+        var log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal")).dropLast(4_120)
+        first.close()
+        log[32 + lastCommitted(log) * 4_120 + 4_120 + 300] ^= 0x10
+        try restore(database, log)
+        let whole = try open()
+        #expect(asides().isEmpty && whole.books.depth == 3)
+        whole.close()
+        log[32 + 4_120 + 300] ^= 0x10
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 3 && queue.latestDamage?.lost == 0)
+        queue.close()
+    }
+
+    /// The last frame that ends a commit.
+    private func lastCommitted(_ log: Data) -> Int {
+        (0..<(log.count - 32) / 4_120).last { log[32 + $0 * 4_120 + 4..<32 + $0 * 4_120 + 8].contains { $0 != 0 } } ?? 0
+    }
+
     /// What nobody can tell what it was: neither a page of it nor anything behind it may be taken for what was stored.
     private func noise(_ log: Data, in frames: ClosedRange<Int>) -> Data {
         var changed = log
@@ -113,6 +175,28 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("noise in the midst of the last commit: it is told, although no other commit stands behind it (I1, I11)")
+    func lastCommitIsNotHidden() async throws {
+        let first = try open("first")
+        for group in [1...3, 4...40] as [ClosedRange<Int64>] { try first.append(group.map { Self.event($0) }[...]) }
+        let (database, log) = (
+            try Data(contentsOf: URL(fileURLWithPath: file)), try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+        )
+        first.close()
+        let last = lastCommit(log)
+        try #require((log.count - 32) / 4_120 - last > 3)
+        // In its second frame, before its end, and in its first and once more.
+        for frames in [[last + 1], [(log.count - 32) / 4_120 - 3], [last, last + 3]] {
+            try restore(database, frames.reduce(log) { noise($0, in: $1...$1) })
+            let queue = try open()
+            #expect(asides().count == 1, "frames \(frames)")
+            await queue.salvage()
+            let damage = try #require(queue.latestDamage)
+            #expect(damage.isSalvaged && damage.lost == nil && damage.salvaged == 3, "\(damage)")
+            queue.close()
+        }
+    }
+
     /// A queue with five events, then so many commits that fail, of so many events each, then `later` that succeed; database and log as a
     /// kill leaves them.
     private func makeLeftovers(_ failing: [Int], later: Int) throws -> (database: Data, log: Data, events: [EventID]) {
@@ -135,14 +219,21 @@ extension QueueDamageTests {
     @Test(
         "what a failed flush of the disk has left behind later commits is no damage, however long it is (I1, I6)",
         arguments: [1, 2, 10, 60])
-    func leftoversAreNoDamage(failing: Int) throws {
+    func leftoversAreNoDamage(failing: Int) async throws {
         for later in [1, 2, 5] {
             let (database, log, events) = try makeLeftovers([failing], later: later)
-            try restore(database, log)
-            let next = try open()
-            #expect(asides().isEmpty && next.installID == Self.install, "\(failing) before \(later)")
-            #expect(try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0).events.map(\.id) == events)
-            next.close()
+            var changed = log
+            changed[5] ^= 0x10
+            // Nor is it behind a head that has changed.
+            for (log, isWhole) in [(log, true), (changed, false)] {
+                try restore(database, log)
+                let next = try open()
+                #expect(asides().isEmpty == isWhole && (next.installID == Self.install) == isWhole, "\(failing) before \(later)")
+                await next.salvage()
+                #expect(isWhole || next.latestDamage?.lost == 0)
+                #expect(try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0).events.map(\.id) == events)
+                next.close()
+            }
             try FileManager.default.removeItem(atPath: path)
         }
     }
@@ -222,6 +313,75 @@ extension QueueDamageTests {
         let queue = try open()
         #expect(asides().count == 1)
         #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"))
+        queue.close()
+    }
+
+    @Test("a log of one commit that cannot be read, and a head that has changed: that something is lost is told (I11)", arguments: [1, 9])
+    func onlyCommitIsTold(frames: Int) async throws {
+        let first = try open("first")
+        try first.append((1...9).map { Self.event($0) }[...])
+        try await first.database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
+        if frames == 1 {
+            try first.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
+        } else {
+            try first.append((10...100).map { Self.event($0) }[...])
+        }
+        let database = try Data(contentsOf: URL(fileURLWithPath: file))
+        var log = noise(try Data(contentsOf: URL(fileURLWithPath: file + "-wal")), in: 0...0)
+        first.close()
+        #expect((log.count - 32) / 4_120 >= frames, "control")
+        log[5] ^= 0x10
+        if frames > 1 {
+            try restore(database, log.dropLast(4_120))
+            let whole = try open()
+            #expect(asides().isEmpty && whole.books.depth == 9, "without its end it is no commit")
+            whole.close()
+        }
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 9 && queue.latestDamage?.lost == nil, "nobody knows how many")
+        queue.close()
+    }
+
+    @Test("what a failed flush has left at a log's beginning, behind a commit that was cut off there, is no damage (I1, I6)")
+    func leftoversAtTheBeginning() throws {
+        let disk = FaultyDisk(path)
+        let first = try open("first", .power)
+        try first.append((1...9).map { Self.event($0) }[...])
+        try first.database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
+        disk.fail(FaultyDisk.Fault(at: 1, count: 1, code: ResultCode.SQLITE_IOERR_FSYNC.rawValue, operations: [.sync]))
+        #expect(throws: DatabaseError.self) { try first.append((10...100).map { Self.event($0) }[...]) }
+        disk.fail(nil)
+        let database = try Data(contentsOf: URL(fileURLWithPath: file))
+        let log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+        first.close()
+        #expect(lastCommitted(log) > 3, "control")
+        try restore(database, noise(log, in: 0...0))
+        let queue = try open()
+        #expect(asides().isEmpty && queue.books.depth == 9)
+        queue.close()
+    }
+
+    @Test("a log whose head is that of the next round, and whose frames are in the file already, is whole")
+    func nextRoundIsWhole() throws {
+        let first = try open("first")
+        for number in 1...40 { try first.append([Self.event(Int64(number))][...]) }
+        try first.database.writeWithoutTransaction { _ = try $0.checkpoint(.full) }
+        let database = try Data(contentsOf: URL(fileURLWithPath: file))
+        var log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
+        first.close()
+        // SQLite begins a round by its head, with other salts.
+        for index in 16..<24 { log[index] &+= 1 }
+        var sum = LogCheckSum()
+        log.withUnsafeBytes { sum.add($0[..<24], isBigEndian: $0[3] & 1 == 1) }
+        for (index, number) in sum.numbers.enumerated() {
+            withUnsafeBytes(of: number.bigEndian) { log.replaceSubrange(24 + index * 4..<28 + index * 4, with: $0) }
+        }
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().isEmpty && queue.books.depth == 40 && queue.installID == Self.install)
         queue.close()
     }
 

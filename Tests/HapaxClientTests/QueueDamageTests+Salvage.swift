@@ -192,4 +192,24 @@ extension QueueDamageTests {
         #expect(damage.isSalvaged && damage.lost == lost && damage.salvaged == 300 - lost)
         queue.close()
     }
+
+    @Test("a row whose number changed to one that another event has by now is taken over under a new one (I1)")
+    func takenNumberCostsNoEvent() async throws {
+        _ = try make(60)
+        let first = EventQueue.rowsPerDamagedFile + 1
+        try await DatabaseQueue(path: file).write {
+            try $0.execute(sql: "UPDATE queue SET row = ? WHERE row = 60", arguments: [first])
+        }
+        try damageAPage()
+        let queue = try open()
+        var later = Self.event(100)
+        later.sequence = 1
+        try queue.append([later][...])
+        #expect(try queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0).events.map(\.row) == [first], "control")
+        let delivered = try await drain(queue)
+        let damage = try #require(queue.latestDamage)
+        #expect(delivered[Data(Self.event(60).id.bytes)] == Self.event(60).bytes && delivered.count == damage.salvaged + 1)
+        #expect(damage.salvaged + (damage.lost ?? 0) == 60 && queue.books.isBalanced)
+        queue.close()
+    }
 }

@@ -56,8 +56,10 @@ struct SalvageFullDiskTests {
         queue.close()
     }
 
-    @Test("salvage goes on behind what was delivered: each event is sent once, and the counts are right", arguments: [false, true])
-    func salvageGoesOn(isRunning: Bool) async throws {
+    @Test(
+        "salvage goes on behind what was delivered, be there room for a few events only: each is sent once, and the counts are right",
+        arguments: [false, true], [700_000, 520_000])
+    func salvageGoesOn(isRunning: Bool, free: Int) async throws {
         let disk = try #require(TinyDisk(bytes: 3 * 1024 * 1024))
         var queue = try open(disk)
         try queue.append((1...Self.count).map { Self.event($0) }[...])
@@ -71,10 +73,10 @@ struct SalvageFullDiskTests {
             queue.close()
             try Self.spoil(queue.directory.databasePath)
             try Data().write(to: URL(fileURLWithPath: queue.directory.databasePath + "-wal"))
-            disk.fill(except: 700_000)
+            disk.fill(except: free)
             queue = try open(disk)
         }
-        if isRunning { disk.fill(except: 700_000) }
+        if isRunning { disk.fill(except: free) }
         let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
         var sent: [EventID] = []
         var failures = 0
@@ -96,11 +98,12 @@ struct SalvageFullDiskTests {
         queue.close()
     }
 
-    @Test("a copy that leaves no room to deliver waits for more (I13); whom events concern is known at once")
-    func copyWaitsForRoom() async throws {
+    @Test("a copy that leaves no room to deliver waits for more (I13); whom events concern is known at once", arguments: [0, 400_000])
+    func copyWaitsForRoom(logBytes: Int) async throws {
         let disk = try #require(TinyDisk(bytes: 3 * 1024 * 1024))
         var queue = try open(disk)
-        try queue.append((1...700).map { Self.event($0) }[...])
+        let count = logBytes > 0 ? 300 : 700
+        try queue.append((1...count).map { Self.event($0) }[...])
         try queue.saveIdentity { Identity(anonymousID: "a-1", loginID: "anna") }
         queue.close()
         let file = queue.directory.databasePath
@@ -109,7 +112,9 @@ struct SalvageFullDiskTests {
         try handle.seek(toOffset: 0)
         try handle.write(contentsOf: Data(repeating: 0xEE, count: QueueRoom.pageBytes))
         try handle.close()
-        disk.fill(except: Int(size) + 450_000)
+        // Of a log there is a copy as well, be nothing in it.
+        if logBytes > 0 { try Data(count: logBytes).write(to: URL(fileURLWithPath: file + "-wal")) }
+        disk.fill(except: logBytes > 0 ? Int(size) * 5 / 4 + 600_000 : Int(size) + 450_000)
         queue = try open(disk)
         #expect(try queue.identity() == EventQueue.SavedIdentity(anonymousID: "a-1", loginID: "anna"))
         #expect(disk.freeBytes > size, "control: the copy itself would fit")
@@ -117,7 +122,7 @@ struct SalvageFullDiskTests {
         #expect(queue.salvageFailure?.cause.isDiskFull == true && queue.isSalvageDue && queue.books.depth == 0)
         disk.unfill()
         await queue.salvage()
-        #expect(queue.latestDamage?.salvaged == 700 && queue.salvageFailure == nil && queue.books.isBalanced)
+        #expect(queue.latestDamage?.salvaged == count && queue.salvageFailure == nil && queue.books.isBalanced)
         queue.close()
     }
 }
