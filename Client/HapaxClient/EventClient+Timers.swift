@@ -3,7 +3,8 @@ import HapaxModel
 extension EventClient {
     /// Starts to measure how long something takes, on a monotonic clock. A timer of that name begins again at zero.
     ///
-    /// Timers live in memory: one that runs when the process ends is gone. They stand still while the app is in the background.
+    /// Timers live in memory: one that runs when the process ends is gone. Those that run stand still while the app is in the background;
+    /// one that is started or resumed there runs.
     ///
     /// - Parameter name: Of the event that ``endTimer(_:properties:id:distinctID:)`` tracks.
     /// - Returns: false if 1,000 timers are running or paused already; then nothing is measured.

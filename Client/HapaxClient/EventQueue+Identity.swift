@@ -23,6 +23,7 @@ extension EventQueue {
     /// - Parameter identity: What to save. Asked for inside the transaction, so that of several saves the last has the latest.
     func saveIdentity(_ identity: () -> Identity) throws {
         try transaction { db, _ in
+            try requireFile()
             let identity = identity()
             try Self.save(SavedIdentity(anonymousID: identity.anonymousID, loginID: identity.loginID), db)
         }

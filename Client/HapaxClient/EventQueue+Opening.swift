@@ -136,8 +136,9 @@ extension EventQueue {
         try QueueLog.check(directory.databasePath)
         // SQLite takes an empty file for a new database, and removes the log beside it.
         try QueueFileHeader(path: directory.databasePath)?.check()
-        try recognise(directory.databasePath)
+        // Before anything looks into the file: who only reads leaves a log as well.
         let wasOpen = FileManager.default.fileExists(atPath: DatabaseFile.resolved(directory.databasePath) + "-wal")
+        try recognise(directory.databasePath)
         let database = try DatabaseFile.open(
             path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages
         )

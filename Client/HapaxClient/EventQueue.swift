@@ -100,6 +100,11 @@ package final class EventQueue: Sendable {
     /// Whether the file is still where a later client will look for it: somebody may have deleted or moved the directory.
     var hasFile: Bool { file.withLock { $0 } == FileIdentity(path: directory.databasePath) }
 
+    /// - Throws: SQLITE_READONLY_DBMOVED: what is stored in a file without a name is lost with the process.
+    func requireFile() throws {
+        guard hasFile else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }
+    }
+
     /// What the latest commit left.
     package var books: QueueBooks { currentBooks.withLock { $0 } }
 
@@ -184,8 +189,7 @@ package final class EventQueue: Sendable {
     ) throws -> Value {
         try Self.work(on: database) { db in
             if growing {
-                // What is stored in a file without a name is lost with the process.
-                guard hasFile else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }
+                try requireFile()
                 try requireBallast()
                 return try attempt(db, releasing: released, body)
             }

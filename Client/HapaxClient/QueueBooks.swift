@@ -24,18 +24,30 @@ package struct QueueBooks: Hashable, Sendable {
 
     package init() {}
 
-    /// I12. Added up without trapping, since a damaged file can hold any number.
-    var isBalanced: Bool {
-        lastSequence &+ adopted == depth &+ stored &+ duplicates &+ deadLettered &+ discarded
-    }
+    /// I12.
+    var isBalanced: Bool { lastSequence + adopted == depth + stored + duplicates + deadLettered + discarded }
 
     var usage: QueueUsage { QueueUsage(events: depth + letters, bytes: bytes + letterBytes) }
 
     // MARK: - On disk
 
+    /// No count comes near it, and sums of a few are still numbers.
+    private static let possible = -(Int64(1) << 53)...(Int64(1) << 53)
+
     /// - Throws: SQLITE_CORRUPT if there are none, or none that can be right.
     init(_ db: Database) throws {
         guard let row = try Row.fetchOne(db, sql: "SELECT * FROM books") else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        try self.init(row)
+        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") {
+            dropped[try row.value("reason")] = try row.value("count")
+        }
+        guard dropped.values.allSatisfy(Self.possible.contains) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+    }
+
+    /// All but ``dropped``.
+    ///
+    /// - Throws: SQLITE_CORRUPT if they cannot be right.
+    init(_ row: Row) throws {
         lastSequence = try row.value("last_sequence")
         adopted = try row.value("adopted")
         depth = try row.value("depth")
@@ -46,11 +58,9 @@ package struct QueueBooks: Hashable, Sendable {
         discarded = try row.value("discarded")
         letters = try row.value("letters")
         letterBytes = try row.value("letter_bytes")
-        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") {
-            dropped[try row.value("reason")] = try row.value("count")
-        }
         // SQLite has no checksums: a number that changed on the disk shows here.
-        guard isBalanced, min(lastSequence, adopted, depth, bytes, letters, letterBytes) >= 0 else {
+        let all = [lastSequence, adopted, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes]
+        guard all.allSatisfy(Self.possible.contains), isBalanced, min(lastSequence, adopted, depth, bytes, letters, letterBytes) >= 0 else {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
         }
     }

@@ -38,6 +38,9 @@ struct QueueLog {
     /// one, but stands alone behind the commit that was written over its beginning.
     var hidesCommits: Bool { bytes.withUnsafeBytes { Walk($0).hidesCommits } }
 
+    /// Whether nothing of its round stands behind what can be read.
+    var isWhole: Bool { bytes.withUnsafeBytes { Walk($0).isWhole } }
+
     /// A log in which SQLite sees every commit, because each changed frame could be told what it was.
     ///
     /// - Returns: nil if one could not: then nobody knows what the frames behind it go on from.
@@ -65,6 +68,8 @@ struct QueueLog {
         private let log: UnsafeRawBufferPointer
         private let frames: Int
         private let isHeaderWhole: Bool
+        /// Whether no frame of this round is left of which it cannot be told.
+        private(set) var isWhole = true
         let salts: (UInt32, UInt32)
         /// In those frames that are what was written, or can be told what they were.
         private(set) var lastCommit: Int?
@@ -200,6 +205,7 @@ struct QueueLog {
         /// What SQLite leaves behind the last frame that is whole is known: nothing of this round, or frames that go on to one commit at most
         /// if a transaction was taken back. Anything else has been written over; a power cut in the middle of a commit can look like that, too.
         private mutating func lookBehind(_ end: Int) {
+            isWhole = end == frames || isOlder(end)
             // Frames of one round stand together.
             let other = (end..<frames).first { !hasSalts($0) } ?? frames
             if other < frames, !isOlder(other) { hidesMore = true }

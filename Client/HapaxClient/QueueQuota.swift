@@ -40,9 +40,10 @@ public struct QueueQuota: Sendable, Hashable {
     func oldestTime(now: Int64) -> Int64? {
         guard let maximumAge else { return nil }
         let (seconds, attoseconds) = maximumAge.components
-        let milliseconds = seconds.multipliedReportingOverflow(by: 1_000)
-        if milliseconds.overflow { return nil }
-        return now.subtractingReportingOverflow(milliseconds.partialValue + attoseconds / 1_000_000_000_000_000).partialValue
+        let whole = seconds.multipliedReportingOverflow(by: 1_000)
+        let age = whole.partialValue.addingReportingOverflow(attoseconds / 1_000_000_000_000_000)
+        let time = now.subtractingReportingOverflow(age.partialValue)
+        return whole.overflow || age.overflow || time.overflow ? nil : time.partialValue
     }
 }
 

@@ -13,7 +13,7 @@ struct QueueSalvage {
     private let copy: String?
     /// The install the file belonged to; nil if that cannot be read.
     let installID: EventID?
-    /// How many events waited and how many dead letters there were, by the file's own books; nil if commits behind these cannot be read.
+    /// How many events waited and how many dead letters there were, by the file's own books; nil if these are wrong, or commits behind them cannot be read.
     let depth: Int64?
     let letters: Int64?
     /// Whom events concern and which session was open, as far as that can be read.
@@ -29,6 +29,8 @@ struct QueueSalvage {
     /// Stretches of row numbers that are tried in a row without finding anything, before the rest of a large part is given up. A damaged page
     /// costs about two for each row it held.
     private static let maximumVainStretches = 4_096
+    /// The same for a disk that fails.
+    private static let maximumVainReads = 64
     /// Numbers in a part that is searched to its end, if the file can hold so many rows.
     private static let largestSmallPart = 1 << 16
     /// No row takes less of a page than a fortieth.
@@ -46,7 +48,7 @@ struct QueueSalvage {
         smallPart = min(Int(clamping: Self.size(of: path)) / QueueRoom.pageBytes * Self.maximumRowsOfAPage, Self.largestSmallPart)
         let written = QueueLog(of: path)
         let log = written?.mended()
-        let isCutOff = log == nil && written?.hidesCommits == true
+        let isCutOff = written?.hidesCommits == true && (log == nil || written?.isWhole == false)
         // SQLite would remove the log of an empty file.
         let isEmpty = QueueFileHeader(path: path)?.isEmpty == true
         if log == nil, !isEmpty, let database = try Self.open(path) {
@@ -62,12 +64,13 @@ struct QueueSalvage {
         let queue = database
         do {
             let books = try Self.readable {
-                try queue.unsafeRead { try Row.fetchOne($0, sql: "SELECT install_id, depth, letters FROM books") }
+                try queue.unsafeRead { try Row.fetchOne($0, sql: "SELECT * FROM books") }
             }
             installID = (try? books??.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
-            let counts = isCutOff ? nil : books
-            depth = (try? counts??.optional("depth") as Int64?) ?? nil
-            letters = (try? counts??.optional("letters") as Int64?) ?? nil
+            // Books that do not add up are known to be wrong.
+            let counts = isCutOff ? nil : books?.flatMap { try? QueueBooks($0) }
+            depth = counts?.depth
+            letters = counts?.letters
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
             session = try Self.readable { try queue.unsafeRead { try EventQueue.openSession($0) } } ?? nil
         } catch {
@@ -166,7 +169,10 @@ struct QueueSalvage {
             for part in try parts(of: table, db, &trouble, body) {
                 var stretches = [part]
                 var (tried, vain) = (0, 0)
-                while tried < stretches.count, vain < Self.maximumVainStretches || part.count <= smallPart {
+                // Where the disk fails all of it is tried again later.
+                while tried < stretches.count,
+                    trouble == nil ? vain < Self.maximumVainStretches || part.count <= smallPart : vain < Self.maximumVainReads
+                {
                     tried += 1
                     vain += 1
                     guard let rest = try readFromBothEnds(db, table, stretches[tried - 1], &trouble, body) else { continue }

@@ -70,6 +70,7 @@ actor SpoolAdopter {
 
     private func adoptAll(isManual: Bool, persistently: Bool) async -> DeliveryState {
         var total = DeliveryState(counts: DeliveryCounts())
+        var unusable: StorageFailure?
         for directory in main.directory.spools() where !isStopped && total.failure == nil {
             var ids = UUIDv7Generator()
             let spool: EventQueue
@@ -78,8 +79,9 @@ actor SpoolAdopter {
                     directory: directory, durability: durability, newInstallID: ids.next(unixMilliseconds: clock.unixMilliseconds),
                     isSpool: true, createsDirectory: false)
             } catch {
-                // Its owner lives, or another adopter was faster; one that cannot be read is left for people to look at.
+                // Its owner lives, or another adopter was faster; one that cannot be read is left for people to look at, and told.
                 if case .unusable(let failure) = error {
+                    unusable = failure
                     logger?.warning("A spooled queue cannot be used", metadata: ["hapax.failure": "\(failure)"])
                 }
                 continue
@@ -96,6 +98,7 @@ actor SpoolAdopter {
             var randomness = SystemRandomNumberGenerator()
             notBefore = clock.monotonic + RetryPolicy.delivery.delay(failures: failures, using: &randomness)
         }
+        total.failure = total.failure ?? unusable.map { .queue($0) }
         return total
     }
 

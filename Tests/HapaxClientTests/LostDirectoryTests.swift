@@ -68,6 +68,18 @@ struct LostDirectoryTests {
 
     private static let moved = DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED)
 
+    @Test("who uses the app is not saved in a file that no later client will find, and that is told (R56)")
+    func identityIsNotPersisted() async throws {
+        let directory = TemporaryDirectory()
+        let test = try TestClient(directory: directory)
+        try test.client.login("anna")
+        try FileManager.default.removeItem(atPath: directory.path("queue"))
+        let moved = IdentityError.notPersisted(StorageFailure(Self.moved))
+        #expect(throws: moved) { try test.client.login("berta") }
+        #expect(throws: moved) { try test.client.resetAnonymousID() }
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a directory that comes back: what was kept in memory is stored in it")
     func returnedDirectoryIsUsed() async throws {
         let directory = TemporaryDirectory()

@@ -73,6 +73,22 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test(
+        "books that do not add up are believed in nothing: nobody knows how many events are lost (I11, I12)",
+        arguments: ["depth = depth - 16", "depth = depth + 8192", "last_sequence = 9223372036854775807", "letters = 9223372036854775807"],
+        [false, true])
+    func wrongBooksTellNoNumber(change: String, isDamaged: Bool) async throws {
+        _ = try make(60)
+        try await DatabaseQueue(path: file).write { try $0.execute(sql: "UPDATE books SET \(change)") }
+        if isDamaged { try damageAPage() }
+        let queue = try open()
+        #expect(asides().count == 1)
+        let delivered = try await drain(queue).count
+        #expect(isDamaged ? (30..<60).contains(delivered) : delivered == 60)
+        #expect(queue.latestDamage?.isSalvaged == true && queue.latestDamage?.lost == nil && queue.books.dropped.isEmpty)
+        queue.close()
+    }
+
     @Test("sums of bytes that changed on the disk take no room from the quota once nothing is left")
     func sumsAreRightOnceNothingIsLeft() async throws {
         _ = try make(60)

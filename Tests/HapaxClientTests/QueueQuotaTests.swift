@@ -140,6 +140,16 @@ struct QueueQuotaTests {
         }
     }
 
+    @Test(
+        "a limit of age that no clock reaches removes nothing",
+        arguments: [.seconds(Int64.max), .seconds(9_223_372_036_854_775) + .milliseconds(900), .seconds(-9_223_372_036_854_775)]
+            as [Duration])
+    func endlessAgeRemovesNothing(limit: Duration) async throws {
+        let test = try client { $0.maximumAge = limit }
+        try await test.track(0..<2)
+        #expect(await test.client.status().depth == 2)
+    }
+
     @Test("what has become too old by itself is removed when an upload begins, though nothing was stored meanwhile (I12)")
     func agedEventsAreNotUploaded() async throws {
         let test = try client { $0.maximumAge = .seconds(60) }

@@ -44,6 +44,22 @@ struct SpoolTests {
         #expect(batch.scanned.envelope.installID == install)
     }
 
+    @Test("a spool that cannot be used is told by every flush, and holds up no other (I12, I15)")
+    func unusableSpoolIsTold() async throws {
+        let main = try open()
+        let spools = [try open(), try open()]
+        for spool in spools { try await spool.client.trackDurably("spooled") }
+        for spool in spools { await spool.client.shutdown(within: .zero) }
+        let path = try #require(self.spools.first).databasePath
+        try await DatabaseQueue(path: path).write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99 from the future')") }
+        for stored in [1, 0] {
+            let report = await main.client.flush()
+            #expect(report.stored == stored && report.failure == .queue(StorageFailure(NewerSchema())))
+        }
+        #expect(self.spools.count == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("nobody's events concern the same install beside a taken queue as in it (R56)")
     func spoolTakesTheAnonymousID() throws {
         let main = try TestClient(directory: directory) { $0.distinctID = nil }
