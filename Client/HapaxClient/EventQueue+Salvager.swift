@@ -64,10 +64,9 @@ extension EventQueue {
         }
 
         private func takeTogether(_ rows: ArraySlice<Row>) throws {
-            var taken: [EventID] = []
             let isOwn = file.isOwn
-            try queue.transaction(growing: true) { db, books in
-                taken = []
+            let taken = try queue.transaction(growing: true) { db, books in
+                var taken: [EventID] = []
                 var (buried, known) = (0, 0)
                 let insert = try RowInsert(db)
                 for row in rows {
@@ -101,6 +100,7 @@ extension EventQueue {
                     sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ? WHERE name = ?",
                     arguments: [count, buried, file.name])
                 if isOwn, count > 0 { try EventQueue.count(db, &books, EventQueue.damagedEvent, -count) }
+                return taken
             }
             let observer = queue.damage.withLock { $0.observer }
             observer.took(taken)

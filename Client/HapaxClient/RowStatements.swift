@@ -23,10 +23,11 @@ struct RowInsert {
     /// - Returns: false if its id, or the row, is there already.
     func insert(id: EventID, payload: [UInt8], checkSum: UInt32, time: Int64, row: Int64? = nil, install: [UInt8]? = nil) throws -> Bool {
         let handle = statement.sqliteStatement
-        if let row { sqlite3_bind_int64(handle, 1, row) } else { sqlite3_bind_null(handle, 1) }
+        // What is not bound is NULL.
+        if let row { sqlite3_bind_int64(handle, 1, row) }
         sqlite3_bind_int64(handle, 4, time)
         sqlite3_bind_int64(handle, 5, Int64(checkSum))
-        if let install { bind(install, to: 6) } else { sqlite3_bind_null(handle, 6) }
+        if let install { bind(install, to: 6) }
         // Nothing of these is read after the step, so SQLite need not copy them; the pointers do not outlive it either.
         return try withUnsafeBytes(of: (id.high.bigEndian, id.low.bigEndian)) { idBytes in
             try payload.withUnsafeBytes { payload in
@@ -75,6 +76,6 @@ private func changesRow(_ handle: OpaquePointer, _ connection: OpaquePointer?) t
     let result = sqlite3_step(handle)
     sqlite3_reset(handle)
     sqlite3_clear_bindings(handle)
-    guard result == SQLITE_DONE else { throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection))) }
+    guard result == SQLITE_DONE else { throw DatabaseError(resultCode: ResultCode(rawValue: result)) }
     return sqlite3_changes(connection) == 1
 }

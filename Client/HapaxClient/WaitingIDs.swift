@@ -15,10 +15,8 @@ extension EventQueue {
                 let result = sqlite3_step(handle)
                 if result == SQLITE_DONE { return }
                 guard result == SQLITE_ROW else { throw DatabaseError(resultCode: ResultCode(rawValue: result)) }
-                guard let bytes = sqlite3_column_blob(handle, 0), sqlite3_column_bytes(handle, 0) == 16 else { continue }
-                let high = UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self))
-                let low = UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
-                if let id = EventID(high: high, low: low) { ids.insert(id) }
+                let bytes = UnsafeRawBufferPointer(start: sqlite3_column_blob(handle, 0), count: Int(sqlite3_column_bytes(handle, 0)))
+                if let id = EventID(raw: bytes) { ids.insert(id) }
             }
         }
         return ids

@@ -30,13 +30,11 @@ struct WaitingRow {
 struct WaitingRows {
     /// Kept: the connection may drop it from its cache.
     private let statement: Statement
-    private let connection: OpaquePointer?
 
     /// Ends with ``end()``.
     init(_ db: Database, limit: Int, skipping: Int) throws {
         statement = try db.cachedStatement(
             sql: "SELECT row, event_id, payload, install_id, check_sum FROM queue ORDER BY row LIMIT ? OFFSET ?")
-        connection = db.sqliteConnection
         sqlite3_bind_int64(handle, 1, Int64(limit))
         sqlite3_bind_int64(handle, 2, Int64(skipping))
     }
@@ -47,11 +45,9 @@ struct WaitingRows {
 
     /// - Returns: nil at the end; the event is nil if it no longer is what was stored.
     func next() throws -> (number: Int64, event: WaitingRow?)? {
-        switch sqlite3_step(handle) {
-        case SQLITE_ROW: break
-        case SQLITE_DONE: return nil
-        default: throw DatabaseError(resultCode: ResultCode(rawValue: sqlite3_extended_errcode(connection)))
-        }
+        let result = sqlite3_step(handle)
+        if result == SQLITE_DONE { return nil }
+        guard result == SQLITE_ROW else { throw DatabaseError(resultCode: ResultCode(rawValue: result)) }
         let event = try? WaitingRow(
             id: EventID(raw: bytes(1)), payload: [UInt8](bytes(2)),
             install: sqlite3_column_type(handle, 3) == SQLITE_NULL ? nil : Data(bytes(3)), checkSum: sqlite3_column_int64(handle, 4))
