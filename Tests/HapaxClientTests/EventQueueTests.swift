@@ -84,10 +84,14 @@ struct EventQueueTests {
         try queue.append((1...2).map { event($0) }[...])
         let before = queue.books
         let batch = try queue.nextBatch(limit: 2, maximumBytes: .max, skipping: 0)
-        var gone = batch.events[1]
+        // A row that is not there, and one that is another event's.
+        var (gone, other) = (batch.events[1], batch.events[1])
         gone.row = 99
-        #expect(throws: (any Error).self) {
-            try queue.settle([Settlement(event: batch.events[0], fate: .stored), Settlement(event: gone, fate: .stored)], time: 0)
+        other.id = event(9).id
+        for wrong in [gone, other] {
+            #expect(throws: (any Error).self) {
+                try queue.settle([Settlement(event: batch.events[0], fate: .stored), Settlement(event: wrong, fate: .stored)], time: 0)
+            }
         }
         #expect(queue.books == before)
         #expect(try queue.nextBatch(limit: 2, maximumBytes: .max, skipping: 0).events == batch.events)

@@ -149,4 +149,61 @@ extension QueueDamageTests {
         #expect(asides().count == 1 && queue.books.isBalanced)
         queue.close()
     }
+
+    @Test("a damaged row that becomes a dead letter takes its bytes out of the books, and keeps its install (I9, I12)")
+    func buriedRowsAreCounted() async throws {
+        let queue = try open("first")
+        try queue.append((1...3).map { Self.event($0) }[...])
+        let bytes = queue.books.bytes
+        let other = EventID.derived(name: "i", key: "other")
+        try await queue.database.write {
+            try $0.execute(
+                sql: "UPDATE queue SET payload = zeroblob(length(payload)), install_id = ? WHERE row = 1", arguments: [Data(other.bytes)])
+        }
+        let settled = Locked<[EventID]>([])
+        let source = QueueBatchSource(
+            queue: queue, clock: ManualClock(), removed: { _ in },
+            settled: { settlements in settled.withLock { $0 += settlements.map(\.event.id) } })
+        let batch = try await source.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
+        #expect(batch.buried == 1 && batch.events.map(\.id) == [2, 3].map { Self.event($0).id })
+        #expect(settled.withLock { $0 } == [Self.event(1).id], "subscribers learn of it")
+        #expect(try queue.deadLetters(after: 0, limit: 9).map(\.origin) == [.install(other)])
+        #expect(queue.books.bytes == bytes - Int64(Self.event(1).bytes.count))
+        // More than all together: less than nothing would be damage in its turn.
+        try await queue.database.write { try $0.execute(sql: "UPDATE queue SET payload = zeroblob(100000) WHERE row = 2") }
+        #expect(try await source.nextBatch(limit: 9, maximumBytes: .max, skipping: 0).events.map(\.id) == [Self.event(3).id])
+        queue.close()
+        let again = try open()
+        #expect(asides().isEmpty && again.books.depth == 1 && again.books.isBalanced)
+        again.close()
+    }
+
+    @Test("a page that cannot be read is not the end of the queue, of what waits nor of the ids (R12, I11)")
+    func damageIsNoEnd() async throws {
+        let bytes = try make(300)
+        let pages = (1..<bytes.count / 4_096).filter { page in
+            (bytes[page * 4_096] == 0x0D && bytes[page * 4_096 + 4] > 4) || (bytes[page * 4_096] == 0x0A && bytes[page * 4_096 + 4] > 50)
+        }
+        #expect(pages.count > 20)
+        for page in [pages[15]] + pages.filter({ bytes[$0 * 4_096] == 0x0A }) {
+            try FileManager.default.removeItem(atPath: path)
+            try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+            var changed = bytes
+            for index in page * 4_096..<page * 4_096 + 64 { changed[index] = 0xEE }
+            try Data(bytes).write(to: URL(fileURLWithPath: file))
+            let queue = try open()
+            try await queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory") }
+            let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
+            try handle.write(contentsOf: changed)
+            try handle.close()
+            if bytes[page * 4_096] == 0x0D {
+                let batch = try queue.nextBatch(limit: 300, maximumBytes: .max, skipping: 0)
+                #expect(batch.events.isEmpty, "those of the file that took over")
+            } else {
+                #expect(try queue.waitingIDs().isEmpty, "a caller's retry of what may be lost is taken")
+            }
+            #expect(asides().count == 1)
+            queue.close()
+        }
+    }
 }

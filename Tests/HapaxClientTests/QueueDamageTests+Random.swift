@@ -125,6 +125,26 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("a row that stands where another should sends no search back: the salvage ends (I15)")
+    func strayRowsSendNoSearchBack() throws {
+        var bytes = try make(60)
+        let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }
+        let (page, next) = (leaves[1] * 4_096, leaves[2] * 4_096)
+        // The last place of a page shows its first row; behind it nothing can be read.
+        let last = page + 8 + 2 * (Int(bytes[page + 4]) - 1)
+        (bytes[last], bytes[last + 1]) = (bytes[page + 8], bytes[page + 9])
+        for index in next..<next + 64 { bytes[index] = 0xEE }
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        var source = try #require(try QueueSalvage(path: file, .everything))
+        defer { source.close() }
+        var count = 0
+        try source.rows(of: "queue") { _ in
+            count += 1
+            if count > 1_000 { throw CancellationError() }
+        }
+        #expect(count > 30)
+    }
+
     @Test("a letter that changed in a name of the schema: the file is set aside, and all of it is found (I11)")
     func changedSchemaIsDamage() async throws {
         let whole = try make(60)

@@ -212,4 +212,28 @@ extension QueueDamageTests {
         #expect(damage.salvaged + (damage.lost ?? 0) == 60 && queue.books.isBalanced)
         queue.close()
     }
+
+    @Test(
+        "a row of a damaged file whose own bytes have changed is a dead letter, in the books as well, and not told as lost (I3, I12)",
+        arguments: [false, true])
+    func changedRowsAreNotLost(isRunning: Bool) async throws {
+        _ = try make(60)
+        try await DatabaseQueue(path: file).write {
+            try $0.execute(sql: "UPDATE queue SET payload = zeroblob(length(payload)) WHERE row = 50")
+        }
+        if !isRunning { try damageAPage() }
+        let queue = try open()
+        if isRunning {
+            try spoil(queue)
+            try queue.append([Self.event(62)][...])
+        }
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        let letters = try queue.deadLetters(after: 0, limit: 9).filter { $0.reason == "damaged" }
+        #expect(letters.map(\.eventID) == [Self.event(50).id] && letters.map(\.origin) == [.install(Self.install)])
+        #expect(damage.isSalvaged && damage.lost == 59 - damage.salvaged && damage.salvaged > 40)
+        #expect(queue.books.dropped["damaged"] == damage.lost.map(Int64.init) && queue.books.isBalanced)
+        #expect(queue.books.deadLettered == 2 && queue.books.letters == 2)
+        queue.close()
+    }
 }

@@ -40,6 +40,7 @@ struct EventIDTests {
         #expect(id.bytes == [1, 0x99, 0xa3, 0x85, 0x18, 0x7b, 0x7a, 0xbc, 0x8d, 0xef, 1, 0x23, 0x45, 0x67, 0x89, 0xab])
         #expect(EventID(bytes: id.bytes) == id)
         #expect(EventID(bytes: id.bytes.dropLast()) == nil)
+        #expect(EventID(bytes: Array(id.bytes.reversed()).lazy.reversed()) == id)
         #expect(EventID(bytes: id.bytes + [0]) == nil)
         #expect(EventID(bytes: [UInt8](repeating: 0, count: 16)) == nil)
         #expect(EventID(bytes: [UInt8](repeating: 255, count: 16)) == nil)

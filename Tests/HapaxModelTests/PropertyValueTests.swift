@@ -8,6 +8,7 @@ struct PropertyValueTests {
         arguments: [
             ("null", .null), ("true", .bool(true)), (" false ", .bool(false)), ("0", .integer(0)), ("-7", .integer(-7)),
             ("9223372036854775807", .integer(.max)), ("1.5", .double(1.5)), ("1e3", .double(1_000)), ("-0.0", .double(-0.0)),
+            ("0.12345678901234567890", .double(0.12345678901234568)),
             (#""a\u00e9\n""#, "a\u{E9}\n"), (#""""#, ""), ("[]", []), ("[ ]", []), ("{ }", .object([:])),
             (#"[1,[true,null], {"k" : "v"} ]"#, [1, [true, nil], ["k": "v"]]),
             (#"{"a":{"b":[1,2]},"":3}"#, ["a": ["b": [1, 2]], "": 3]),
