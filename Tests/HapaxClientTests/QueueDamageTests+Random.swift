@@ -154,6 +154,12 @@ extension QueueDamageTests {
             var bytes = whole
             bytes[place + 1] ^= 0x01
             #expect(try await lifeOf(bytes) == [], "\(name)")
+            try FileManager.default.removeItem(atPath: path)
+            try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+            try Data(bytes).write(to: URL(fileURLWithPath: file))
+            let queue = try open()
+            #expect(try await drain(queue).count == 60 && queue.books.isBalanced, "\(name)")
+            queue.close()
         }
     }
 }
