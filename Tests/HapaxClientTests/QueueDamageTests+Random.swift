@@ -75,7 +75,7 @@ extension QueueDamageTests {
         let (database, log, frames) = try makeKilled(isRestarted: isRestarted)
         let lastCommit = 32 + lastCommit(log) * 4_120
         #expect(lastCommit > 32 && isRestarted == (lastCommit < log.count / 2))
-        for round in 0..<(Self.damages ?? 60) {
+        for round in 0..<(Self.damages ?? 20) {
             var changed = log
             let length = 512 << Int.random(in: 0...5, using: &random)
             let block = Int.random(in: 0...log.count / length, using: &random) * length

@@ -6,7 +6,8 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A damaged queue file (I1, I11, D17)")
+/// One after the other: they compute more than they wait, and many at once would leave no thread to those that wait.
+@Suite("A damaged queue file (I1, I11, D17)", .serialized)
 struct QueueDamageTests {
     let directory = TemporaryDirectory()
     var path: String { directory.path + "/queue" }

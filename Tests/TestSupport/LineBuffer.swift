@@ -26,14 +26,13 @@ final class LineBuffer: Sendable {
 
     func append(_ bytes: [UInt8]) {
         deliver { state in
-            for byte in bytes {
-                if byte == 0x0A {
-                    state.lines.append(String(decoding: state.partial, as: UTF8.self))
-                    state.partial.removeAll(keepingCapacity: true)
-                } else {
-                    state.partial.append(byte)
-                }
+            var rest = bytes[...]
+            while let end = rest.firstIndex(of: 0x0A) {
+                state.lines.append(String(decoding: state.partial + rest[..<end], as: UTF8.self))
+                state.partial.removeAll(keepingCapacity: true)
+                rest = rest[(end + 1)...]
             }
+            state.partial += rest
         }
     }
 
