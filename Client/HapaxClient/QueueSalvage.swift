@@ -29,6 +29,8 @@ struct QueueSalvage {
     /// Stretches of row numbers that are tried in a row without finding anything, before the rest of a large part is given up. A damaged page
     /// costs about two for each row it held.
     private static let maximumVainStretches = 4_096
+    /// Before all the rest is given up, as where the way to every row is damaged.
+    private static let maximumVainStretchesOfAll = 16_384
     /// The same for a disk that fails.
     private static let maximumVainReads = 64
     /// Numbers in a part that is searched to its end, if the file can hold so many rows.
@@ -37,6 +39,8 @@ struct QueueSalvage {
     private static let maximumRowsOfAPage = 40
     /// Nobody has so many damaged files.
     private static let maximumFiles = 1_000
+    /// Of these the latest, where rows are expected.
+    private static let maximumFilesWithRows = 4
 
     /// - Parameter extent: What is needed of the file if it takes a copy to read it.
     /// - Returns: nil if nothing of a queue can be found in it.
@@ -166,17 +170,18 @@ struct QueueSalvage {
         defer { self.trouble = self.trouble ?? trouble }
         // Without a transaction: its end would fail once a page could not be read.
         try database.unsafeRead { db in
-            for part in try parts(of: table, db, &trouble, body) {
+            var allVain = 0
+            for part in try parts(of: table, db, &trouble, body) where allVain < Self.maximumVainStretchesOfAll {
                 var stretches = [part]
                 var (tried, vain) = (0, 0)
                 // Where the disk fails all of it is tried again later.
-                while tried < stretches.count,
+                while tried < stretches.count, allVain < Self.maximumVainStretchesOfAll,
                     trouble == nil ? vain < Self.maximumVainStretches || part.count <= smallPart : vain < Self.maximumVainReads
                 {
                     tried += 1
-                    vain += 1
+                    (vain, allVain) = (vain + 1, allVain + 1)
                     guard let rest = try readFromBothEnds(db, table, stretches[tried - 1], &trouble, body) else { continue }
-                    if rest != stretches[tried - 1] { vain = 0 }
+                    if rest != stretches[tried - 1] { (vain, allVain) = (0, 0) }
                     // One row has had its turn.
                     guard rest.lowerBound < rest.upperBound || rest != stretches[tried - 1] else { continue }
                     let middle = rest.lowerBound + (rest.upperBound - rest.lowerBound) / 2
@@ -202,13 +207,15 @@ struct QueueSalvage {
         let possible = 0...Int64(Self.maximumFiles) * step
         let last = [given, stored.map { $0 &+ begin }].compactMap { $0 }.filter { possible.contains($0) }.max()
         var starts: [Int64] = []
-        for first in stride(from: 0, through: last ?? begin, by: Int64.Stride(step)) {
-            starts.append(first)
-            for size in 0..<40 { starts.append(first + (1 << size)) }
+        let file = (last ?? begin) / step
+        for number in 0...file {
+            starts.append(number * step)
+            if number + Int64(Self.maximumFilesWithRows) > file { for size in 0..<40 { starts.append(number * step + (1 << size)) } }
         }
         if let last { starts = starts.filter { $0 <= last } + [last + 1] }
         starts = starts.filter { rest.contains($0) && $0 > rest.lowerBound }
-        return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { $0...$1 }
+        // The small ones first: rows are at each file's beginning.
+        return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { $0...$1 }.sorted { $0.count < $1.count }
     }
 
     /// Reads from the lower end to the damage, then from the upper end to the damage.
