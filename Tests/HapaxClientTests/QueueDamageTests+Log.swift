@@ -146,7 +146,7 @@ extension QueueDamageTests {
     }
 
     /// A bit of a page's last number that changes the sum in one bit, too: whichever has changed, it looks the same.
-    private func likeItsSum(_ log: Data, _ frame: Int) -> (place: Int, bit: UInt8)? {
+    func likeItsSum(_ log: Data, _ frame: Int) -> (place: Int, bit: UInt8)? {
         let start = 32 + frame * 4_120
         for index in 0..<16 {
             let place = start + 24 + 4_092 + (log[3] & 1 == 1 ? 3 - index / 8 : index / 8)
@@ -178,12 +178,12 @@ extension QueueDamageTests {
     }
 
     /// The last frame that ends a commit.
-    private func lastCommitted(_ log: Data) -> Int {
+    func lastCommitted(_ log: Data) -> Int {
         (0..<(log.count - 32) / 4_120).last { log[32 + $0 * 4_120 + 4..<32 + $0 * 4_120 + 8].contains { $0 != 0 } } ?? 0
     }
 
     /// What nobody can tell what it was: neither a page of it nor anything behind it may be taken for what was stored.
-    private func noise(_ log: Data, in frames: ClosedRange<Int>) -> Data {
+    func noise(_ log: Data, in frames: ClosedRange<Int>) -> Data {
         var changed = log
         for frame in frames {
             for index in 32 + frame * 4_120 + 24..<32 + (frame + 1) * 4_120 { changed[index] ^= UInt8(truncatingIfNeeded: index * 31 + 7) }
@@ -228,58 +228,6 @@ extension QueueDamageTests {
             #expect(damage.isSalvaged && damage.lost == nil && damage.salvaged == 3, "\(damage)")
             queue.close()
         }
-    }
-
-    /// A queue with five events, then so many commits that fail, of so many events each, then `later` that succeed; database and log as a
-    /// kill leaves them.
-    private func makeLeftovers(_ failing: [Int], later: Int) throws -> (database: Data, log: Data, events: [EventID]) {
-        let disk = FaultyDisk(path)
-        let queue = try open("first", .power)
-        for number in 1...5 { try queue.append([Self.event(Int64(number))][...]) }
-        for count in failing {
-            disk.fail(FaultyDisk.Fault(at: 0, count: 1, code: ResultCode.SQLITE_IOERR_FSYNC.rawValue, operations: [.sync]))
-            #expect(throws: DatabaseError.self) { try queue.append((100..<100 + Int64(count)).map { Self.event($0) }[...]) }
-        }
-        disk.fail(nil)
-        for number in 6..<6 + later { try queue.append([Self.event(Int64(number))][...]) }
-        defer { queue.close() }
-        return (
-            try Data(contentsOf: URL(fileURLWithPath: file)), try Data(contentsOf: URL(fileURLWithPath: file + "-wal")),
-            (1..<6 + later).map { Self.event(Int64($0)).id }
-        )
-    }
-
-    @Test(
-        "what a failed flush of the disk has left behind later commits is no damage, however long it is (I1, I6)",
-        arguments: [1, 2, 10, 60])
-    func leftoversAreNoDamage(failing: Int) async throws {
-        for later in [1, 2, 5] {
-            let (database, log, events) = try makeLeftovers([failing], later: later)
-            var changed = log
-            changed[5] ^= 0x10
-            // Behind a head that has changed nobody knows what it is.
-            for (log, isWhole) in [(log, true), (changed, false)] {
-                try restore(database, log)
-                let next = try open()
-                #expect(asides().isEmpty == isWhole && (next.installID == Self.install) == isWhole, "\(failing) before \(later)")
-                await next.salvage()
-                #expect(isWhole || next.latestDamage?.isSalvaged == true)
-                #expect(try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0).events.map(\.id) == events)
-                next.close()
-            }
-            try FileManager.default.removeItem(atPath: path)
-        }
-    }
-
-    @Test("two failed flushes can leave what damage leaves, too: that is told rather than not, and nothing is lost by it (I1, I11)")
-    func doubtIsTold() async throws {
-        let (database, log, events) = try makeLeftovers([60, 30], later: 1)
-        try restore(database, log)
-        let next = try open()
-        await next.salvage()
-        #expect(next.latestDamage?.isSalvaged == true && next.latestDamage?.lost == nil)
-        #expect(try next.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0).events.map(\.id) == events)
-        next.close()
     }
 
     @Test(
@@ -369,175 +317,6 @@ extension QueueDamageTests {
         #expect(asides().count == 1)
         await queue.salvage()
         #expect(queue.latestDamage?.salvaged == 9 && queue.latestDamage?.lost == nil, "nobody knows how many")
-        queue.close()
-    }
-
-    @Test("what a failed flush has left at a log's beginning, behind a commit that was cut off there, is no damage (I1, I6)")
-    func leftoversAtTheBeginning() throws {
-        let disk = FaultyDisk(path)
-        let first = try open("first", .power)
-        try first.append((1...9).map { Self.event($0) }[...])
-        try first.database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
-        disk.fail(FaultyDisk.Fault(at: 1, count: 1, code: ResultCode.SQLITE_IOERR_FSYNC.rawValue, operations: [.sync]))
-        #expect(throws: DatabaseError.self) { try first.append((10...100).map { Self.event($0) }[...]) }
-        disk.fail(nil)
-        let database = try Data(contentsOf: URL(fileURLWithPath: file))
-        let log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
-        first.close()
-        #expect(lastCommitted(log) > 3, "control")
-        try restore(database, noise(log, in: 0...0))
-        let queue = try open()
-        #expect(asides().isEmpty && queue.books.depth == 9)
-        queue.close()
-    }
-
-    @Test("a log whose head is that of the next round, and whose frames are in the file already, is whole")
-    func nextRoundIsWhole() throws {
-        let first = try open("first")
-        for number in 1...40 { try first.append([Self.event(Int64(number))][...]) }
-        try first.database.writeWithoutTransaction { _ = try $0.checkpoint(.full) }
-        let database = try Data(contentsOf: URL(fileURLWithPath: file))
-        let log = try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
-        try first.append([Self.event(41)][...])
-        // SQLite begins a round by its head, with other salts.
-        let head = try Data(contentsOf: URL(fileURLWithPath: file + "-wal")).prefix(32)
-        first.close()
-        #expect(head != log.prefix(32), "control")
-        try restore(database, head + log.dropFirst(32))
-        let queue = try open()
-        #expect(asides().isEmpty && queue.books.depth == 40 && queue.installID == Self.install)
-        queue.close()
-    }
-
-    @Test(
-        "a file that was cut to nothing, or is gone, but for its log: what the log holds is found again (I1, I11, D17)",
-        arguments: [true, false], [true, false])
-    func logWithoutAFileIsRead(isGone: Bool, isChanged: Bool) async throws {
-        var (_, log, frames) = try makeKilled()
-        if isChanged { log[32 + frames / 2 * 4_120 + 18] ^= 0x10 }
-        try restore(Data(), log)
-        // Who only looks must not make SQLite remove the log.
-        #expect(throws: StorageFailure.self) { try QueueReader(directory: QueueDirectory(path: path)) }
-        if isGone { try FileManager.default.removeItem(atPath: file) }
-        let queue = try open()
-        #expect(asides() == ["queue.sqlite.damaged-1"])
-        await queue.salvage()
-        #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0)
-        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
-        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
-        queue.close()
-    }
-
-    @Test("a log whose file is gone is not given to a file that was set aside before, and not lost with it (I1, I11)")
-    func logWithoutAFileIsNobodyElses() async throws {
-        let (database, log, _) = try makeKilled()
-        try restore(database, log)
-        try Data("noise".utf8).write(to: URL(fileURLWithPath: file + ".damaged-1"))
-        try FileManager.default.removeItem(atPath: file)
-        let queue = try open()
-        #expect(asides() == ["queue.sqlite.damaged-1", "queue.sqlite.damaged-2"])
-        await queue.salvage()
-        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
-        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
-        queue.close()
-    }
-
-    @Test("the log of a queue that is a link lies beside what it links to (I11)")
-    func logOfALinkIsFound() async throws {
-        let (database, log, frames) = try makeKilled()
-        var changed = log
-        changed[32 + frames / 2 * 4_120 + 300] ^= 0x10
-        try restore(database, changed)
-        let target = directory.path + "/elsewhere"
-        try FileManager.default.moveItem(atPath: path, toPath: target)
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-        try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: target + "/queue.sqlite")
-        let queue = try open()
-        await queue.salvage()
-        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
-        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
-        queue.close()
-        #expect(try Data(contentsOf: URL(fileURLWithPath: target + "/queue.sqlite")) == database, "a damaged file is never changed (D17)")
-    }
-
-    @Test("what a salvage copies is for its owner only, as the queue's files are (I14)", arguments: [true, false])
-    func copiesArePrivate(withLog: Bool) throws {
-        let (database, log, _) = try makeKilled()
-        try restore(database, log)
-        for suffix in ["", "-wal"] { try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file + suffix) }
-        for extent in [SalvageCopy.Extent.state, .everything] {
-            DatabaseFile.remove(path + "/copy")
-            try SalvageCopy.make(of: file, at: path + "/copy", extent, log: withLog ? log : nil)
-            for suffix in ["", "-wal"] {
-                let attributes = try FileManager.default.attributesOfItem(atPath: path + "/copy" + suffix)
-                #expect((attributes[.posixPermissions] as? NSNumber)?.intValue == 0o600, "copy\(suffix)")
-            }
-        }
-    }
-
-    @Test("a crash while a file is set aside: whatever of it was renamed, the next opening ends it (I1, I11)", arguments: 0...3)
-    func settingAsideIsEnded(renames: Int) async throws {
-        let (database, log, _) = try makeKilled()
-        try restore(database, log)
-        let aside = file + ".damaged-1"
-        if renames > 0 { try Data().write(to: URL(fileURLWithPath: aside + ".moving")) }
-        if renames > 1 { try FileManager.default.moveItem(atPath: file, toPath: aside) }
-        if renames > 2 { try FileManager.default.moveItem(atPath: file + "-wal", toPath: aside + "-wal") }
-        let queue = try open()
-        await queue.salvage()
-        #expect(asides() == (renames > 1 ? ["queue.sqlite.damaged-1"] : []))
-        #expect(!FileManager.default.fileExists(atPath: aside + ".moving"))
-        let batch = try queue.nextBatch(limit: 100, maximumBytes: 1_000_000, skipping: 0)
-        #expect(batch.events.map(\.id) == (1...40).map { Self.event($0).id })
-        queue.close()
-    }
-
-    @Test("a file that was cut to nothing is no new queue: that something is lost is told (I11)")
-    func emptyFileIsDamage() async throws {
-        try restore(Data(), Data())
-        try FileManager.default.removeItem(atPath: file + "-wal")
-        let queue = try open()
-        #expect(asides() == ["queue.sqlite.damaged-1"])
-        await queue.salvage()
-        let damage = try #require(queue.latestDamage)
-        #expect(damage.isSalvaged && damage.salvaged == 0 && damage.lost == nil, "nobody knows how many")
-        queue.close()
-    }
-
-    @Test("a log as a kill leaves it is whole: cut off anywhere, or with an end that was never written")
-    func killedLogIsWhole() async throws {
-        let (database, log, frames) = try makeKilled()
-        for length in [0, 20, 32, 40, 32 + 4_120, 32 + 5 * 4_120 + 24, 32 + (frames - 1) * 4_120 + 3_000, log.count] {
-            try restore(database, log.prefix(length))
-            let queue = try open()
-            #expect(asides().isEmpty, "cut off at \(length)")
-            queue.close()
-        }
-        // A last frame whose page is still that of an earlier round.
-        var torn = log
-        for index in torn.count - 4_096..<torn.count { torn[index] = 0x55 }
-        try restore(database, torn)
-        let queue = try open()
-        #expect(asides().isEmpty && queue.books.depth >= 39)
-        queue.close()
-    }
-
-    @Test("a table of the same name in a log of somebody else: nothing is taken from it, and no copy stays (D17)")
-    func foreignLogHasNothing() async throws {
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-        var configuration = Configuration()
-        configuration.journalMode = .wal
-        let other = try DatabaseQueue(path: file, configuration: configuration)
-        try await other.write { try $0.execute(sql: "CREATE TABLE queue (name TEXT); INSERT INTO queue VALUES ('mine')") }
-        let (database, log) = (
-            try Data(contentsOf: URL(fileURLWithPath: file)), try Data(contentsOf: URL(fileURLWithPath: file + "-wal"))
-        )
-        try other.close()
-        try restore(database, log)
-        let queue = try open()
-        await queue.salvage()
-        #expect(asides().count == 1 && queue.unsalvagedFiles == 0 && queue.books.depth == 0 && queue.books.letters == 0)
-        #expect(try FileManager.default.contentsOfDirectory(atPath: path).filter { $0.contains("copy") } == [])
         queue.close()
     }
 }
