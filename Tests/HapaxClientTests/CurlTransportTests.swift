@@ -9,7 +9,8 @@ import Testing
 struct CurlTransportTests {
     private static let ok = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
-    private func request(_ url: String, body: [UInt8] = [1, 2, 3], timeout: Duration = .seconds(30)) -> TransportRequest {
+    /// - Parameter timeout: So long that no test but that of the deadline itself ends by it, however busy the machine is.
+    private func request(_ url: String, body: [UInt8] = [1, 2, 3], timeout: Duration = .seconds(600)) -> TransportRequest {
         TransportRequest(
             url: url, headers: [("Authorization", "Bearer k"), ("Content-Type", "application/json")], body: body, timeout: timeout)
     }
@@ -92,11 +93,16 @@ struct CurlTransportTests {
     func silenceEndsAtTheDeadline() async throws {
         let server = try LoopbackServer { _ in .silence }
         defer { server.stop() }
-        #expect(failure(await CurlTransport().send(request(server.url, timeout: .milliseconds(200)))) == .timedOut)
+        // Longer deadlines only for a machine so busy that the request did not arrive within the shorter ones.
+        var timeout: Duration = .milliseconds(200)
+        repeat {
+            #expect(failure(await CurlTransport().send(request(server.url, timeout: timeout))) == .timedOut)
+            timeout = timeout * 4
+        } while server.requests.isEmpty && timeout < .seconds(60)
         #expect(server.requests.count == 1)
     }
 
-    @Test("closing ends what is under way, long before its deadline, and refuses what follows")
+    @Test("closing ends what is under way, and not its deadline, and refuses what follows", .timeLimit(.minutes(5)))
     func closingAborts() async throws {
         let arrived = AsyncStream<Void>.makeStream()
         let server = try LoopbackServer { _ in
@@ -107,12 +113,8 @@ struct CurlTransportTests {
         let transport = CurlTransport()
         async let hanging = transport.send(request(server.url))
         for await _ in arrived.stream { break }
-        let clock = ContinuousClock()
-        let start = clock.now
         transport.close()
         #expect(failure(await hanging) == .aborted)
-        // It takes under 100 ms; the rest is the wait for a thread on a machine that is busy with other tests.
-        #expect(clock.now - start < .seconds(10))
         #expect(failure(await transport.send(request(server.url))) == .aborted)
     }
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A queue on a disk that fails (I1, I6, I11, I12, D17)")
+@Suite("A queue on a disk that fails (I1, I6, I11, I12, D17)", .takesTurns)
 struct FaultyDiskTests {
     private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
 
@@ -108,7 +108,7 @@ struct FaultyDiskTests {
 
     @Test(
         "a client whose disk fails tells who waits, and delivers all once it works again, an earlier failure included (I6)",
-        .timeLimit(.minutes(10)))
+        .timeLimit(.minutes(30)))
     func clientGoesOn() async throws {
         let directory = TemporaryDirectory()
         let disk = FaultyDisk(directory.path)

@@ -35,7 +35,7 @@ struct ImportTests {
         let (process, finish) = try hapax.start(["import", "-", "--json"], openInput: pipe)
         await server.requests(1)
         // All of it has been read once the pipe is empty.
-        let deadline = ContinuousClock.now + .seconds(30)
+        let deadline = ContinuousClock.now + .seconds(300)
         var left: Int32 = 1
         while left > 0, ContinuousClock.now < deadline {
             #expect(ioctl(pipe.fileHandleForWriting.fileDescriptor, UInt(FIONREAD), &left) == 0)

@@ -35,10 +35,13 @@ struct PurgeTests {
     }
 
     @Test("a file that is set aside just behind the purge's commit is none of its business: it can hold later events (I1)")
-    func laterDamageIsNotPurged() async throws {
-        let test = try TestClient()
-        try await test.track(0..<3)
-        let queue = test.client.queue
+    func laterDamageIsNotPurged() throws {
+        let directory = TemporaryDirectory()
+        // Without a client, which would salvage them meanwhile.
+        let queue = try EventQueue(
+            directory: QueueDirectory(path: directory.path + "/queue"), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        defer { queue.close() }
+        try queue.append((1...3).map { PreparedEvent.sample($0, fill: 10) }[...])
         queue.damage.withLock { $0.pending = [DamagedFile(name: "queue.sqlite.damaged-1", isOwn: true)] }
         try queue.database.add(
             transactionObserver: CommitObserver {

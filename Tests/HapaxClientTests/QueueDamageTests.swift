@@ -6,8 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-/// One after the other: they compute more than they wait, and many at once would leave no thread to those that wait.
-@Suite("A damaged queue file (I1, I11, D17)", .serialized)
+@Suite("A damaged queue file (I1, I11, D17)", .takesTurns)
 struct QueueDamageTests {
     let directory = TemporaryDirectory()
     var path: String { directory.path + "/queue" }

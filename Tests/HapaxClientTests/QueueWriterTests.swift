@@ -128,8 +128,10 @@ struct QueueWriterTests {
     func barrierDoesNotWaitForTheBackoff() async {
         let writer = writer()
         store.state.withLock { $0.failing = true }
-        admit(writer)
-        await clock.scheduled(1)
+        // Whoever comes in the middle of an attempt is told how that one ended.
+        let waiter = CommitWaiter()
+        admit(writer, waiter: waiter)
+        await #expect(throws: TrackError.self) { try await waiter.wait() }
         await #expect(throws: TrackError.self) { try await writer.barrier(retrying: true) }
         #expect(store.state.withLock { $0.attempts } == 2)
     }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A damaged file that cannot be read for a while, as without descriptors (I1, I11)")
+@Suite("A damaged file that cannot be read for a while, as without descriptors (I1, I11)", .takesTurns)
 struct SalvageReadFailureTests {
     private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
 

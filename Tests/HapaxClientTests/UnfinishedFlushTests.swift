@@ -44,7 +44,8 @@ struct UnfinishedFlushTests {
     func limitBoundsTheSalvage() async throws {
         let test = try TestClient()
         let file = try await setAside(in: test)
-        // Somebody else writes: the salvage waits for seconds, which only the real clock knows.
+        // Somebody else writes: the salvage waits, by the real clock and longer than this test.
+        try await test.client.queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA busy_timeout = 600000") }
         var configuration = Configuration()
         configuration.allowsUnsafeTransactions = true
         let other = try DatabaseQueue(path: test.client.queue.directory.databasePath, configuration: configuration)

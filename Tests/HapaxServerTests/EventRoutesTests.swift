@@ -205,44 +205,43 @@ struct EventRoutesTests {
 
     @Test("Headers that do not come, first or later, and bodies that drip, are ended by their deadlines with 408 (I13)")
     func slowSendersAreEnded() async throws {
-        var options = ServerOptions()
-        // Long enough for a busy machine to answer a request that does come.
-        options.deadlines.header = .seconds(3)
-        options.deadlines.body = .seconds(3)
-        try await RunningServer.run(options: options) { server in
-            let drips = [
-                Array("POST /v1/events HTTP/1.1\r\nHost: x\r\n".utf8),
-                RawHTTP.request("POST", "/v1/events", headers: RunningServer.headers.merging(["Content-Length": "100"]) { $1 })
-                    + Array("{".utf8),
-            ]
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for drip in drips {
-                    group.addTask {
-                        let connection = try await RawHTTP(port: server.port)
-                        try await connection.send(drip)
-                        try await Self.expectTooSlow(connection)
-                    }
-                }
-                // The deadline holds for every header block of a kept connection, not only for the first.
-                group.addTask {
-                    let kept = try await RawHTTP(port: server.port)
-                    try await kept.send(RawHTTP.request("GET", "/health/live"))
-                    let answer = try await kept.answer(to: "GET")
-                    #expect(answer.status == 200)
-                    try await kept.send("POST /v1/ev")
-                    try await Self.expectTooSlow(kept)
-                }
-                try await group.waitForAll()
-            }
+        let whole = RawHTTP.request("GET", "/health/live")
+        let half = RawHTTP.request("POST", "/v1/events", headers: RunningServer.headers.merging(["Content-Length": "100"]) { $1 })
+        // The deadline holds for every header block of a kept connection, not only for the first.
+        for (first, drip) in [(nil, Array(half.prefix(30))), (nil, half + Array("{".utf8)), (whole, Array(half.prefix(10)))] {
+            let answer = try await Self.answer(to: drip, behind: first)
+            #expect(answer.problemCode == .tooSlow)
+            #expect(answer.closesConnection)
+            #expect(answer["X-Request-Id"]?.count == 16)
         }
     }
 
-    private static func expectTooSlow(_ connection: RawHTTP) async throws {
-        let answer = try await connection.answer()
-        #expect(answer.problemCode == .tooSlow)
-        #expect(answer.closesConnection)
-        #expect(answer["X-Request-Id"]?.count == 16)
+    /// The answer to what never comes to its end, on a server with short deadlines: longer ones if the machine is so busy that it was met by
+    /// them before it had sent all of this.
+    private static func answer(to drip: [UInt8], behind first: [UInt8]?) async throws -> HTTPMessage {
+        for milliseconds in [200, 1_000, 5_000, 25_000] {
+            var options = RunningServer.options
+            options.deadlines.header = .milliseconds(milliseconds)
+            options.deadlines.body = .milliseconds(milliseconds)
+            let answer: HTTPMessage? = try await RunningServer.run(options: options) { server in
+                do {
+                    let connection = try await RawHTTP(port: server.port)
+                    if let first {
+                        try await connection.send(first)
+                        guard try await connection.answer(to: "GET").status == 200 else { return nil }
+                    }
+                    try await connection.send(drip)
+                    return try await connection.answer()
+                } catch is LoopbackSocket.Failure {
+                    return nil
+                }
+            }
+            if let answer { return answer }
+        }
+        throw AlwaysTooBusy()
     }
+
+    private struct AlwaysTooBusy: Error {}
 
     @Test("A header block beyond 16 KiB is refused and its connection closed (I13)")
     func largeHeaderIsRefused() async throws {
@@ -266,7 +265,7 @@ struct EventRoutesTests {
             _ = try await server.receipt(Self.batch([1]))
             return half
         }
-        // The server has ended, 30 s before the body's deadline.
+        // The server has ended, minutes before the body's deadline.
         await #expect(throws: (any Error).self) { try await half.answer() }
     }
 

@@ -12,9 +12,18 @@ struct RunningServer: Sendable {
     static let key = "write-key-of-shop"
     static let otherKey = "write-key-of-app"
 
+    /// With deadlines that no sender exceeds, however busy the machine is.
+    static var options: ServerOptions {
+        var options = ServerOptions()
+        options.deadlines.header = .seconds(600)
+        options.deadlines.body = .seconds(600)
+        options.deadlines.idle = .seconds(600)
+        return options
+    }
+
     /// Starts a server on the store, runs `body`, stops it gracefully and waits for its end.
     static func run<Value: Sendable>(
-        on store: any EventStore = ScriptedStore(), options: ServerOptions = .init(),
+        on store: any EventStore = ScriptedStore(), options: ServerOptions = RunningServer.options,
         _ body: @Sendable @escaping (RunningServer) async throws -> Value
     ) async throws -> Value {
         var options = options

@@ -36,14 +36,12 @@ struct ConcurrencyTests {
 
     private static func feed(_ lists: [[[UInt8]]], to port: Int) async throws -> Sums {
         var sums = Sums()
-        let connection = try await RawHTTP(port: port)
         for list in lists {
             let body = EventBatch(envelope: .init(), events: list).encoded()
             var receipt: Receipt?
             // A server that lost a deadlock too often says 503; what it then stored is found again.
             while receipt == nil {
-                try await connection.send(RawHTTP.request("POST", "/v1/events", headers: headers, body: body))
-                let answer = try await connection.answer()
+                let answer = try await RawHTTP.post(port: port, headers: headers, body: body)
                 if answer.status == 200 { receipt = try Receipt(json: answer.body) }
             }
             sums.stored += receipt?.stored ?? 0

@@ -76,7 +76,7 @@ struct PipelineStore: Sendable {
     func read<Value: Sendable>(_ body: @Sendable (Database) throws -> Value) async throws -> Value {
         var configuration = Configuration()
         configuration.readonly = true
-        configuration.busyMode = .timeout(5)
+        configuration.busyMode = .timeout(300)
         return try await DatabaseQueue(path: String(setting.dropFirst("sqlite:".count)), configuration: configuration).read(body)
     }
 

@@ -5,8 +5,11 @@ package final class RawHTTP: Sendable {
     private let socket: LoopbackSocket
     private let reader: Locked<HTTPReader>
 
+    /// Seconds that a read or write may block unless a caller says: it ends a hang, and is no measure of how fast a machine is.
+    package static let patience = 300.0
+
     /// - Parameter timeout: Seconds that one read or write may block.
-    package init(port: Int, timeout: Double = 30) async throws {
+    package init(port: Int, timeout: Double = RawHTTP.patience) async throws {
         let socket = try await blocking { try LoopbackSocket.connected(port: port, timeout: timeout) }
         self.socket = socket
         reader = Locked(HTTPReader(socket))
@@ -61,7 +64,7 @@ package final class RawHTTP: Sendable {
 
     /// One request on a connection of its own.
     package static func post(
-        port: Int, path: String = "/v1/events", headers: [String: String] = [:], body: [UInt8], timeout: Double = 30
+        port: Int, path: String = "/v1/events", headers: [String: String] = [:], body: [UInt8], timeout: Double = RawHTTP.patience
     ) async throws -> HTTPMessage {
         let connection = try await RawHTTP(port: port, timeout: timeout)
         try await connection.send(request("POST", path, headers: headers, body: body))
@@ -69,7 +72,9 @@ package final class RawHTTP: Sendable {
     }
 
     /// One request on a connection of its own.
-    package static func get(port: Int, path: String, headers: [String: String] = [:], timeout: Double = 30) async throws -> HTTPMessage {
+    package static func get(
+        port: Int, path: String, headers: [String: String] = [:], timeout: Double = RawHTTP.patience
+    ) async throws -> HTTPMessage {
         let connection = try await RawHTTP(port: port, timeout: timeout)
         try await connection.send(request("GET", path, headers: headers))
         return try await connection.answer(to: "GET")

@@ -1,0 +1,24 @@
+import Testing
+
+@Suite("Long tests take turns on one thread", .takesTurns)
+struct TakesTurnsTests {
+    @Test(arguments: 0..<3)
+    func runsOnTheThread(number: Int) {
+        #expect(TakesTurns.isMyTurn)
+    }
+
+    @Test func comesBackToTheThread() async {
+        await Task.yield()
+        #expect(TakesTurns.isMyTurn)
+        await withTaskGroup { group in
+            group.addTask { #expect(TakesTurns.isMyTurn) }
+        }
+    }
+}
+
+struct OtherTests {
+    @Test("control: without the trait a test is elsewhere")
+    func runsElsewhere() async {
+        #expect(!TakesTurns.isMyTurn)
+    }
+}
