@@ -16,7 +16,7 @@ run: packages
 
 test: test-packages
 	$(SWIFT) build --build-tests
-	$(SWIFT) test --skip-build
+	@SWIFT="$(SWIFT)" .ci/run-tests
 
 bench: test-packages
 	$(SWIFT) build -c release --product hapax-server
