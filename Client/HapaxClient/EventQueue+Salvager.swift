@@ -12,7 +12,8 @@ extension EventQueue {
         let file: DamagedFile
         /// Whose the file's own rows are; nil for this queue's, empty for nobody's.
         var owner: [UInt8]?
-        private var rows: [Row] = []
+        /// With the event, if the row is what was stored.
+        private var rows: [(row: Row, event: WaitingRow?)] = []
         private var bytes = 0
         private var letters: [DeadLetter] = []
 
@@ -21,28 +22,36 @@ extension EventQueue {
             self.file = file
         }
 
-        mutating func add(_ row: Row) throws {
-            rows.append(row.copy())
+        /// - Returns: Whether the row is what was stored.
+        mutating func add(_ row: Row) throws -> Bool {
+            let event = try? WaitingRow(row)
+            rows.append((row.copy(), event))
             bytes += (try? row.optional("payload") as Data?)?.count ?? 0
             if rows.count == Self.rowsPerTransaction || bytes >= queue.room.groupBytes { try takeRows() }
+            return event != nil
         }
 
-        mutating func addLetter(_ row: Row) throws {
-            guard let letter = try? EventQueue.deadLetter(row) else { return }
+        /// - Returns: Whether the row can be what was stored.
+        mutating func addLetter(_ row: Row) throws -> Bool {
+            guard let letter = try? EventQueue.deadLetter(row) else { return false }
             letters.append(letter)
             bytes += letter.event.count
             if letters.count == Self.rowsPerTransaction || bytes >= queue.room.groupBytes { try takeLetters() }
+            return true
         }
 
         /// Whether a row has its turn, which it has once, also when the salvage has to begin anew: it may have been delivered since.
-        private func isNew(_ number: Int64, isLetter: Bool, _ db: Database) throws -> Bool {
+        ///
+        /// - Parameter checkSum: Beside the number, which can be another row's if it changed on the disk.
+        private func isNew(_ number: Int64, _ checkSum: Int64, isLetter: Bool, _ db: Database) throws -> Bool {
             // A purge may have ended the salvage meanwhile.
             try db.cachedStatement(
                 sql: """
-                    INSERT INTO salvaged_rows (file, is_letter, row) SELECT ?, ?, ? FROM damaged_files WHERE name = ? AND is_salvaged = 0
+                    INSERT INTO salvaged_rows (file, is_letter, row, check_sum)
+                    SELECT ?, ?, ?, ? FROM damaged_files WHERE name = ? AND is_salvaged = 0
                     ON CONFLICT DO NOTHING
                     """
-            ).execute(arguments: [file.number, isLetter, number, file.name])
+            ).execute(arguments: [file.number, isLetter, number, checkSum, file.name])
             return db.changesCount == 1
         }
 
@@ -53,7 +62,7 @@ extension EventQueue {
         }
 
         /// On a disk that is nearly full a few find room where many do not, and make more once they are delivered.
-        private func take(_ rows: ArraySlice<Row>) throws {
+        private func take(_ rows: ArraySlice<(row: Row, event: WaitingRow?)>) throws {
             do {
                 try takeTogether(rows)
             } catch  where error.isDiskFull && rows.count > 1 {
@@ -63,15 +72,16 @@ extension EventQueue {
             }
         }
 
-        private func takeTogether(_ rows: ArraySlice<Row>) throws {
+        private func takeTogether(_ rows: ArraySlice<(row: Row, event: WaitingRow?)>) throws {
             let isOwn = file.isOwn
             let taken = try queue.transaction(growing: true) { db, books in
                 var taken: [EventID] = []
                 var (buried, known) = (0, 0)
                 let insert = try RowInsert(db)
-                for row in rows {
-                    if let number: Int64 = row[0], try !isNew(number, isLetter: false, db) { continue }
-                    guard let event = try? WaitingRow(row) else {
+                for (row, event) in rows {
+                    let checkSum = (try? row.optional("check_sum") as Int64?) ?? 0
+                    if let number: Int64 = row[0], try !isNew(number, checkSum, isLetter: false, db) { continue }
+                    guard let event else {
                         guard try bury(row, db, &books) else { continue }
                         buried += 1
                         found(&books, waiting: false)
@@ -133,7 +143,10 @@ extension EventQueue {
         mutating func takeLetters() throws {
             try queue.transaction(growing: true) { db, books in
                 var taken = 0
-                for letter in letters where try isNew(letter.number, isLetter: true, db) && take(letter, db, &books) { taken += 1 }
+                for letter in letters {
+                    let checkSum = Int64(CheckSum.crc32(letter.eventID ?? queue.installID, letter.event))
+                    if try isNew(letter.number, checkSum, isLetter: true, db), try take(letter, db, &books) { taken += 1 }
+                }
                 guard taken > 0 else { return }
                 try db.execute(
                     sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [taken, file.name])

@@ -73,7 +73,8 @@ extension EventQueue {
                         file INTEGER NOT NULL,
                         is_letter INTEGER NOT NULL,
                         row INTEGER NOT NULL,
-                        PRIMARY KEY (file, is_letter, row)
+                        check_sum INTEGER NOT NULL,
+                        PRIMARY KEY (file, is_letter, row, check_sum)
                     ) WITHOUT ROWID;
                     """)
         }

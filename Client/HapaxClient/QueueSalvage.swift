@@ -162,10 +162,11 @@ struct QueueSalvage {
         }
     }
 
-    /// Every row of a table that can be read, once, most of them in order.
+    /// Every row of a table that can be read, most of them once and in order.
     ///
+    /// - Parameter body: Returns whether the row is what was stored; if not, its number says nothing.
     /// - Throws: What `body` throws.
-    mutating func rows(of table: String, _ body: (Row) throws -> Void) throws {
+    mutating func rows(of table: String, _ body: (Row) throws -> Bool) throws {
         var trouble: DatabaseError?
         defer { self.trouble = self.trouble ?? trouble }
         // Without a transaction: its end would fail once a page could not be read.
@@ -197,7 +198,7 @@ struct QueueSalvage {
     /// Every number for which SQLite looks on a damaged page fails, and those can be a trillion: behind the last row, and before the first one
     /// behind a file that was damaged before. So the parts grow from where each file's numbers begin, where its rows are.
     private func parts(
-        of table: String, _ db: Database, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Void
+        of table: String, _ db: Database, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Bool
     ) throws -> [ClosedRange<Int64>] {
         guard let rest = try readFromBothEnds(db, table, 0...(.max - 1), &trouble, body) else { return [] }
         let step = EventQueue.rowsPerDamagedFile
@@ -218,24 +219,49 @@ struct QueueSalvage {
         return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { $0...$1 }.sorted { $0.count < $1.count }
     }
 
-    /// Reads from the lower end to the damage, then from the upper end to the damage.
+    /// Reads from the lower end, then from the upper end, each to the damage.
     ///
     /// - Returns: What lies between; nil if nothing does.
     private func readFromBothEnds(
-        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Void
+        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Bool
     ) throws -> ClosedRange<Int64>? {
-        guard let last = try read(db, table, stretch, "ASC", &trouble, body), last < stretch.upperBound,
-            let first = try read(db, table, last + 1...stretch.upperBound, "DESC", &trouble, body), first > last + 1
-        else { return nil }
-        return last + 1...first - 1
+        let low = try read(db, table, stretch, "ASC", &trouble, body)
+        guard low.last != stretch.upperBound else { return nil }
+        let rest = (low.last.map { $0 + 1 } ?? stretch.lowerBound)...stretch.upperBound
+        let high = try read(db, table, rest, "DESC", &trouble, body)
+        if !low.isCutOff, !high.isCutOff, high.last == nil, Self.isEmpty(rest, db, table) { return nil }
+        let upperBound = high.last.map { $0 - 1 } ?? rest.upperBound
+        return rest.lowerBound <= upperBound ? rest.lowerBound...upperBound : nil
     }
 
-    /// - Returns: The row next to the damage, or the stretch's end if none was met before it; nil if the whole stretch has been read.
+    /// Whether there is no row, as far as SQLite can be believed: it takes noise for a row of any number, which can seem to be the first one
+    /// behind all that was asked for.
+    ///
+    /// Then the rows at both sides of it, each looked for from the other, are not neighbours.
+    private static func isEmpty(_ stretch: ClosedRange<Int64>, _ db: Database, _ table: String) -> Bool {
+        func next(behind number: Int64) throws -> Int64? {
+            let sql = "SELECT row FROM \(table) WHERE row > ? ORDER BY row LIMIT 1"
+            return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number])
+        }
+        func previous(before number: Int64?) throws -> Int64? {
+            let sql = "SELECT row FROM \(table) WHERE row < ? ORDER BY row DESC LIMIT 1"
+            return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number ?? .max])
+        }
+        do {
+            let behind = try next(behind: stretch.upperBound)
+            let before = try previous(before: stretch.lowerBound)
+            return try next(behind: before ?? -1) == behind && previous(before: behind) == before
+        } catch {
+            return false
+        }
+    }
+
+    /// - Returns: The last row read of those that are what was stored, nil without one; and whether damage was met behind it.
     private func read(
         _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ order: String, _ trouble: inout DatabaseError?,
-        _ body: (Row) throws -> Void
-    ) throws -> Int64? {
-        var met: Int64?
+        _ body: (Row) throws -> Bool
+    ) throws -> (last: Int64?, isCutOff: Bool) {
+        var last: Int64?
         do {
             // Cached: most of the time would go into preparing it.
             let statement = try db.cachedStatement(sql: "SELECT * FROM \(table) WHERE row BETWEEN ? AND ? ORDER BY row \(order)")
@@ -243,10 +269,9 @@ struct QueueSalvage {
             while let row = try rows.next() {
                 // A damaged page gives numbers that were not asked for: what is left to be searched must become smaller.
                 guard let number: Int64 = row[0], stretch.contains(number) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-                met = number
-                do { try body(row) } catch { throw SalvageFailure(cause: error) }
+                do { if try body(row) { last = number } } catch { throw SalvageFailure(cause: error) }
             }
-            return nil
+            return (last, false)
         } catch let failure as SalvageFailure {
             throw failure
         } catch {
@@ -254,7 +279,7 @@ struct QueueSalvage {
                 guard let failure = error as? DatabaseError, error.isDiskFailure else { throw SalvageFailure(cause: error) }
                 trouble = failure
             }
-            return met ?? (order == "ASC" ? stretch.lowerBound - 1 : stretch.upperBound + 1)
+            return (last, true)
         }
     }
 }

@@ -1,0 +1,61 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// Pages that are noise where their rows are listed: SQLite takes some of it for rows, and for the end of those that were asked for.
+extension QueueDamageTests {
+    /// The numbers of rows that are what was stored, each looked for by its own number.
+    private func readable(_ path: String, _ events: [EventID: Int64]) throws -> Set<Int64> {
+        var configuration = Configuration()
+        configuration.readonly = true
+        return try DatabaseQueue(path: path, configuration: configuration).unsafeRead { db in
+            Set(
+                events.values.filter { number in
+                    let row = try? Row.fetchOne(db.cachedStatement(sql: "SELECT * FROM queue WHERE row = ?"), arguments: [number])
+                    return row.flatMap { try? WaitingRow($0) }.map { events[$0.id] } == number
+                })
+        }
+    }
+
+    /// What a file holds whose pages of rows have noise over their first places, at some of them.
+    private func noisy(_ whole: [UInt8], pages: Int, using random: inout SeededRandom) -> [UInt8] {
+        var bytes = whole
+        let leaves = (1..<whole.count / 4_096).filter { whole[$0 * 4_096] == 0x0D && whole[$0 * 4_096 + 4] > 4 }
+        for _ in 0..<pages {
+            let page = leaves[Int.random(in: 0..<leaves.count, using: &random)] * 4_096
+            let length = Int.random(in: 2...92, using: &random)
+            for index in page + 8..<page + 8 + length { bytes[index] = UInt8.random(in: 0...255, using: &random) }
+        }
+        return bytes
+    }
+
+    @Test("rows between pages of noise are found: an end that no error tells of is not believed (I11, D17)")
+    func rowsBetweenNoiseAreFound() throws {
+        var random = SeededRandom(seed: Self.damages == nil ? 3 : .random(in: 0...999_999))
+        print("seed of rowsBetweenNoiseAreFound: \(random.seed)")
+        let count: Int64 = 1_500
+        let whole = try make(count)
+        let events = Dictionary(uniqueKeysWithValues: (1...count).map { (Self.event($0).id, $0) })
+        var gone = 0
+        for round in 0..<(Self.damages ?? 25) {
+            let bytes = noisy(whole, pages: round % 5 + 1, using: &random)
+            try Data(bytes).write(to: URL(fileURLWithPath: file))
+            let expected = try readable(file, events)
+            var found: Set<Int64> = []
+            var source = try #require(try QueueSalvage(path: file, .everything))
+            defer { source.close() }
+            try source.rows(of: "queue") { row in
+                guard let event = try? WaitingRow(row) else { return false }
+                found.insert(try #require(events[event.id]))
+                return true
+            }
+            gone += Int(count) - expected.count
+            #expect(expected.subtracting(found).isEmpty, "round \(round): \(expected.subtracting(found).count) of \(expected.count)")
+        }
+        #expect(gone > 0, "control: the noise costs something")
+    }
+}
