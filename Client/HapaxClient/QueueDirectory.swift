@@ -40,6 +40,13 @@ package struct QueueDirectory: Hashable, Sendable {
         [databasePath, databasePath + "-wal"].contains { FileManager.default.fileExists(atPath: $0) }
     }
 
+    /// Why nobody can tell whether there is a queue, as `errno`; nil if that can be told.
+    var obstacle: Int32? {
+        var status = stat()
+        guard stat(databasePath, &status) != 0, errno != ENOENT else { return nil }
+        return errno
+    }
+
     /// Whether there may be events that are not in the queue's file: in files that were set aside and not salvaged, or beside the queue.
     package var holdsMore: Bool { !spools().isEmpty || filesSetAside.contains { !isSalvaged($0) } }
 

@@ -10,7 +10,10 @@ package struct QueueReader: Sendable {
     /// - Throws: ``StorageFailure``.
     /// - Returns: nil if there is no queue.
     package init?(directory: QueueDirectory) throws(StorageFailure) {
-        guard directory.hasQueue else { return nil }
+        guard directory.hasQueue else {
+            if let reason = directory.obstacle { throw StorageFailure(errno: reason) }
+            return nil
+        }
         do {
             guard FileManager.default.fileExists(atPath: directory.databasePath) else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
             // Even who only reads an empty file makes SQLite remove the log beside it.

@@ -54,6 +54,20 @@ struct CommandFailureTests {
         #expect(output.error == "")
     }
 
+    @Test(
+        "a queue that cannot be looked at is not one that does not exist yet",
+        arguments: [
+            ["status"], ["queue", "list"], ["queue", "purge", "--yes"], ["dead-letters", "list"], ["dead-letters", "export"],
+            ["dead-letters", "purge", "--all", "--yes"], ["identity", "show"],
+        ])
+    func unreachableQueueIsAFailure(arguments: [String]) async throws {
+        try Data().write(to: URL(fileURLWithPath: hapax.queue))
+        let output = try await hapax.start(arguments).finish()
+        #expect(output.status == 1)
+        #expect(output.error.contains("the queue cannot be read: Not a directory"))
+        #expect(output.out == "")
+    }
+
     @Test("a spooled queue that cannot be read is counted, named, and makes flush and status fail (I1)")
     func unusableSpoolIsNotHidden() async throws {
         #expect(try await hapax.run("flush").status == 0)
