@@ -97,7 +97,8 @@ extension EventQueue {
 
     /// Removes letters for ever. They stay counted.
     package func purgeDeadLetters(_ numbers: [Int64]) throws -> Int {
-        try transaction { db, books in
+        defer { eraseFreePages() }
+        return try transaction { db, books in
             var purged = 0
             for number in numbers {
                 let sql = "DELETE FROM dead_letters WHERE row = ? RETURNING length(payload)"

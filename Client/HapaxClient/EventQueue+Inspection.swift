@@ -17,6 +17,7 @@ extension EventQueue {
         guard damage.withLock({ $0.pending.isEmpty }) else { throw DatabaseError(resultCode: .SQLITE_FULL) }
         let before = books.depth
         try transaction { db, books in _ = try Self.purgeWaiting(db, &books) }
+        eraseFreePages()
         return Int(before)
     }
 

@@ -3,7 +3,8 @@ import GRDB
 import HapaxModel
 
 extension EventQueue {
-    /// Forgets every event, waiting or dead. Waiting ones are counted as discarded and under `purged`, which the server is told.
+    /// Forgets every event, waiting or dead, and empties the pages that held them. Waiting ones are counted as discarded and under `purged`,
+    /// which the server is told.
     ///
     /// - Returns: How many there were, and the ids of the waiting ones.
     func purge() throws -> (count: Int, ids: [EventID]) {
@@ -22,7 +23,17 @@ extension EventQueue {
         let names = Set(files.map(\.name))
         damage.withLock { $0.pending.removeAll { names.contains($0.name) } }
         markSalvaged(files)
+        eraseFreePages()
         return purged
+    }
+
+    /// Deleting leaves in the file what its pages held. If this fails, as while somebody reads, they go the way of delivered ones: they are
+    /// written over, or given back to the disk.
+    func eraseFreePages() {
+        try? Self.work(on: database) { db in
+            _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum")
+            try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+        }
     }
 
     static func purgeWaiting(_ db: Database, _ books: inout QueueBooks) throws -> [EventID] {

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -30,6 +31,25 @@ struct EventQueueTests {
 
     private func isBalanced(_ books: QueueBooks) -> Bool {
         books.lastSequence + books.adopted == books.depth + books.stored + books.duplicates + books.deadLettered + books.discarded
+    }
+
+    @Test("nothing of a transaction is in the log before its commit: a kill in the middle leaves no log that looks damaged (I11)")
+    func transactionsAreNotSpilled() throws {
+        let queue = try open()
+        defer { queue.close() }
+        try EventQueue.work(on: queue.database) { try $0.execute(sql: "PRAGMA cache_size = 20") }
+        func logSize() throws -> Int { try Data(contentsOf: URL(fileURLWithPath: directory.path + "/queue/queue.sqlite-wal")).count }
+        let before = try logSize()
+        try queue.transaction { db, _ in
+            let insert = try RowInsert(db)
+            for number in Int64(1)...500 {
+                let event = event(number, size: 1_000)
+                _ = try insert.insert(id: event.id, payload: event.bytes, checkSum: event.checkSum, time: event.time)
+            }
+            let size = try logSize()
+            #expect(size == before)
+        }
+        #expect(try logSize() > before + 500_000, "control: it did not fit the cache")
     }
 
     @Test("rows, books and install survive reopening (R14)")

@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import HapaxModel
 import TestSupport
@@ -50,6 +51,51 @@ struct PurgeTests {
         #expect(try queue.purge().count == 3)
         #expect(queue.damage.withLock { $0.pending.map(\.number) } == [2])
         #expect(queue.directory.isSalvaged("queue.sqlite.damaged-1") && !queue.directory.isSalvaged("queue.sqlite.damaged-2"))
+    }
+
+    enum Purge: CaseIterable { case everything, waiting, letters }
+
+    @Test("what was deleted for ever is in no file of the queue any more", arguments: Purge.allCases)
+    func purgedEventsAreGone(purge: Purge) async throws {
+        let directory = TemporaryDirectory()
+        let path = directory.path + "/queue"
+        let queue = try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        defer { queue.close() }
+        var events = (1...200).map { PreparedEvent.sample($0, fill: 700) }
+        if purge == .letters { for index in events.indices { events[index].problem = EventProblem(.nameTooLong, detail: "") } }
+        try queue.append(events[...])
+        func holders() throws -> [String] {
+            try FileManager.default.contentsOfDirectory(atPath: path).filter { $0.hasPrefix("queue.sqlite") }.filter {
+                try Data(contentsOf: URL(fileURLWithPath: path + "/" + $0)).firstRange(of: Data("xxxxxxxx".utf8)) != nil
+            }
+        }
+        #expect(try !holders().isEmpty, "control")
+        switch purge {
+        case .everything: #expect(try queue.purge().count == 200)
+        case .waiting: #expect(try await queue.purgeWaiting() == 200)
+        case .letters: #expect(try queue.purgeDeadLetters(try queue.deadLetterNumbers()) == 200)
+        }
+        #expect(try holders() == [])
+    }
+
+    @Test("a purge writes a small part of what it deletes: a full disk has no room for more")
+    func purgeWritesLittle() throws {
+        let directory = TemporaryDirectory()
+        let path = directory.path + "/queue"
+        let queue = try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        defer { queue.close() }
+        try queue.append((1...2_000).map { PreparedEvent.sample($0, fill: 700) }[...])
+        try EventQueue.work(on: queue.database) { db in
+            _ = try db.checkpoint(.truncate)
+            var books = queue.books
+            try db.inTransaction {
+                let purged = try EventQueue.purgeWaiting(db, &books)
+                #expect(purged.count == 2_000)
+                return .commit
+            }
+        }
+        func size(_ name: String) throws -> Int { try Data(contentsOf: URL(fileURLWithPath: path + "/" + name)).count }
+        #expect(try size("queue.sqlite") > 1_400_000 && size("queue.sqlite-wal") < 100_000)
     }
 
     @Test("opting out deletes nothing (D16)")
