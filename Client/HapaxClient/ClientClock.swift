@@ -42,8 +42,8 @@ package struct SystemClock: ClientClock {
 
     package func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
         let item = DispatchWorkItem(block: action)
-        let (seconds, attoseconds) = max(delay, .zero).components
-        let nanoseconds = Int(min(seconds, 1_000_000_000)) * 1_000_000_000 + Int(attoseconds / 1_000_000_000)
+        let (seconds, attoseconds) = min(max(delay, .zero), .seconds(1_000_000_000)).components
+        let nanoseconds = Int(seconds) * 1_000_000_000 + Int(attoseconds / 1_000_000_000)
         queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds), execute: item)
         return Scheduled(item: item)
     }

@@ -256,7 +256,7 @@ private final class AnswerCollector {
 extension Duration {
     /// At least 1: libcurl takes 0 for "never".
     fileprivate var wholeMilliseconds: Int {
-        max(1, Int(min(self, .seconds(86_400)) / .milliseconds(1)))
+        max(1, Int(min(max(self, .zero), .seconds(86_400)) / .milliseconds(1)))
     }
 }
 #endif

@@ -38,12 +38,11 @@ public struct QueueQuota: Sendable, Hashable {
 
     /// The time before which an event is too old, in Unix milliseconds.
     func oldestTime(now: Int64) -> Int64? {
-        guard let maximumAge else { return nil }
-        let (seconds, attoseconds) = maximumAge.components
-        let whole = seconds.multipliedReportingOverflow(by: 1_000)
-        let age = whole.partialValue.addingReportingOverflow(attoseconds / 1_000_000_000_000_000)
-        let time = now.subtractingReportingOverflow(age.partialValue)
-        return whole.overflow || age.overflow || time.overflow ? nil : time.partialValue
+        // No event is so old, and it is nearly all that counts as milliseconds.
+        guard let maximumAge, maximumAge < .seconds(1 << 53) else { return nil }
+        let (seconds, attoseconds) = max(maximumAge, .zero).components
+        let time = now.subtractingReportingOverflow(seconds * 1_000 + attoseconds / 1_000_000_000_000_000)
+        return time.overflow ? nil : time.partialValue
     }
 }
 

@@ -102,6 +102,13 @@ struct CurlTransportTests {
         #expect(server.requests.count == 1)
     }
 
+    @Test("a deadline that has passed, however long ago, is one")
+    func negativeDeadlineEndsAtOnce() async throws {
+        let server = try LoopbackServer { _ in .silence }
+        defer { server.stop() }
+        #expect(failure(await CurlTransport().send(request(server.url, timeout: .seconds(Int64.min)))) == .timedOut)
+    }
+
     @Test("closing ends what is under way, and not its deadline, and refuses what follows", .timeLimit(.minutes(5)))
     func closingAborts() async throws {
         let arrived = AsyncStream<Void>.makeStream()
