@@ -24,6 +24,7 @@ final class ImportRun: Sendable {
     }
 
     private let descriptor: Int32
+    private let path: String?
     private let source: ImportSource
     private let delivery: Delivery<ImportSource>
     private let transport: CurlTransport
@@ -38,6 +39,7 @@ final class ImportRun: Sendable {
         descriptor: Int32, path: String?, configuration: EventClient.Configuration, restart: Bool, giveUpAfter: Duration?
     ) throws(StartError) {
         self.descriptor = descriptor
+        self.path = path
         let endpoint = try configuration.endpoint()
         let clock = SystemClock()
         let name = path.flatMap { ImportCheckpoint.name(descriptor: descriptor, path: $0, endpoint: endpoint) }
@@ -108,11 +110,19 @@ final class ImportRun: Sendable {
     /// Whether the file no longer holds what was read from it, as one that was written anew: then nobody knows which of its lines were sent.
     private func hasChanged() async -> Bool {
         guard checkpointPath != nil else { return false }
+        if isReplaced { return true }
         let read = await source.read
         var found = ImportFingerprint()
         let isStopped = { [stopped] in stopped.withLock { $0 != nil } }
         if found.advance(to: read.offset, descriptor: descriptor, isStopped: isStopped), found.text == read.text { return false }
         return !isStopped()
+    }
+
+    /// Whether another file has the name by now: nothing of that one was read.
+    private var isReplaced: Bool {
+        var (named, read) = (stat(), stat())
+        guard let path, stat(path, &named) == 0, fstat(descriptor, &read) == 0 else { return false }
+        return (named.st_dev, named.st_ino) != (read.st_dev, read.st_ino)
     }
 
     // MARK: - Ending early

@@ -66,7 +66,9 @@ struct ImportTests {
     }
 
     /// A file that holds `before` until its first batch is under way, and `after` from then on.
-    private func changing(_ before: [String], to after: [String]) throws -> String {
+    ///
+    /// - Parameter isNew: Whether it is another file that gets the name then, as editors do it.
+    private func changing(_ before: [String], to after: [String], isNew: Bool = false) throws -> String {
         let path = try write(before.joined(separator: "\n") + "\n")
         let later = Locked<String?>(after.joined(separator: "\n") + "\n")
         server.change { state in
@@ -75,7 +77,11 @@ struct ImportTests {
                     defer { text = nil }
                     return text
                 }
-                if let text { #expect(throws: Never.self) { try Self.overwrite(path, text) } }
+                guard let text else { return false }
+                #expect(throws: Never.self) {
+                    guard isNew else { return try Self.overwrite(path, text) }
+                    try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
+                }
                 return false
             }
         }
@@ -84,9 +90,9 @@ struct ImportTests {
 
     @Test(
         "a file that is written anew during its import is not complete; the next run delivers all of it (I1)",
-        arguments: [600, 1_000, 1_400])
-    func changedFileIsNotComplete(later: Int) async throws {
-        let path = try changing(lines(0..<1_000), to: lines(0..<later, text: "y"))
+        arguments: [600, 1_000, 1_400], [false, true])
+    func changedFileIsNotComplete(later: Int, isNew: Bool) async throws {
+        let path = try changing(lines(0..<1_000), to: lines(0..<later, text: "y"), isNew: isNew)
         let output = try await hapax.run("import", path, "--json")
         #expect(output.status == 2 && output.json["complete"] as? Bool == false)
         #expect((output.json["failure"] as? String)?.contains("changed") == true)
