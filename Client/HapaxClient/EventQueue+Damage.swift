@@ -93,9 +93,7 @@ extension EventQueue {
         }
         var books = books
         try database.write { db in
-            let dropped = books.dropped
-            books.dropped = [:]
-            for (reason, count) in dropped { try Self.count(db, &books, reason, count) }
+            for (reason, drop) in books.drops { try Self.save(drop, for: reason, db, &books) }
             if books.depth > 0 { try Self.count(db, &books, Self.damagedEvent, books.depth) }
             if books.letters > 0 { try Self.count(db, &books, Self.damagedLetter, books.letters) }
             books.discarded += books.depth

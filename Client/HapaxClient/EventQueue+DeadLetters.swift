@@ -112,19 +112,6 @@ extension EventQueue {
     }
 
     /// Counts what was lost with a damaged spool.
-    func adoptLosses(_ losses: [String: Int64]) throws {
-        let losses = losses.filter { $0.value > 0 }
-        guard !losses.isEmpty else { return }
-        try transaction { db, books in
-            for (reason, count) in losses {
-                try Self.count(db, &books, reason, count)
-                guard reason == Self.damagedEvent else { continue }
-                books.adopted += count
-                books.discarded += count
-            }
-        }
-    }
-
     /// Takes over letters that belong to another install, or to none; again is the same as once if they have an origin number.
     package func adoptDeadLetters(_ letters: [DeadLetter]) throws {
         try transaction { db, books in

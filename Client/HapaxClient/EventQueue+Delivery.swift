@@ -32,8 +32,11 @@ extension EventQueue {
                 // A page says that it holds no rows.
                 throw DatabaseError(resultCode: .SQLITE_CORRUPT)
             }
-            underWay.withLock { $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row) }
-            return SourceBatch(events: events, envelope: envelope(install))
+            let envelope = envelope(install)
+            underWay.withLock {
+                $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row, reporting: envelope.dropped)
+            }
+            return SourceBatch(events: events, envelope: envelope)
         }
     }
 
@@ -42,7 +45,8 @@ extension EventQueue {
         if let origin { return EventBatch.Envelope(installID: EventID(bytes: origin)) }
         let books = books
         return EventBatch.Envelope(
-            installID: installID, created: books.lastSequence, waiting: books.depth, dropped: books.dropped)
+            installID: installID, created: books.lastSequence, waiting: books.depth,
+            dropped: books.drops.mapValues(\.reported).filter { $0.value > 0 })
     }
 
     /// Records what became of sent events, by the rows they were read from: all of it or nothing.
@@ -53,7 +57,9 @@ extension EventQueue {
     func settle(_ settlements: [Settlement], time: Int64) throws -> [Settlement] {
         try transaction { db, books in
             let delete = try RowDelete(db)
-            let gone = underWay.withLock { $0.gone }
+            let (gone, reported) = underWay.withLock { ($0.gone, $0.reported) }
+            // With a receipt the server has the envelope's counts as well.
+            if settlements.contains(where: { $0.fate == .stored || $0.fate == .duplicate }) { try Self.told(reported, db, &books) }
             // What the quota removed while it was being sent is counted as dropped and stays so.
             for settlement in settlements where !gone.contains(settlement.event.row) {
                 if case .deadLetter(let reason, let detail) = settlement.fate {

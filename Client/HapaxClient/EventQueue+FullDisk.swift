@@ -23,15 +23,28 @@ extension EventQueue {
                 freePages: try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0,
                 filePages: try Int.fetchOne(db, sql: "PRAGMA page_count") ?? 0,
                 isTight: isTight, isEmpty: books.depth == 0)
-            if pages > 0 {
-                // It gives back one page a step, so it is stepped to its end.
-                _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(pages))")
-                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-            }
+            if pages > 0 { try Self.giveBack(pages, db) }
         } catch {
             // What was removed stays removed; the next transaction tries again.
         }
         if isTight { ballast.withLock { _ = $0.keep() } }
+    }
+
+    /// Free pages in one transaction: SQLite holds in memory what it moves to the places of these.
+    private static let pagesPerTransaction = 1_024
+
+    private static func giveBack(_ pages: Int, _ db: Database) throws {
+        for done in stride(from: 0, to: pages, by: pagesPerTransaction) {
+            // Each row that it gives is a page given back.
+            _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(min(pages - done, pagesPerTransaction)))")
+        }
+        try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+    }
+
+    /// Deleting leaves in the file what its pages held: gives all that are free back. If this fails, as while somebody reads, they go the way of
+    /// those of delivered events: they are written over, or given back later.
+    func eraseFreePages() {
+        try? Self.work(on: database) { db in try Self.giveBack(try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0, db) }
     }
 
     static func freeBytes(_ path: String) -> Int64? {

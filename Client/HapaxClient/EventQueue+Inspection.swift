@@ -20,14 +20,4 @@ extension EventQueue {
         eraseFreePages()
         return Int(before)
     }
-
-    /// Counts events that were purged from a spool: its own books go with it.
-    package func countPurged(_ count: Int) throws {
-        guard count > 0 else { return }
-        try transaction { db, books in
-            books.adopted += Int64(count)
-            books.discarded += Int64(count)
-            try Self.count(db, &books, "purged", Int64(count))
-        }
-    }
 }

@@ -27,15 +27,6 @@ extension EventQueue {
         return purged
     }
 
-    /// Deleting leaves in the file what its pages held. If this fails, as while somebody reads, they go the way of delivered ones: they are
-    /// written over, or given back to the disk.
-    func eraseFreePages() {
-        try? Self.work(on: database) { db in
-            _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum")
-            try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-        }
-    }
-
     static func purgeWaiting(_ db: Database, _ books: inout QueueBooks) throws -> [EventID] {
         let ids = try Data.fetchAll(db, sql: "SELECT event_id FROM queue").compactMap { EventID(bytes: $0) }
         try db.execute(sql: "DELETE FROM queue")

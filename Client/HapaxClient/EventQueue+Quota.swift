@@ -65,29 +65,18 @@ extension EventQueue {
             try Self.count(db, &books, DiscardReason.deadLetter.rawValue, 1)
         }
     }
-
-    static func count(_ db: Database, _ books: inout QueueBooks, _ reason: String, _ count: Int64) throws {
-        try db.cachedStatement(
-            sql: """
-                INSERT INTO dropped (reason, count) VALUES (?, ?)
-                ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count
-                """
-        ).execute(arguments: [reason, count])
-        books.dropped[reason, default: 0] += count
-        // What was taken for lost can be found again.
-        guard count < 0, books.dropped[reason] == 0 else { return }
-        try db.execute(sql: "DELETE FROM dropped WHERE reason = ?", arguments: [reason])
-        books.dropped[reason] = nil
-    }
 }
 
 /// Rows of the batch that is being sent which were discarded meanwhile: their outcome comes and finds nothing to settle.
 struct RowsUnderWay: Sendable {
     private var rows: ClosedRange<Int64>?
     private(set) var gone: Set<Int64> = []
+    /// What the batch's envelope says of the queue's ``QueueBooks/drops``.
+    private(set) var reported: [String: Int64] = [:]
 
-    mutating func sent(_ rows: ClosedRange<Int64>?) {
+    mutating func sent(_ rows: ClosedRange<Int64>?, reporting reported: [String: Int64]) {
         self.rows = rows
+        self.reported = reported
         gone = []
     }
 

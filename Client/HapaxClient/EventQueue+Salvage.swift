@@ -58,10 +58,12 @@ extension EventQueue {
     private func salvage(_ file: DamagedFile) throws {
         var salvager = Salvager(queue: self, file: file)
         var (depth, letters) = (file.depth, file.letters)
+        var drops: [String: DropCount] = [:]
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
             (depth, letters) = (depth ?? source.depth, letters ?? source.letters)
+            drops = source.drops
             try source.rows(of: "queue") { try salvager.add($0) }
             try salvager.takeRows()
             try source.rows(of: "dead_letters") { try salvager.addLetter($0) }
@@ -73,9 +75,11 @@ extension EventQueue {
             try db.execute(
                 sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ?, letters = ? WHERE name = ? AND is_salvaged = 0",
                 arguments: [depth, letters, file.name])
+            let ended = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
-            // What a running client lost is in these books already; else they learn of it now.
-            guard !file.isOwn, let damage = try Self.found(file, db)?.damage else { return }
+            // What a running client lost and dropped is in these books already; else they learn of it now.
+            guard !file.isOwn, ended, let damage = try Self.found(file, db)?.damage else { return }
+            try Self.adopt(drops, db, &books)
             if let lost = damage.lost, lost > 0 {
                 books.adopted += Int64(lost)
                 books.discarded += Int64(lost)

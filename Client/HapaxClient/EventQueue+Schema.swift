@@ -47,7 +47,12 @@ extension EventQueue {
                         letters INTEGER NOT NULL DEFAULT 0,
                         letter_bytes INTEGER NOT NULL DEFAULT 0
                     );
-                    CREATE TABLE dropped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL);
+                    CREATE TABLE dropped (
+                        reason TEXT PRIMARY KEY,
+                        count INTEGER NOT NULL,
+                        told INTEGER NOT NULL,
+                        told_by_others INTEGER NOT NULL
+                    );
                     CREATE TABLE identity (
                         id INTEGER PRIMARY KEY CHECK (id = 1),
                         anonymous_id TEXT,

@@ -249,10 +249,24 @@ package final class EventQueue: Sendable {
         ended?.writeWithoutTransaction { _ in }
     }
 
-    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone. Files that were set aside stay.
+    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone: no event, and no count that the server
+    /// was not told. Files that were set aside stay.
     ///
     /// - Returns: Whether it was removed.
     package func removeIfEmpty() -> Bool {
+        removeIfEmpty { !$0.values.contains(where: \.isUntold) }
+    }
+
+    /// The same for a queue whose counts of what was dropped another one takes over.
+    package func removeIfEmpty(adoptedBy adopt: ([String: DropCount]) throws -> Void) rethrows -> Bool {
+        try removeIfEmpty { drops in
+            try adopt(drops)
+            return true
+        }
+    }
+
+    /// - Parameter handOver: Returns whether what was dropped is known elsewhere.
+    private func removeIfEmpty(handingOver handOver: ([String: DropCount]) throws -> Bool) rethrows -> Bool {
         guard damage.withLock({ $0.pending.isEmpty }) else { return false }
         let holdsNothing = try? reading { db in
             try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters)") == 0
@@ -261,7 +275,7 @@ package final class EventQueue: Sendable {
         // Without its mark a damaged file would be salvaged again by the next who finds it.
         let files = directory.filesSetAside
         for file in files { try? directory.markSalvaged(file) }
-        guard files.allSatisfy(directory.isSalvaged) else { return false }
+        guard files.allSatisfy(directory.isSalvaged), try handOver(books.drops) else { return false }
         // Nobody else can have added anything since: this process holds the lock.
         endConnection()
         directory.removeFiles()

@@ -20,7 +20,9 @@ package struct QueueBooks: Hashable, Sendable {
     package var letters: Int64 = 0
     package var letterBytes: Int64 = 0
     /// By reason: what was refused at intake, which gives no sequence; what was discarded; dead letters that did not stay.
-    package var dropped: [String: Int64] = [:]
+    package internal(set) var drops: [String: DropCount] = [:]
+
+    package var dropped: [String: Int64] { drops.mapValues(\.count) }
 
     package init() {}
 
@@ -32,19 +34,16 @@ package struct QueueBooks: Hashable, Sendable {
     // MARK: - On disk
 
     /// No count comes near it, and sums of a few are still numbers.
-    private static let possible = -(Int64(1) << 53)...(Int64(1) << 53)
+    static let possible = -(Int64(1) << 53)...(Int64(1) << 53)
 
     /// - Throws: SQLITE_CORRUPT if there are none, or none that can be right.
     init(_ db: Database) throws {
         guard let row = try Row.fetchOne(db, sql: "SELECT * FROM books") else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         try self.init(row)
-        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") {
-            dropped[try row.value("reason")] = try row.value("count")
-        }
-        guard dropped.values.allSatisfy(Self.possible.contains) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        drops = try EventQueue.drops(db)
     }
 
-    /// All but ``dropped``.
+    /// All but ``drops``.
     ///
     /// - Throws: SQLITE_CORRUPT if they cannot be right.
     init(_ row: Row) throws {
@@ -65,7 +64,7 @@ package struct QueueBooks: Hashable, Sendable {
         }
     }
 
-    /// All but ``dropped``, which ``EventQueue/count(_:_:_:_:)`` keeps.
+    /// All but ``drops``, which ``EventQueue/count(_:_:_:_:)`` keeps.
     func write(_ db: Database) throws {
         try db.cachedStatement(
             sql: """

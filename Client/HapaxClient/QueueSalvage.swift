@@ -16,8 +16,9 @@ struct QueueSalvage {
     /// How many events waited and how many dead letters there were, by the file's own books; nil if these are wrong, or commits behind them cannot be read.
     let depth: Int64?
     let letters: Int64?
-    /// Whom events concern and which session was open, as far as that can be read.
+    /// Whom events concern, what was dropped and which session was open, as far as that can be read.
     let identity: EventQueue.SavedIdentity?
+    let drops: [String: DropCount]
     let session: EventQueue.OpenSession?
     /// Where the file's own row numbers begin.
     private let begin: Int64
@@ -76,6 +77,7 @@ struct QueueSalvage {
             depth = counts?.depth
             letters = counts?.letters
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
+            drops = try Self.readable { try queue.unsafeRead { try EventQueue.drops($0) } } ?? [:]
             session = try Self.readable { try queue.unsafeRead { try EventQueue.openSession($0) } } ?? nil
         } catch {
             Self.close(queue, copy)

@@ -79,8 +79,8 @@ actor SpoolAdopter {
                     directory: directory, durability: durability, newInstallID: ids.next(unixMilliseconds: clock.unixMilliseconds),
                     isSpool: true, createsDirectory: false)
             } catch {
-                // Its owner lives, or another adopter was faster; one that cannot be read is left for people to look at, and told.
-                if case .unusable(let failure) = error {
+                // Its owner lives, or somebody has emptied and removed it; one that cannot be read is left for people to look at, and told.
+                if case .unusable(let failure) = error, main.directory.spools().contains(directory) {
                     unusable = failure
                     logger?.warning("A spooled queue cannot be used", metadata: ["hapax.failure": "\(failure)"])
                 }
@@ -107,7 +107,6 @@ actor SpoolAdopter {
         var observer = DamageObserver()
         observer.salvaged = { damage, id in reports.withLock { $0.append((damage, id)) } }
         spool.observeDamage(observer)
-        let before = spool.books.dropped
         let delivery = Delivery(
             source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0) }),
             endpoint: endpoint, transport: transport, clock: clock, logger: logger,
@@ -118,23 +117,17 @@ actor SpoolAdopter {
         var state = persistently ? await delivery.state : await delivery.drain()
         await delivery.stop()
         current = nil
-        // Each for itself: letters that cannot be moved now are moved later, but what is lost is known only to this call.
-        for task in [{ try self.moveDeadLetters(of: spool) }, { try self.adoptLosses(of: spool, since: before) }] {
-            do { try task() } catch { state.failure = .queue(StorageFailure(error)) }
+        var isRemoved = false
+        do {
+            try moveDeadLetters(of: spool)
+            // What it dropped is told by the main queue, once: the spool is gone then.
+            isRemoved = try spool.removeIfEmpty(adoptedBy: { try main.adopt($0) })
+        } catch {
+            state.failure = .queue(StorageFailure(error))
         }
-        // What it lost is told by the main queue, once: the spool is gone then.
-        let isRemoved = spool.removeIfEmpty()
         if !isRemoved { spool.close() }
         if isRemoved { for report in reports.withLock({ $0 }) { main.damage.withLock { $0.observer }.salvaged(report.damage, report.id) } }
         return state
-    }
-
-    private func adoptLosses(of spool: EventQueue, since before: [String: Int64]) throws {
-        let found = spool.books.dropped
-        try main.adoptLosses(
-            [EventQueue.damagedEvent, EventQueue.damagedLetter].reduce(into: [:]) { losses, reason in
-                losses[reason] = (found[reason] ?? 0) - (before[reason] ?? 0)
-            })
     }
 
     /// First they are durable in the main queue, then they leave the spool; in between they are in both, and adopting them again is nothing.

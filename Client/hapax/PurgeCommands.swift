@@ -69,11 +69,9 @@ struct PurgeQueue: AsyncParsableCommand {
             if error == .taken { removed.spoolsInUse += 1 } else { removed.unusable.append(directory) }
             return
         }
-        let before = removed.waiting
         try await purge(spool, &removed)
-        // Here, since the spool's own books go with its last dead letter.
-        try main.changing { try $0.countPurged(removed.waiting - before) }
-        if !spool.removeIfEmpty() { spool.close() }
+        let isRemoved = try spool.removeIfEmpty(adoptedBy: { drops in try main.changing { try $0.adopt(drops) } })
+        if !isRemoved { spool.close() }
     }
 
     private func tell(_ removed: Removed) {

@@ -98,6 +98,21 @@ struct PurgeTests {
         #expect(try size("queue.sqlite") > 1_400_000 && size("queue.sqlite-wal") < 100_000)
     }
 
+    @Test("pages are given back in steps: SQLite holds in memory what one transaction moves")
+    func pagesAreGivenBackInSteps() throws {
+        let directory = TemporaryDirectory()
+        let path = directory.path + "/queue"
+        let queue = try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        defer { queue.close() }
+        try queue.append((1...2_500).map { PreparedEvent.sample($0, fill: 4_000) }[...])
+        let commits = Locked(0)
+        try queue.database.add(transactionObserver: CommitObserver { commits.withLock { $0 += 1 } }, extent: .databaseLifetime)
+        #expect(try queue.purge().count == 2_500)
+        // The purge's own, and one for each thousand of its pages.
+        #expect(commits.withLock { $0 } >= 4)
+        #expect(try Data(contentsOf: URL(fileURLWithPath: path + "/queue.sqlite")).count < 200_000)
+    }
+
     @Test("opting out deletes nothing (D16)")
     func optOutKeepsWhatWaits() async throws {
         let test = try TestClient()
