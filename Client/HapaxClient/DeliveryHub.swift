@@ -17,8 +17,7 @@ final class DeliveryHub: Sendable {
     func subscribe(limit: Int) -> DeliverySubscription {
         let subscription = DeliverySubscription(limit: limit)
         let hasEnded = state.withLock { state in
-            state.subscribers.removeAll { $0.subscription == nil }
-            if !state.hasEnded { state.subscribers.append(Weak(subscription: subscription)) }
+            state.subscribers.append(Weak(subscription: subscription))
             return state.hasEnded
         }
         if hasEnded { subscription.end() }
@@ -30,7 +29,6 @@ final class DeliveryHub: Sendable {
         let subscriptions = current
         guard !subscriptions.isEmpty else { return }
         let deliveries = deliveries()
-        guard !deliveries.isEmpty else { return }
         for subscription in subscriptions { subscription.publish(deliveries) }
     }
 
@@ -38,16 +36,13 @@ final class DeliveryHub: Sendable {
     func end() {
         state.withLock { $0.hasEnded = true }
         for subscription in current { subscription.end() }
-        state.withLock { $0.subscribers = [] }
     }
 
     /// Forgets those who are gone.
     private var current: [DeliverySubscription] {
         state.withLock { state in
-            if state.subscribers.isEmpty { return [] }
-            let alive = state.subscribers.compactMap(\.subscription)
-            if alive.count < state.subscribers.count { state.subscribers.removeAll { $0.subscription == nil } }
-            return alive
+            state.subscribers.removeAll { $0.subscription == nil }
+            return state.subscribers.compactMap(\.subscription)
         }
     }
 }

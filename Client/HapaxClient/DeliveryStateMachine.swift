@@ -190,7 +190,7 @@ struct DeliveryStateMachine: Sendable {
     private mutating func read() -> Action {
         state = .reading
         readAgain = false
-        return .read(limit: suspects > 0 ? 1 : limit, skipping: isScouting ? reach + scouted : suspects)
+        return .read(limit: limit, skipping: isScouting ? reach + scouted : suspects)
     }
 
     /// Whether the next event to try is not the one behind the suspects, but one that no pass has tried yet.

@@ -39,9 +39,7 @@ extension EventClient {
         // Under the lock of the mark, as in a change of our own, which this must not undo.
         optOutMark.withLock { mark in
             let isOptedOut = mark.isSet
-            writer.intake.withLock { intake in
-                if intake.context.isOptedOut != isOptedOut { intake.context.isOptedOut = isOptedOut }
-            }
+            writer.intake.withLock { $0.context.isOptedOut = isOptedOut }
         }
     }
 

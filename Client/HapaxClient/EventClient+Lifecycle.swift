@@ -52,11 +52,11 @@ extension EventClient {
         case .emitAppEnd: emitAppEnd(now: now)
         case .emitAppStartPassively: track(.appStartPassively)
         case .markPassive(let isPassive):
-            writer.intake.withLock { if $0.context.isPassive != isPassive { $0.context.isPassive = isPassive } }
+            writer.intake.withLock { $0.context.isPassive = isPassive }
         case .beginAssertion: return beginAssertion()
         case .endAssertion: endAssertion()
         case .flush: beginBackgroundFlush()
-        case .stopFlush: lifecycle.withRecord { ($0.mayFlush, $0.flushAgain) = (false, false) }
+        case .stopFlush: lifecycle.withRecord { $0.mayFlush = false }
         case .pauseTimers: timers.withLock { $0.enteredBackground(now: now) }
         case .resumeTimers: timers.withLock { $0.becameActive(now: now) }
         case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }

@@ -112,13 +112,10 @@ struct Intake: Sendable {
         swap(&mailbox, &entries)
     }
 
-    /// Takes those who wait, but not the events, out of the mailbox.
+    /// Those who wait for anything in the mailbox; marks, which hold nothing else, leave it.
     mutating func takeWaiters() -> [CommitWaiter] {
-        let waiters = mailbox.compactMap(\.waiter)
-        if waiters.isEmpty { return [] }
-        mailbox.removeAll { $0.event == nil }
-        for index in mailbox.indices { mailbox[index].waiter = nil }
-        return waiters
+        defer { mailbox.removeAll { $0.event == nil } }
+        return mailbox.compactMap(\.waiter)
     }
 
     /// - Returns: Whether the drainer may rest, which it then must: the next event starts it again.

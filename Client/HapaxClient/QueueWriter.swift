@@ -222,15 +222,9 @@ final class QueueWriter: Sendable {
 
     /// Also those behind the group: they wait behind what failed, and must learn of it now and not one group after the other.
     private func tellEveryone(_ result: Result<Void, TrackError>) {
-        var waiters = work.group.waiters + work.next.waiters
-        work.group.waiters.removeAll(keepingCapacity: true)
-        work.next.waiters.removeAll(keepingCapacity: true)
-        for index in work.used..<work.taken.count {
-            if let waiter = work.taken[index].waiter { waiters.append(waiter) }
-            work.taken[index].waiter = nil
-        }
-        intake.withLock { waiters += $0.takeWaiters() }
-        for waiter in waiters { waiter.tell(result) }
+        let waiters = work.group.waiters + work.next.waiters + work.taken[work.used...].compactMap(\.waiter)
+        // Told once, they do not mind being told again when all of it is stored.
+        for waiter in waiters + intake.withLock({ $0.takeWaiters() }) { waiter.tell(result) }
     }
 
     private func failed(_ failure: StorageFailure) {

@@ -89,7 +89,6 @@ final class UploadScheduler: Sendable {
     func stop() {
         state.withLock { state in
             state.isStopped = true
-            state.generation += 1
             state.timer?.cancel()
             state.timer = nil
         }
