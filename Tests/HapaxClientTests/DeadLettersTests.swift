@@ -36,6 +36,20 @@ struct DeadLettersTests {
         #expect(try test.client.deadLetters.count() == 1)
     }
 
+    @Test("letters are retried in the order they came, but for one whose bytes changed on the disk, be it JSON all the same (R8, I3)")
+    func retriesKeepTheOrder() async throws {
+        let test = try TestClient()
+        let ids = try await test.track(0..<4)
+        let queue = test.client.queue
+        let sent = try queue.nextBatch(limit: 4, maximumBytes: .max, skipping: 0).events
+        let reasons = ["rejected", DamagedRows.reason, "rejected", "rejected"]
+        try queue.settle(zip(sent, reasons).map { Settlement(event: $0, fate: .deadLetter(reason: $1, detail: "")) }, time: 0)
+        let result = try test.client.deadLetters.retry()
+        #expect(result.retried == [ids[0], ids[2], ids[3]] && result.unfit == 1)
+        #expect(try queue.nextBatch(limit: 4, maximumBytes: .max, skipping: 0).events.map(\.id) == result.retried)
+        #expect(await test.client.status().isBalanced)
+    }
+
     @Test("while a retried letter waits its id is known (R12)")
     func retriedIDWaits() async throws {
         let test = try await rejectingClient()
@@ -69,6 +83,32 @@ struct DeadLettersTests {
         #expect(try test.client.deadLetters.purge([1, 99]) == 1)
         #expect(try test.client.deadLetters.list().map(\.number) == [2, 3])
         #expect(await test.client.status().deadLettered == 3)
+    }
+
+    @Test("of an event that became one twice the latest is shown")
+    func latestLetterIsShown() async throws {
+        let test = try await rejectingClient()
+        let id = EventID.derived(name: "order", key: "1")
+        for _ in 0..<2 {
+            test.client.track("order", id: id)
+            #expect(await test.client.flush().deadLettered == 1)
+        }
+        #expect(try test.client.queue.deadLetter(of: id)?.number == 5)
+    }
+
+    @Test("whose a letter is and its number there are known wherever it is taken, so that it is counted once (I1, I12)")
+    func originsAreKept() async throws {
+        let test = try await rejectingClient()
+        let queue = test.client.queue
+        var letters = try queue.deadLetters(after: 0, limit: 2)
+        let other = EventID.derived(name: "i", key: "other")
+        letters[0] = letters[0].belonging(to: other)
+        (letters[1].origin, letters[1].originNumber) = (.nobody, 7)
+        for _ in 0..<2 { try queue.adoptDeadLetters(letters) }
+        let adopted = try queue.deadLetters(after: 3, limit: 10)
+        #expect(adopted.map(\.origin) == [.install(other), .nobody] && adopted.map(\.originNumber) == [1, 7])
+        #expect(adopted.map { $0.belonging(to: queue.installID) } == adopted, "none of them is this queue's own")
+        #expect(queue.books.letters == 5 && queue.books.adopted == 2)
     }
 
     @Test("listed page by page in their order")

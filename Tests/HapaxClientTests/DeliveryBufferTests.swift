@@ -23,6 +23,24 @@ struct DeliveryBufferTests {
         }
     }
 
+    @Test("whatever the limit is, the latest one is kept", arguments: [0, -1])
+    func oneIsKept(limit: Int) {
+        var buffer = DeliveryBuffer(limit: limit)
+        for number in 1...3 { buffer.append(delivery(number)) }
+        #expect(takeAll(&buffer) == [.missed(2), delivery(3)])
+    }
+
+    @Test("a subscription that ends twice, as with its task and its client, ends once for who waits")
+    func endsOnce() async {
+        for _ in 0..<100 {
+            let subscription = DeliverySubscription(limit: 1)
+            async let next = subscription.next()
+            for _ in 0..<5 { await Task.yield() }
+            for _ in 0..<2 { subscription.end() }
+            #expect(await next == nil)
+        }
+    }
+
     @Test("against a plain model, whatever is appended and taken: nothing twice, nothing out of order, every loss counted")
     func agreesWithAModel() {
         var random = SystemRandomNumberGenerator()

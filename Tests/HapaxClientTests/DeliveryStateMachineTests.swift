@@ -177,10 +177,98 @@ struct DeliveryStateMachineTests {
         #expect(machine.waitEnded() == .read(limit: 1, skipping: 0))
     }
 
-    @Test mutating func stoppedMachineDoesNothing() {
-        send(50)
+    /// Everything is refused from here on.
+    ///
+    /// - Returns: How many requests it takes until that is enough, and what is done then.
+    private mutating func refuse(from first: DeliveryStateMachine.Action) -> (requests: Int, action: DeliveryStateMachine.Action) {
+        var (requests, action) = (0, first)
+        while case .read(let limit, _) = action {
+            #expect(machine.batchRead(count: limit) == .send)
+            requests += 1
+            action = machine.answered(.batchRefused)
+        }
+        return (requests, action)
+    }
+
+    @Test("an accepted event ends the search far behind the first suspect; so does an accepted witness (D13)")
+    mutating func acceptanceEndsTheReach() {
+        let refused = refuse(from: machine.uploadWanted(manual: true))
+        #expect(refused.action == .rest(.paused))
+        #expect(machine.waitEnded() == .read(limit: 1, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        var refusing = machine
+        #expect(refusing.answered(.batchRefused) == .read(limit: 1, skipping: DeliveryStateMachine.maximumSuspects))
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .read(limit: 2, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        let refusedAgain = refuse(from: .read(limit: 1, skipping: 1))
+        #expect(refusedAgain.action == .testify)
+        #expect(machine.answered(.accepted) == .condemn)
+        #expect(machine.condemned() == .read(limit: 1, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+    }
+
+    @Test("a pass looks behind what earlier passes found, wherever they ended, and tries as many as another (D13)")
+    mutating func searchBeginsAnew() {
+        let reach = DeliveryStateMachine.maximumSuspects
+        _ = refuse(from: machine.uploadWanted(manual: true))
+        #expect(machine.waitEnded() == .read(limit: 1, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        for behind in [reach, reach + 1] {
+            #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: behind))
+            #expect(machine.batchRead(count: 1) == .send)
+        }
+        var failing = machine
+        #expect(failing.answered(.tryLater(retryAfter: nil)) == .rest(.backoff(failures: 1, retryAfter: nil)))
+        #expect(failing.waitEnded() == .read(limit: 1, skipping: 0))
+        #expect(failing.batchRead(count: 1) == .send)
+        #expect(failing.answered(.batchRefused) == .read(limit: 1, skipping: reach))
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(machine.settled(kept: 0) == .condemn)
+        let again = refuse(from: machine.condemned())
+        #expect(again.requests == reach && again.action == .testify)
+        #expect(machine.answered(.tryLater(retryAfter: .seconds(9))) == .rest(.backoff(failures: 1, retryAfter: .seconds(9))))
+    }
+
+    @Test("a condemnation is a success, behind which backoffs begin anew; so they do when somebody has little time (D11, R38)")
+    mutating func failuresEnd() {
+        for failures in [1, 2, 1] {
+            if failures == 1 { machine.failuresForgiven() }
+            send(50)
+            #expect(machine.answered(.tryLater(retryAfter: nil)) == .rest(.backoff(failures: failures, retryAfter: nil)))
+        }
+        culpritAtTheHeadNeedsAProof()
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.tryLater(retryAfter: nil)) == .rest(.backoff(failures: 1, retryAfter: nil)))
+    }
+
+    @Test("when events are removed meanwhile nobody is suspected any more (D13, D16)")
+    mutating func changedSourceHasNoSuspects() {
+        send(1)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        #expect(machine.held() == .rest(.held))
+        var unchanged = machine
+        #expect(unchanged.uploadWanted(manual: true) == .read(limit: 1, skipping: 1))
+        machine.sourceChanged()
+        #expect(machine.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
+    }
+
+    @Test("a batch has an event at least, whatever its size is set to")
+    func batchesAreNotEmpty() {
+        var machine = DeliveryStateMachine(batchSize: 0)
+        #expect(machine.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
+    }
+
+    @Test("what ends behind a stop leads to nothing (D7)")
+    mutating func stoppedMachineDoesNothing() {
+        #expect(machine.uploadWanted(manual: true) == .read(limit: 50, skipping: 0))
         #expect(machine.stop() == .rest(.stopped))
+        #expect(machine.batchRead(count: 50) == .none)
+        #expect(machine.held() == .none && machine.readFailed() == .none)
         #expect(machine.answered(.accepted) == .none)
+        #expect(machine.settled(kept: 0) == .none && machine.settlingFailed() == .none && machine.condemned() == .none)
         #expect(machine.waitEnded() == .none)
         #expect(machine.uploadWanted(manual: true) == .none)
     }

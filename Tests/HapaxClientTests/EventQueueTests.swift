@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxSQLite
 import TestSupport
 import Testing
 
@@ -115,6 +116,41 @@ struct EventQueueTests {
         }
         #expect(queue.books == before)
         #expect(try queue.nextBatch(limit: 2, maximumBytes: .max, skipping: 0).events == batch.events)
+    }
+
+    @Test("a sum of bytes that changed on the disk is right again once nothing is left: it would fill a quota for ever (I11, I13)")
+    func wrongSumsEnd() throws {
+        let first = try open()
+        try first.append((1...2).map { event($0) }[...])
+        let sent = try first.nextBatch(limit: 1, maximumBytes: .max, skipping: 0).events[0]
+        try first.settle([Settlement(event: sent, fate: .deadLetter(reason: "rejected", detail: ""))], time: 0)
+        try first.database.write { try $0.execute(sql: "UPDATE books SET bytes = bytes + 1000, letter_bytes = letter_bytes + 1000") }
+        first.close()
+        let queue = try open()
+        #expect(queue.books.bytes > 1_000 && queue.books.letterBytes > 1_000)
+        try queue.settle(stored(queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0)), time: 0)
+        #expect(queue.books.bytes == 0)
+        #expect(try queue.purgeDeadLetters(queue.deadLetters(after: 0, limit: 1).map(\.number)) == 1)
+        #expect(queue.books.letterBytes == 0)
+    }
+
+    @Test("closing waits for the transaction under way: until it has ended nobody else gets the queue (I1)")
+    func closingWaits() async throws {
+        let queue = try open()
+        let gate = Gate()
+        async let isFree = blocking {
+            try queue.transaction { _, _ in
+                gate.blockUntilOpen()
+                return (try? FileLock(path: queue.directory.lockPath)) != nil
+            }
+        }
+        await gate.waitForArrivals(1)
+        async let closing: Void = blocking { queue.close() }
+        while (try? queue.database) != nil { await Task.yield() }
+        gate.open()
+        #expect(try await !isFree)
+        try await closing
+        #expect(throws: Never.self) { try FileLock(path: queue.directory.lockPath) }
     }
 
     @Test("control: books that were not kept with the rows are seen")

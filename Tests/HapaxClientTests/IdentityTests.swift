@@ -179,6 +179,22 @@ struct IdentityTests {
         #expect(await test.client.status().dropped == ["enricher": 2])
     }
 
+    @Test("an enricher can take away what every event is laid over (R57)")
+    func enricherTakesAway() async throws {
+        let test = try TestClient {
+            $0.enrichers = [
+                { draft in
+                    var draft = draft
+                    draft.properties["super"] = nil
+                    return draft
+                }
+            ]
+        }
+        test.client.superProperties = ["other": 1, "super": true]
+        test.client.track("event")
+        #expect(try await properties(test) == [#"{"other":1}"#])
+    }
+
     @Test("an event that was being enriched while its user opted out is refused; while they logged in, enriched again (D16)")
     func enrichingIsLinear() async throws {
         let client = Locked<EventClient?>(nil)

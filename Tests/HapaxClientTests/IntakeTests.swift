@@ -70,6 +70,27 @@ struct IntakeTests {
         #expect(admit(&intake, bytes: 0) == nil)
     }
 
+    @Test("what an event is laid over takes room as well, unless its properties hold it already (I13)")
+    func baseTakesRoom() throws {
+        var intake = intake()
+        intake.context.superProperties = ["super": "value"]
+        for isComplete in [true, false] {
+            _ = intake.admit(name: "event", properties: [:], id: nil, time: nil, distinctID: "u", now: 1, isComplete: isComplete)
+        }
+        let (complete, laidOver) = (intake.mailbox[0], intake.mailbox[1])
+        #expect(complete.base.byteCount == EncodedProperties.none.byteCount && laidOver.base.byteCount > complete.base.byteCount)
+        #expect(laidOver.reserved.bytes - complete.reserved.bytes == Int64(laidOver.base.byteCount - complete.base.byteCount))
+    }
+
+    @Test("who waits is told once a commit has failed, and what only waited leaves the mailbox, which a store that fails would fill (I13)")
+    func marksLeaveTheMailbox() {
+        var intake = intake()
+        _ = admit(&intake)
+        for _ in 0..<3 { _ = intake.mark(CommitWaiter()) }
+        let waiters = intake.takeWaiters()
+        #expect(waiters.count == 3 && intake.mailbox.compactMap(\.event?.sequence) == [1] && intake.mailbox.count == 1)
+    }
+
     @Test("what the drainer has taken still fills the mailbox until it is committed (I13)")
     func takenEventsCount() {
         var intake = intake(capacity: 1)

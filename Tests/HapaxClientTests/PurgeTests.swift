@@ -24,6 +24,21 @@ struct PurgeTests {
         #expect(test.transport.batches.flatMap(\.sequences) == [6], "no sequence comes again (I7)")
     }
 
+    @Test("where there is nothing nothing is counted; with rows that the books do not know, or miss, they add up (I11, I12)")
+    func booksAddUpBehindAPurge() async throws {
+        let test = try TestClient()
+        #expect(try await test.client.purge() == 0)
+        #expect(await test.client.status().dropped.isEmpty)
+        try await test.track(0..<3)
+        test.client.track("")
+        try await test.client.writer.barrier()
+        try await test.client.queue.database.write { try $0.execute(sql: "DELETE FROM queue WHERE row = 2") }
+        #expect(try await test.client.purge() == 3)
+        let (status, books) = (await test.client.status(), test.client.queue.books)
+        #expect(status.isBalanced && status.depth == 0 && status.dropped == ["purged": 2])
+        #expect(books.usage == QueueUsage())
+    }
+
     /// Calls back behind the next commit, before anybody else has the connection.
     private final class CommitObserver: TransactionObserver {
         private let action: () -> Void

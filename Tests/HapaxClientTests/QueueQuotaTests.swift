@@ -59,6 +59,39 @@ struct QueueQuotaTests {
         #expect(await test.client.status().bytes <= 10_000)
     }
 
+    @Test("a quota that was made smaller refuses what comes; what is stored already stays, unless the policy is to drop (I1, I12)")
+    func smallerQuotaKeepsWhatIsStored() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<5)
+        await first.client.shutdown(within: .zero)
+        let test = try TestClient(directory: directory) { $0.quota.maximumEvents = 2 }
+        #expect(test.client.track("no room") == nil)
+        try await test.client.writer.barrier()
+        let status = await test.client.status()
+        #expect(status.depth == 5 && status.dropped == ["quota_full": 1])
+    }
+
+    @Test("by estimate what is nested deeper than an event may be takes nothing: looking for its end would need a stack without end (I13)")
+    func estimateEnds() {
+        func bytes(nested levels: Int) -> Int64 {
+            QueueUsage.bytes(of: ["k": (0..<levels).reduce(PropertyValue.null) { value, _ in .array([value]) }])
+        }
+        #expect(bytes(nested: 5) < bytes(nested: 6))
+        #expect(bytes(nested: EventLimits.maximumDepth + 10) == bytes(nested: 200))
+    }
+
+    @Test("only rows of the batch that is being sent are remembered as gone, and only as long as it is (I13)")
+    func rowsUnderWayAreFew() {
+        var rows = RowsUnderWay()
+        rows.discarded(1)
+        rows.sent(2...3)
+        for row in Int64(1)...4 { rows.discarded(row) }
+        #expect(rows.gone == [2, 3])
+        rows.sent(nil)
+        #expect(rows.gone.isEmpty)
+    }
+
     @Test("what the quota counts survives reopening")
     func usageSurvivesReopening() async throws {
         let directory = TemporaryDirectory()

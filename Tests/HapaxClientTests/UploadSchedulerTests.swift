@@ -33,15 +33,60 @@ struct UploadSchedulerTests {
         clock.fire(2)
         #expect(ticks.withLock { $0 } == 1 && clock.count == 3, "the current one fires and is followed by the next")
     }
+
+    @Test("behind the end a timer does nothing, and none begins (R29, D7)")
+    func endedTimerDoesNothing() {
+        let scheduler = scheduler()
+        scheduler.startTimer()
+        scheduler.stop()
+        scheduler.startTimer()
+        for number in 1...2 { clock.fire(number) }
+        #expect(ticks.withLock { $0 } == 0 && clock.count == 2)
+    }
+
+    @Test("a timer that is stopped while it is being scheduled is cancelled (R36)")
+    func timerBeingScheduledIsCancelled() {
+        let scheduler = scheduler()
+        clock.whenScheduled { scheduler.stopTimer() }
+        scheduler.startTimer()
+        #expect(clock.cancelled == 1)
+    }
+
+    @Test("there is a timer while one is wanted and has an interval, and none behind the end (R21, R26, R36)")
+    func timerRunsWhileItIsWanted() {
+        let clock = ManualClock()
+        let scheduler = UploadScheduler(
+            policy: FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], preset: .dispatch, now: .zero), clock: clock,
+            depth: { 1 }, upload: {})
+        func set(_ interval: Duration) -> [Duration] {
+            scheduler.setInterval(interval)
+            return clock.pending
+        }
+        #expect(set(.seconds(20)) == [])
+        scheduler.startTimer()
+        #expect(clock.pending == [.seconds(20)])
+        #expect(set(.zero) == [] && set(.seconds(30)) == [.seconds(30)])
+        scheduler.stopTimer()
+        #expect(clock.pending == [] && set(.seconds(40)) == [])
+        scheduler.startTimer()
+        #expect(clock.pending == [.seconds(40)])
+        scheduler.stop()
+        #expect(clock.pending == [])
+        scheduler.startTimer()
+        #expect(clock.pending == [])
+    }
 }
 
 /// A clock on which cancelling always comes too late.
 private final class LateClock: ClientClock {
     private struct Late: ScheduledAction {
-        func cancel() {}
+        let told: @Sendable () -> Void
+        func cancel() { told() }
     }
 
     private let actions = Locked<[@Sendable () -> Void]>([])
+    private let hook = Locked<(@Sendable () -> Void)?>(nil)
+    private let cancellations = Locked(0)
 
     let unixMilliseconds: Int64 = 0
     let monotonic: Duration = .zero
@@ -49,9 +94,16 @@ private final class LateClock: ClientClock {
     /// What has been scheduled so far.
     var count: Int { actions.withLock { $0.count } }
 
+    /// How often something was cancelled.
+    var cancelled: Int { cancellations.withLock { $0 } }
+
+    /// Called before whoever schedules learns that it is done.
+    func whenScheduled(_ hook: @escaping @Sendable () -> Void) { self.hook.withLock { $0 = hook } }
+
     func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
         actions.withLock { $0.append(action) }
-        return Late()
+        hook.withLock { $0 }?()
+        return Late { [cancellations] in cancellations.withLock { $0 += 1 } }
     }
 
     /// - Parameter number: From 1, in the order of scheduling.
