@@ -68,12 +68,8 @@ extension EventClient {
     }
 
     private func emitAppEnd(now: Duration) {
-        let since = lifecycle.withRecord { record in
-            defer { record.foregroundSince = nil }
-            return record.foregroundSince
-        }
         var properties: Properties = [:]
-        if let since { properties["$event_duration"] = (now - since).eventDuration }
+        if let since = lifecycle.withRecord({ $0.foregroundSince }) { properties["$event_duration"] = (now - since).eventDuration }
         let start = session.ended()
         track(AutomaticEvent.appEnd.rawValue, properties: properties, id: start.map(SessionMarker.endID))
         guard let start else { return }
