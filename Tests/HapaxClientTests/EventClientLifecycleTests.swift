@@ -30,6 +30,74 @@ struct EventClientLifecycleTests {
         #expect(app.ended == [1], "once")
     }
 
+    @Test("each time the app enters the background what waits is sent (R30)")
+    func everyBackgroundFlushes() async throws {
+        let test = try TestClient { $0.uploadOnlyInBackground() }
+        let app = ScriptedApplication()
+        test.client.attach(app)
+        for round in 1...3 {
+            test.client.handle(.didBecomeActive)
+            test.client.handle(.didEnterBackground)
+            await app.assertionEnded(round)
+            #expect(test.transport.batches.count == round && test.client.queue.books.depth == 0)
+        }
+    }
+
+    @Test("if the app enters the background again while its last flush there finds no time, there is another one (R30, I15)")
+    func flushIsMadeUpFor() async throws {
+        let test = try TestClient { $0.uploadOnlyInBackground() }
+        try await test.track(0..<1)
+        let app = ScriptedApplication(remaining: .zero)
+        app.whenAsked { [client = test.client] in
+            app.remainingBackgroundTime = .seconds(30)
+            client.handle(.didBecomeActive)
+            client.handle(.didEnterBackground)
+        }
+        test.client.attach(app)
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        #expect(test.transport.batches.flatMap(\.names) == ["event 0", "$AppStart", "$AppEnd"])
+        #expect(app.given == 1 && app.ended == [1], "one assertion covers both")
+    }
+
+    @Test("who asks for an upload gets an assertion in the background only, and it is given back once (R30, R31)")
+    func requestedAssertionEndsOnce() async throws {
+        let test = try TestClient()
+        let app = ScriptedApplication()
+        test.client.attach(app)
+        test.client.handle(.didBecomeActive)
+        #expect(await test.client.flush().stored == 1 && app.given == 0)
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        #expect(await test.client.flush().stored == 1 && app.given == 2)
+        test.client.handle(.backgroundTimeExpired)
+        #expect(app.ended == [1, 2])
+    }
+
+    @Test("if no flush begins, entering the background waits for none (R31, R35)")
+    func refusedFlushIsNotWaitedFor() async throws {
+        let test = try TestClient {
+            $0.uploadOnlyInBackground()
+            $0.flushBeforeEnterBackground = true
+        }
+        test.client.attach(ScriptedApplication(grants: false))
+        test.client.handle(.didBecomeActive)
+        try await blocking { [client = test.client] in client.handle(.didEnterBackground) }
+        try await test.client.writer.barrier()
+        #expect(test.client.queue.books.depth == 2 && test.transport.batches.isEmpty)
+    }
+
+    @Test("what is to be done once events are stored is not done when they are not (R43)")
+    func failedCommitIsNotStored() async throws {
+        let test = try TestClient()
+        try test.refuseCommits(true)
+        test.client.track("stuck")
+        let isDone = Locked(false)
+        test.client.whenStored { isDone.withLock { $0 = true } }
+        await #expect(throws: TrackError.self) { try await test.client.writer.barrier(retrying: true) }
+        #expect(!isDone.withLock { $0 })
+    }
+
     @Test("without an assertion nothing is sent and everything stays (R31)")
     func refusedAssertionSendsNothing() async throws {
         let test = try TestClient { $0.uploadOnlyInBackground() }
@@ -228,7 +296,7 @@ struct EventClientLifecycleTests {
             client.handle(.willTerminate)
             client.handle(.willTerminate)
         }
-        #expect(client.queue.books.depth == 1)
+        #expect(client.queue.books.depth == 1 && test.clock.pending.isEmpty)
     }
 
     // MARK: - Crashes
@@ -266,15 +334,26 @@ struct EventClientLifecycleTests {
         #expect(await third.client.flush().stored == 0)
     }
 
-    @Test("a session that ended is not ended again")
-    func endedSessionIsNotRecovered() async throws {
+    @Test("a session that ended is not ended again, be its end delivered or not", arguments: [false, true])
+    func endedSessionIsNotRecovered(isDelivered: Bool) async throws {
         let directory = TemporaryDirectory()
         let test = try TestClient(directory: directory)
         test.client.handle(.didBecomeActive)
+        try await test.client.writer.barrier()
         test.client.handle(.willTerminate)
+        if isDelivered { #expect(await test.client.flush().stored == 2) }
         _ = await test.client.shutdown(within: .zero)
         let next = try TestClient(directory: directory)
-        #expect(await next.client.flush().stored == 2)
-        #expect(next.transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd"])
+        #expect(await next.client.flush().stored == (isDelivered ? 0 : 2))
+        #expect((isDelivered ? test : next).transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd"])
+    }
+
+    @Test("a client that uploads only when it is asked has no timer, whatever the app does (R26)")
+    func askedClientHasNoTimer() async throws {
+        let test = try TestClient()
+        test.client.attach(ScriptedApplication())
+        test.client.handle(.didBecomeActive)
+        #expect(test.clock.pending.isEmpty)
+        _ = await test.client.shutdown(within: .zero)
     }
 }

@@ -35,6 +35,41 @@ struct ManualUploadsTests {
         #expect(await test.client.dispatchStep() == .good(more: false))
     }
 
+    @Test("a policy's wish during somebody's upload takes nothing from it, and behind it gets nothing from it (R18, R23)")
+    func wishesAreToldApart() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let delivery = test.client.delivery
+        try await test.track(0..<2)
+        test.transport.script { batch in
+            await delivery.uploadWanted(manual: false)
+            return .success(batch.receipt())
+        }
+        #expect(await test.client.flush().stored == 2)
+        try await test.track(2..<3)
+        await delivery.uploadWanted(manual: false)
+        await delivery.restBegins()
+        #expect(test.transport.batches.count == 2)
+    }
+
+    @Test("of calls that wait for one upload one reports it; what nobody waited for is reported by none (R13)")
+    func deliveredIsReportedOnce() async throws {
+        let test = try TestClient { $0.uploadOnlyInBackground() }
+        let delivery = test.client.delivery
+        try await test.track(0..<1)
+        await delivery.uploadWanted(manual: false)
+        await delivery.restBegins()
+        try await test.track(1..<2)
+        let second = Locked<Task<DeliveryState, Never>?>(nil)
+        test.transport.script { batch in
+            second.withLock { $0 = Task { await delivery.drain() } }
+            while await delivery.waiters.count < 2 { await Task.yield() }
+            return .success(batch.receipt())
+        }
+        let first = await delivery.drain()
+        let other = try #require(await second.withLock { $0 }?.value)
+        #expect(first.counts.stored + other.counts.stored == 1 && test.transport.batches.count == 2)
+    }
+
     @Test("a failed flush is not repeated by itself (R26)", arguments: Switch.allCases)
     func failedFlushIsNotRepeated(way: Switch) async throws {
         let test = try TestClient { way.turnOff(&$0) }

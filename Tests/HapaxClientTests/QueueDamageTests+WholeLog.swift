@@ -118,14 +118,20 @@ extension QueueDamageTests {
 
     @Test(
         "after a clean end no page is checked: damage is met at the first use, and nothing is lost by that (I11)",
-        arguments: [false, true])
-    func cleanOpeningChecksNoPage(wasKilled: Bool) async throws {
+        arguments: zip([false, true, true], [false, false, true]))
+    func cleanOpeningChecksNoPage(wasKilled: Bool, isLink: Bool) async throws {
         var bytes = try make(60)
         // Opening reads the first row, but not the last.
         let leaf = try #require((1..<bytes.count / 4_096).last { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 })
         for index in leaf * 4_096 + 1..<leaf * 4_096 + 200 { bytes[index] = 0xFF }
         try Data(bytes).write(to: URL(fileURLWithPath: file))
-        if wasKilled { try Data().write(to: URL(fileURLWithPath: file + "-wal")) }
+        // The log is beside the file, wherever that is.
+        let target = isLink ? directory.path + "/elsewhere.sqlite" : file
+        if isLink {
+            try FileManager.default.moveItem(atPath: file, toPath: target)
+            try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: target)
+        }
+        if wasKilled { try Data().write(to: URL(fileURLWithPath: target + "-wal")) }
         let queue = try open()
         #expect(asides().count == (wasKilled ? 1 : 0))
         #expect(try await drain(queue).count > 30)

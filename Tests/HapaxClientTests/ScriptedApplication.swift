@@ -10,6 +10,7 @@ final class ScriptedApplication: ApplicationAdapter {
         var grants = true
         var given = 0
         var ended: [Int] = []
+        var whenAsked: (@Sendable () -> Void)?
     }
 
     private let state = Locked(State())
@@ -22,9 +23,19 @@ final class ScriptedApplication: ApplicationAdapter {
     var isInBackground: Bool { state.withLock { $0.isInBackground } }
 
     var remainingBackgroundTime: Duration {
-        get { state.withLock { $0.remaining } }
+        get {
+            let (remaining, whenAsked) = state.withLock { state in
+                defer { state.whenAsked = nil }
+                return (state.remaining, state.whenAsked)
+            }
+            whenAsked?()
+            return remaining
+        }
         set { state.withLock { $0.remaining = newValue } }
     }
+
+    /// Called once, when it is next asked how much time is left, behind the answer.
+    func whenAsked(_ action: @escaping @Sendable () -> Void) { state.withLock { $0.whenAsked = action } }
 
     /// In the order they were given back.
     var ended: [Int] { state.withLock { $0.ended } }
@@ -45,8 +56,8 @@ final class ScriptedApplication: ApplicationAdapter {
         }
     }
 
-    /// Returns once an assertion has been given back.
-    func assertionEnded() async {
-        await endedCount.reaches(1)
+    /// Returns once so many assertions have been given back.
+    func assertionEnded(_ count: Int = 1) async {
+        await endedCount.reaches(count)
     }
 }

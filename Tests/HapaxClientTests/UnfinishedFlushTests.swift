@@ -53,6 +53,7 @@ struct UnfinishedFlushTests {
         test.client.queue.damage.withLock { $0.pending.append(file) }
         async let report = test.client.finalFlush(within: .seconds(2))
         await test.clock.scheduled(2)
+        #expect(test.clock.pending == [.seconds(2), .milliseconds(2_500)], "what it was at may end by itself")
         test.clock.advance(by: .seconds(3))
         #expect(await report == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 0, failure: .transport(.aborted)))
         try await other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
@@ -96,17 +97,29 @@ struct UnfinishedFlushTests {
         await test.client.shutdown(within: .zero)
     }
 
-    @Test("the event that tells of damage is part of what a flush delivers, which looks at the file first (R13, I11)")
+    @Test("the event that tells of damage is part of what a flush delivers, which looks at the file before it stores (R13, I11)")
     func reportIsDelivered() async throws {
         let test = try TestClient()
+        let (client, queue) = (test.client, test.client.queue)
         let file = try await setAside(in: test)
-        let path = test.client.queue.directory.path + "/" + file.name
         // Nothing is in it that would be sent meanwhile.
-        try Data("noise".utf8).write(to: URL(fileURLWithPath: path))
-        test.client.queue.damage.withLock { $0.pending.append(file) }
-        let report = await test.client.flush()
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: queue.directory.path + "/" + file.name))
+        queue.damage.withLock { $0.pending.append(file) }
+        // Nothing is stored until the file has been looked at.
+        let looked = Gate()
+        client.whenStored { looked.blockUntilOpen() }
+        await looked.waitForArrivals(1)
+        queue.damage.withLock { record in
+            let salvaged = record.observer.salvaged
+            record.observer.salvaged = { damage, report in
+                salvaged(damage, report)
+                looked.open()
+            }
+        }
+        let report = await client.finalFlush(within: .seconds(2))
         #expect(test.transport.batches.flatMap(\.names) == [QueueDamage.eventName])
         #expect(report.stored == 1 && report.remaining == 0 && report.failure == nil)
-        await test.client.shutdown(within: .zero)
+        #expect(test.clock.pending.isEmpty)
+        await client.shutdown(within: .zero)
     }
 }

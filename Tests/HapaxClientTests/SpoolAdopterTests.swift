@@ -1,0 +1,122 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Who delivers spools, when, and until when (I1, I15, I16, D7)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+struct SpoolAdopterTests {
+    private let directory = TemporaryDirectory()
+    private let network = Locked((type: NetworkType?.none, looks: 0))
+
+    /// Looks for spools when a test asks for it; it has looked once, without a network, as a client does when it starts.
+    private func main() async throws -> TestClient {
+        let looked = AwaitedCount()
+        let test = try TestClient(directory: directory, transport: ScriptedTransport { _ in .failure(.cannotConnect) }) {
+            $0.uploadOnlyInBackground()
+            $0.network = { [network] in
+                network.withLock { network in
+                    network.looks += 1
+                    looked.set(network.looks)
+                    return network.type
+                }
+            }
+        }
+        // Once for what was stored before, once for spools.
+        await looked.reaches(2)
+        return test
+    }
+
+    private var spools: [QueueDirectory] { QueueDirectory(path: directory.path + "/queue").spools() }
+
+    private func abandonSpool() async throws {
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        try await spool.client.trackDurably("spooled")
+        await spool.client.shutdown(within: .zero)
+    }
+
+    @Test("a spool that cannot be delivered is tried ever more rarely; behind a success the next one is tried at once (I15, I16)")
+    func attemptsBecomeRare() async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        try await abandonSpool()
+        network.withLock { $0.type = .wired }
+        let scheduled = main.clock.pending.count
+        for _ in 0..<100 {
+            await adopter.adoptIfDue()
+            #expect(main.clock.pending.count == scheduled, "nothing is left of an attempt that is over")
+            main.clock.advance(by: .seconds(5))
+        }
+        let attempts = main.transport.batches.count
+        #expect(attempts > 3 && attempts < 60)
+        main.transport.script { .success($0.receipt()) }
+        #expect(await adopter.adopt().counts.stored == 1)
+        try await abandonSpool()
+        main.transport.script { _ in .failure(.cannotConnect) }
+        await adopter.adoptIfDue()
+        #expect(main.transport.batches.count == attempts + 2)
+        main.clock.advance(by: .seconds(5))
+        await adopter.adoptIfDue()
+        #expect(main.transport.batches.count == attempts + 3, "a first failure is not the last of many")
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("without a network nothing is tried, and that is no failure: with one the spool is delivered at once (R23, I15)")
+    func missingNetworkIsNoFailure() async throws {
+        let main = try await main()
+        main.transport.script { .success($0.receipt()) }
+        let adopter = try #require(main.client.adopter)
+        try await abandonSpool()
+        for _ in 0..<30 {
+            await adopter.adoptIfDue()
+            main.clock.advance(by: .seconds(5))
+        }
+        #expect(main.transport.batches.isEmpty)
+        network.withLock { $0.type = .wired }
+        await adopter.adoptIfDue()
+        #expect(main.transport.batches.count == 1 && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("stopping ends a backoff between two attempts, and who stopped it finds the spool free; later none is begun (D7)")
+    func stoppingEndsABackoff() async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        try await abandonSpool()
+        let scheduled = main.clock.pending.count
+        async let adopted = adopter.adopt(persistently: true)
+        await main.clock.scheduled(scheduled + 1)
+        await adopter.stop()
+        let left = try EventQueue(
+            directory: #require(spools.first), durability: .process, newInstallID: .derived(name: "i", key: "other"))
+        #expect(left.books.depth == 1)
+        left.close()
+        #expect(await adopted.failure == .transport(.cannotConnect))
+        main.transport.script { .success($0.receipt()) }
+        #expect(await adopter.adopt().counts.stored == 0 && spools.count == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a server that refuses for a reason which time does not change is asked once, however much time there is (I16, R38)")
+    func refusedKeyEndsPersistence() async throws {
+        let main = try await main()
+        main.transport.script { _ in .success(TransportAnswer(status: 401)) }
+        try await abandonSpool()
+        let adopted = try #require(await main.client.adopter?.adopt(persistently: true))
+        #expect(adopted.failure != nil && main.transport.batches.count == 1 && spools.count == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("all dead letters of a spool are moved, however many they are, and then it is removed (I1, I12)")
+    func manyDeadLettersAreMoved() async throws {
+        let main = try await main()
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        for _ in 0..<1_100 { spool.client.track("") }
+        await spool.client.shutdown(within: .zero)
+        #expect(await main.client.flush().failure == nil)
+        #expect(spools.isEmpty)
+        #expect(try main.client.queue.deadLetterCount() == 1_100)
+        #expect(await main.client.status().isBalanced)
+        await main.client.shutdown(within: .zero)
+    }
+}
