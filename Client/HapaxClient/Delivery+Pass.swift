@@ -9,7 +9,6 @@ extension Delivery {
         timer = nil
         nextAttempt = nil
         isResting = false
-        isHeld = false
         ending = nil
         pass = Task { await perform(action) }
     }

@@ -170,7 +170,7 @@ package actor Delivery<Source: BatchSource> {
             if isResting, gate(true) == .denied { return .paused }
             isManual = true
             begin(machine.uploadWanted(manual: true))
-            if let ending, isResting { return ending }
+            if let ending { return ending }
             if let ending = await withCheckedContinuation({ endingWaiters.append($0) }) { return ending }
             // Held by somebody who had permission to ask for: that pass is over, and this one needs none.
         }
@@ -193,6 +193,5 @@ package actor Delivery<Source: BatchSource> {
         nextAttempt = nil
         await pass?.value
         end(.stopped)
-        rest()
     }
 }
