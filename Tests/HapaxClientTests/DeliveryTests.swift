@@ -27,6 +27,15 @@ struct DeliveryTests {
         #expect(Set(test.transport.batches.map(\.scanned.envelope.batchID)).count == 3)
     }
 
+    @Test("whatever the clock says, a batch has a time that a server takes (D15)", arguments: [-1, EventLimits.maximumTime + 1])
+    func batchTimeIsPossible(now: Int64) async throws {
+        let test = try TestClient()
+        try await test.track(0..<1)
+        test.clock.moveWallClock(by: .milliseconds(now - ManualClock.start))
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches.map(\.scanned.envelope.sentAt) == [min(max(now, 0), EventLimits.maximumTime)])
+    }
+
     @Test("each outcome has its fate (I1): stored and duplicate leave, refusals become dead letters, retry stays")
     func outcomesAreSettled() async throws {
         let test = try TestClient()

@@ -49,6 +49,7 @@ struct ManualUploadsTests {
         await delivery.uploadWanted(manual: false)
         await delivery.restBegins()
         #expect(test.transport.batches.count == 2)
+        #expect(await delivery.state.failure == nil, "nobody who asked has to learn of it")
     }
 
     @Test("of calls that wait for one upload one reports it; what nobody waited for is reported by none (R13)")
@@ -116,5 +117,21 @@ struct ManualUploadsTests {
         #expect(report.remaining == 0 && report.failure == nil)
         #expect(step == .good(more: true))
         #expect(test.client.queue.books.depth == 0)
+        try await test.track(6..<7)
+        #expect(await test.client.dispatchStep() == .good(more: false), "nobody waits for the end of this one")
+    }
+
+    @Test("a step that may make no request leaves a backoff as it is (R28, D11)")
+    func deniedStepLeavesTheBackoff() async throws {
+        let test = try TestClient()
+        test.transport.script { _ in .failure(.cut) }
+        try await test.track(0..<1)
+        _ = await test.client.flush()
+        let pending = test.clock.pending
+        let state = await test.client.delivery.drain { .denied }
+        #expect(state.failure == .transport(.cut) && state.nextAttempt != nil)
+        #expect(pending.count == 1 && test.clock.pending == pending && test.transport.batches.count == 1)
+        test.transport.script { .success($0.receipt()) }
+        #expect(await test.client.flush().stored == 1 && test.clock.pending.isEmpty, "a flush ends it")
     }
 }

@@ -136,6 +136,28 @@ struct PurgeTests {
         #expect(await test.client.flush().stored == 3)
     }
 
+    @Test("a suspect that was purged is none: what comes later goes in its order, and its poison is found (R9, D13, D16)")
+    func purgedSuspectIsForgotten() async throws {
+        let test = try TestClient()
+        test.transport.script { batch in .success(batch.names.contains("poison") ? .problem(.malformed) : batch.receipt()) }
+        test.client.track("poison")
+        try await test.client.writer.barrier()
+        let asked = Locked(0)
+        _ = await test.client.delivery.drain {
+            let isFirst = asked.withLock { asked in
+                asked += 1
+                return asked == 1
+            }
+            return isFirst ? .granted(timeout: nil) : .denied
+        }
+        #expect(try await test.client.purge() == 1)
+        test.client.track("poison")
+        try await test.track(1...2)
+        let report = await test.client.flush()
+        #expect(report.stored == 2 && report.deadLettered == 1 && report.failure == nil)
+        #expect(test.transport.batches.flatMap(\.sequences) == [1, 2, 3, 4])
+    }
+
     @Test("ends an upload after the request in flight; what that delivered is counted as delivered, and the rest is not sent")
     func uploadUnderWayEnds() async throws {
         let test = try TestClient { $0.batchSize = 2 }

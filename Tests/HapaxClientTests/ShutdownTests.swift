@@ -24,6 +24,60 @@ struct ShutdownTests {
         #expect(test.transport.batches.map(\.ids.count) == [50, 50, 50, 50, 10])
     }
 
+    @Test("in the background nothing is sent, and so nothing is waited for (R31, R38)")
+    func backgroundShutdownSendsNothing() async throws {
+        let test = try TestClient()
+        test.client.attach(ScriptedApplication(grants: false))
+        test.client.handle(.didEnterBackground)
+        try await test.track(0..<1)
+        #expect(await test.client.shutdown(within: .seconds(60)).stored == 1)
+        #expect(test.transport.batches.isEmpty)
+    }
+
+    @Test("a delivery that is stopped leaves nothing scheduled, begins nothing, and says why it had failed before (D7)")
+    func stoppedDeliveryIsOver() async throws {
+        let test = try TestClient()
+        let delivery = test.client.delivery
+        try await test.track(0..<1)
+        test.transport.script { _ in .failure(.cut) }
+        _ = await test.client.flush()
+        #expect(test.clock.pending.count == 1)
+        await delivery.stop()
+        #expect(test.clock.pending.isEmpty)
+        let state = await delivery.drain()
+        #expect(state.failure == .transport(.cut) && state.nextAttempt == nil)
+        #expect(await delivery.deliverAll() == .stopped)
+        #expect(test.transport.batches.count == 1)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("who stops a delivery waits for the request under way (D7)")
+    func stoppingWaits() async throws {
+        let test = try TestClient()
+        let delivery = test.client.delivery
+        let mayAnswer = AwaitedCount()
+        let order = Locked<[String]>([])
+        test.transport.script { batch in
+            await mayAnswer.reaches(1)
+            order.withLock { $0.append("answered") }
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<1)
+        await delivery.uploadWanted(manual: true)
+        await test.transport.requests(1)
+        let stopping = Task {
+            await delivery.stop()
+            order.withLock { $0.append("stopped") }
+        }
+        while await delivery.state.failure == nil { await Task.yield() }
+        // Time for who would not wait.
+        for _ in 0..<50 { await Task.yield() }
+        mayAnswer.set(1)
+        await stopping.value
+        #expect(order.withLock { $0 } == ["answered", "stopped"])
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("failures of the past do not stretch the last backoffs")
     func backoffsBeginAnew() async throws {
         let test = try TestClient()
