@@ -1,3 +1,4 @@
+import GRDB
 import HapaxModel
 import Testing
 
@@ -34,6 +35,44 @@ struct DeliveryTests {
         test.clock.moveWallClock(by: .milliseconds(now - ManualClock.start))
         #expect(await test.client.flush().stored == 1)
         #expect(test.transport.batches.map(\.scanned.envelope.sentAt) == [min(max(now, 0), EventLimits.maximumTime)])
+    }
+
+    @Test("an event whose bytes changed on the disk becomes a dead letter, and the flush that met it reports that (R13, I3, I12)")
+    func changedEventIsReported() async throws {
+        let test = try TestClient()
+        let ids = try await test.track(0..<2)
+        try await test.client.queue.database.write { try $0.execute(sql: "UPDATE queue SET payload = x'7b7d' WHERE row = 1") }
+        let report = await test.client.flush()
+        #expect(report == FlushReport(stored: 1, duplicates: 0, deadLettered: 1, remaining: 0, failure: nil))
+        #expect(try test.client.deadLetters.list().map(\.eventID) == [ids[0]])
+        #expect(test.client.track("again", id: ids[0]) != nil)
+        #expect(await test.client.flush().stored == 1, "its id is free")
+        #expect(await test.client.status().isBalanced)
+    }
+
+    @Test("a witness that the server wants again, has no time for or refuses convicts nobody, and the answer is heeded (D12, D13, I16)")
+    func unwillingWitnessConvictsNobody() async throws {
+        for status in [nil, 401, 503] {
+            let test = try TestClient { $0.batchSize = 1 }
+            try await test.track(0..<2)
+            let isStored = Locked(false)
+            test.transport.script { batch in
+                if batch.sequences == [2] { return .success(.problem(.malformed)) }
+                let isWitness = isStored.withLock { isStored in
+                    defer { isStored = true }
+                    return isStored
+                }
+                if isWitness, let status { return .success(TransportAnswer(status: status, headers: ["retry-after": "60"])) }
+                return .success(batch.receipt { _ in isWitness ? .retry : .stored })
+            }
+            let report = await test.client.flush()
+            #expect(report.stored == 1 && report.deadLettered == 0 && report.remaining == 1)
+            #expect(test.transport.batches.map(\.sequences) == [[1], [2], [1]])
+            guard let status else { continue }
+            #expect(report.failure == .status(status, code: nil))
+            let wait = try #require(await test.client.delivery.state.nextAttempt) - test.clock.unixMilliseconds
+            #expect(wait >= 60_000)
+        }
     }
 
     @Test("each outcome has its fate (I1): stored and duplicate leave, refusals become dead letters, retry stays")
