@@ -80,9 +80,17 @@ extension EventClient {
     func recoverAppEnd() {
         guard let open = try? queue.openSession() else { return }
         track(
-            AutomaticEvent.appEnd.rawValue, properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity)
+            AutomaticEvent.appEnd.rawValue, properties: Self.recovered, id: SessionMarker.endID(open.start), time: open.lastActivity)
         whenStored { [session] in session.forget(open.start) }
     }
+
+    /// The same for a session of another client, which stored beside this one.
+    func recoverAppEnd(of open: EventQueue.OpenSession) async throws(TrackError) {
+        try await trackDurably(
+            AutomaticEvent.appEnd.rawValue, properties: Self.recovered, id: SessionMarker.endID(open.start), time: open.lastActivity)
+    }
+
+    private static let recovered: Properties = ["$recovered": true]
 
     // MARK: - In the background
 

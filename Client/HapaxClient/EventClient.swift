@@ -148,6 +148,11 @@ public final class EventClient: Sendable {
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
                 logger: configuration.logger, gate: gate, reporter: reporter)
         laterAdopter.withLock { [adopter] in $0 = adopter }
+        let recover = { @Sendable [weak self] (open: EventQueue.OpenSession) async throws(TrackError) in
+            guard let self else { throw .shutDown }
+            try await self.recoverAppEnd(of: open)
+        }
+        adopter?.sessionEnded.withLock { $0 = recover }
     }
 
     deinit {

@@ -1,6 +1,10 @@
 import Foundation
 import HapaxSQLite
 
+#if canImport(Glibc)
+import Glibc
+#endif
+
 /// The files of one queue: `queue.sqlite`, `queue.ballast`, `queue.lock`, `queue.opted-out` if events are refused, and in `spool` the
 /// queues of those who found it taken.
 package struct QueueDirectory: Hashable, Sendable {
@@ -17,7 +21,7 @@ package struct QueueDirectory: Hashable, Sendable {
     var ballastPath: String { path + "/queue.ballast" }
     var optOutPath: String { path + "/queue.opted-out" }
     package var lockPath: String { path + "/queue.lock" }
-    private var spoolPath: String { path + "/spool" }
+    package var spoolPath: String { path + "/spool" }
 
     // MARK: - Spools
 
@@ -27,8 +31,16 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// By name; a spool's name is a UUID that carries its time, so that the oldest comes first. One of which only
     /// salvaged files are left is none any more.
-    package func spools() -> [QueueDirectory] {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []
+    ///
+    /// - Throws: If they cannot be listed: that is not the same as none.
+    package func spools() throws(StorageFailure) -> [QueueDirectory] {
+        guard let list = opendir(spoolPath) else {
+            if errno == ENOENT { return [] }
+            throw StorageFailure(errno: errno)
+        }
+        closedir(list)
+        let names: [String]
+        do { names = try FileManager.default.contentsOfDirectory(atPath: spoolPath) } catch { throw StorageFailure(error) }
         return names.sorted().map { spool(named: $0) }.filter { spool in
             let files = spool.filesSetAside
             return spool.hasQueue || files.isEmpty || !files.allSatisfy(spool.isSalvaged)
@@ -40,6 +52,9 @@ package struct QueueDirectory: Hashable, Sendable {
         [databasePath, databasePath + "-wal"].contains { FileManager.default.fileExists(atPath: $0) }
     }
 
+    /// Whether anything has its name: a spool that was delivered has not.
+    package var isThere: Bool { FileManager.default.fileExists(atPath: path) }
+
     /// Why nobody can tell whether there is a queue, as `errno`; nil if that can be told.
     var obstacle: Int32? {
         var status = stat()
@@ -48,7 +63,7 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     /// Whether there may be events that are not in the queue's file: in files that were set aside and not salvaged, or beside the queue.
-    package var holdsMore: Bool { !spools().isEmpty || filesSetAside.contains { !isSalvaged($0) } }
+    package var holdsMore: Bool { (try? spools().isEmpty) != true || filesSetAside.contains { !isSalvaged($0) } }
 
     /// Removes a queue's own files and then the directory; one that holds anything else stays.
     ///

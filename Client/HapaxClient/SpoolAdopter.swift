@@ -22,6 +22,9 @@ actor SpoolAdopter {
     /// Monotonic; before that only a caller's wish tries again (I16).
     private var notBefore: Duration = .zero
 
+    /// Stores the recovered end of a spool's session; durable on return.
+    nonisolated let sessionEnded = Locked<(@Sendable (EventQueue.OpenSession) async throws(TrackError) -> Void)?>(nil)
+
     /// Dead letters moved in one transaction.
     private static let lettersPerMove = 500
 
@@ -71,7 +74,9 @@ actor SpoolAdopter {
     private func adoptAll(isManual: Bool, persistently: Bool) async -> DeliveryState {
         var total = DeliveryState(counts: DeliveryCounts())
         var unusable: StorageFailure?
-        for directory in main.directory.spools() where !isStopped && total.failure == nil {
+        var spools: [QueueDirectory] = []
+        do throws(StorageFailure) { spools = try main.directory.spools() } catch { unusable = error }
+        for directory in spools where !isStopped && total.failure == nil {
             var ids = UUIDv7Generator()
             let spool: EventQueue
             do throws(QueueOpenError) {
@@ -80,7 +85,7 @@ actor SpoolAdopter {
                     isSpool: true, createsDirectory: false)
             } catch {
                 // Its owner lives, or somebody has emptied and removed it; one that cannot be read is left for people to look at, and told.
-                if case .unusable(let failure) = error, main.directory.spools().contains(directory) {
+                if case .unusable(let failure) = error, directory.isThere {
                     unusable = failure
                     logger?.warning("A spooled queue cannot be used", metadata: ["hapax.failure": "\(failure)"])
                 }
@@ -119,15 +124,26 @@ actor SpoolAdopter {
         current = nil
         var isRemoved = false
         do {
+            try await endSession(of: spool)
             try moveDeadLetters(of: spool)
             // What it dropped is told by the main queue, once: the spool is gone then.
             isRemoved = try spool.removeIfEmpty(adoptedBy: { try main.adopt($0) })
+        } catch TrackError.notStored(let failure) {
+            state.failure = .queue(failure)
         } catch {
             state.failure = .queue(StorageFailure(error))
         }
         if !isRemoved { spool.close() }
         if isRemoved { for report in reports.withLock({ $0 }) { main.damage.withLock { $0.observer }.salvaged(report.damage, report.id) } }
         return state
+    }
+
+    /// Nobody else will end the session of an app that is gone. The event is durable in the main queue before the spool forgets it.
+    private func endSession(of spool: EventQueue) async throws {
+        guard let session = try spool.openSession(), let end = sessionEnded.withLock({ $0 }) else { return }
+        // One that is refused, as after opting out, is not owed any more.
+        do throws(TrackError) { try await end(session) } catch { if case .refused = error {} else { throw error } }
+        try spool.removeSession(start: session.start)
     }
 
     /// First they are durable in the main queue, then they leave the spool; in between they are in both, and adopting them again is nothing.

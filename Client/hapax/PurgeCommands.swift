@@ -42,8 +42,14 @@ struct PurgeQueue: AsyncParsableCommand {
         let owner = try EventQueue.forCommand(queue)
         defer { owner.close() }
         var removed = Removed()
+        var spools: [QueueDirectory] = []
         try await purge(owner, &removed)
-        for spool in queue.directory.spools() { try await purge(spool, beside: owner, &removed) }
+        do throws(StorageFailure) {
+            spools = try queue.directory.spools()
+        } catch {
+            removed.unusable.append(QueueDirectory(path: queue.directory.spoolPath))
+        }
+        for spool in spools { try await purge(spool, beside: owner, &removed) }
         tell(removed)
         for spool in removed.unusable { Terminal.complain("a spooled queue cannot be used and may hold events: \(spool.path)") }
         if !removed.unusable.isEmpty { throw ExitCode.failure }
@@ -66,7 +72,7 @@ struct PurgeQueue: AsyncParsableCommand {
                 directory: directory, durability: .power, newInstallID: ids.next(unixMilliseconds: SystemClock().unixMilliseconds),
                 isSpool: true, createsDirectory: false)
         } catch {
-            if error == .taken { removed.spoolsInUse += 1 } else { removed.unusable.append(directory) }
+            if error == .taken { removed.spoolsInUse += 1 } else if directory.isThere { removed.unusable.append(directory) }
             return
         }
         try await purge(spool, &removed)

@@ -82,7 +82,8 @@ struct QueueCommand: AsyncParsableCommand {
 
         func run() async throws {
             var letter: DeadLetter?
-            for directory in [queue.directory] + queue.directory.spools() {
+            let spools = try QueueReader.complaining { () throws(StorageFailure) in try queue.directory.spools() }
+            for directory in [queue.directory] + spools {
                 let found = try QueueReader.complaining { () throws(StorageFailure) -> QueuedEvent? in
                     guard let reader = try QueueReader(directory: directory) else { return nil }
                     let event = try reader.event(of: id)

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxClient
 import HapaxModel
 
@@ -8,15 +9,29 @@ struct SpoolSurvey {
     private(set) var unusable: [QueueDirectory] = []
 
     init(of queue: QueueDirectory) {
-        for spool in queue.spools() {
-            do throws(StorageFailure) {
-                if let summary = try QueueReader(directory: spool)?.summary() { summaries.append(summary) }
-            } catch {
-                // One that is removed while it is looked at was delivered.
-                if spool.hasQueue { unusable.append(spool) }
-            }
+        do throws(StorageFailure) {
+            for spool in try queue.spools() { look(at: spool) }
+        } catch {
+            unusable.append(QueueDirectory(path: queue.spoolPath))
         }
     }
+
+    /// A spool that its owner makes or removes at this moment looks as if it could not be read; it does not for long.
+    private mutating func look(at spool: QueueDirectory) {
+        for _ in 0..<Self.looks {
+            do throws(StorageFailure) {
+                if let summary = try QueueReader(directory: spool)?.summary() { summaries.append(summary) }
+                return
+            } catch {
+                // It was delivered.
+                if !spool.isThere { return }
+                usleep(100_000)
+            }
+        }
+        unusable.append(spool)
+    }
+
+    private static let looks = 3
 
     /// Events that wait in those that can be read.
     var depth: Int64 { summaries.reduce(0) { $0 + $1.books.depth } }

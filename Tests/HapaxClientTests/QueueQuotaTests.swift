@@ -85,10 +85,10 @@ struct QueueQuotaTests {
     func rowsUnderWayAreFew() {
         var rows = RowsUnderWay()
         rows.discarded(1)
-        rows.sent(2...3)
+        rows.sent(2...3, reporting: [:])
         for row in Int64(1)...4 { rows.discarded(row) }
         #expect(rows.gone == [2, 3])
-        rows.sent(nil)
+        rows.sent(nil, reporting: [:])
         #expect(rows.gone.isEmpty)
     }
 

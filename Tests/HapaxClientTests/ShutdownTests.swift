@@ -171,6 +171,6 @@ struct ShutdownTests {
         main.clock.advance(by: .seconds(1))
         #expect(await report == ShutdownReport(stored: 0, lost: 0))
         #expect(main.transport.batches.map(\.ids) == [[id], [id]])
-        #expect(QueueDirectory(path: directory.path + "/queue").spools().isEmpty)
+        #expect(try QueueDirectory(path: directory.path + "/queue").spools().isEmpty)
     }
 }

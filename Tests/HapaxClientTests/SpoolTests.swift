@@ -15,7 +15,7 @@ struct SpoolTests {
         try TestClient(directory: directory, transport: transport) { $0.whenQueueIsTaken = .spool }
     }
 
-    private var spools: [QueueDirectory] { QueueDirectory(path: directory.path + "/queue").spools() }
+    private var spools: [QueueDirectory] { (try? QueueDirectory(path: directory.path + "/queue").spools()) ?? [] }
 
     @Test("the second client stores beside the first, as another install")
     func takenQueueIsSpooled() async throws {
@@ -42,6 +42,39 @@ struct SpoolTests {
         let batch = try #require(main.transport.batches.first)
         #expect(batch.ids == [id])
         #expect(batch.scanned.envelope.installID == install)
+    }
+
+    @Test("spools that cannot be listed are not none: flush says so, and delivers what it can (I1)")
+    func unlistableSpoolsAreTold() async throws {
+        let main = try open()
+        try await main.client.trackDurably("mine")
+        try Data().write(to: URL(fileURLWithPath: main.client.queue.directory.spoolPath))
+        let report = await main.client.flush()
+        #expect(report.stored == 1 && report.failure == .queue(StorageFailure(errno: ENOTDIR)))
+        #expect(main.client.queue.directory.holdsMore)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a session that ended with its process beside the main queue gets its end from the one that takes over, once")
+    func sessionOfASpoolIsEnded() async throws {
+        let main = try open()
+        let start = EventID.derived(name: "$AppStart", key: "1")
+        let spool = try open()
+        try await spool.client.trackDurably("inside")
+        // As a crash leaves it.
+        try spool.client.queue.save(EventQueue.OpenSession(start: start, lastActivity: 5_000))
+        await spool.client.shutdown(within: .zero)
+        main.transport.script { _ in .success(TransportAnswer(status: 503, headers: [:], body: [])) }
+        for _ in 0..<2 { #expect(await main.client.flush().failure != nil) }
+        let stored = Locked<[EventID]>([])
+        main.transport.script { batch in
+            stored.withLock { $0 += batch.ids }
+            return .success(batch.receipt())
+        }
+        for _ in 0..<2 { #expect(await main.client.flush().failure == nil) }
+        #expect(stored.withLock { $0 }.filter { $0 == SessionMarker.endID(start) }.count == 1)
+        #expect(stored.withLock { $0 }.count == 2 && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
     }
 
     @Test("a spool that its owner removes while others have their turn is no failure")

@@ -119,7 +119,7 @@ extension History {
         switch kind.file {
         case .main: target = directory
         case .spool:
-            guard let spool = directory.spools().randomElement(using: &random) else { return }
+            guard let spool = try directory.spools().randomElement(using: &random) else { return }
             target = spool
         }
         let held = ids(in: target)
