@@ -42,10 +42,17 @@ struct CommandLineCrashTests {
             let before = proxy.tally.exchanges.count
             let more = Int.random(in: 1...4, using: &random)
             let run = try ChildProcess("hapax", ["import", file], environment: environment)
-            await proxy.wait { $0.exchanges.count >= before + more }
+            let hasEnded = Locked(false)
+            let end = Task {
+                let exit = await run.waitUntilExit()
+                hasEnded.withLock { $0 = true }
+                proxy.lookAgain()
+                return exit
+            }
+            await proxy.wait { $0.exchanges.count >= before + more || hasEnded.withLock { $0 } }
             run.kill()
             let ends: [ChildProcess.Exit] = [.signaled(SIGKILL), .exited(3)]
-            #expect(ends.contains(await run.waitUntilExit()), "\(run.standardErrorTail)")
+            #expect(ends.contains(await end.value), "\(run.standardErrorTail)")
         }
         proxy.follow(.pass)
         let last = try ChildProcess("hapax", ["import", file, "--json"], environment: environment)
