@@ -42,11 +42,12 @@ package struct IngestApplication: Service {
             keys: keys, writer: writer, store: store, metrics: metrics, maximumBodyBytes: options.maximumWaitingBytes,
             currentTime: currentTime, logger: logger)
         let deadlines = options.deadlines
+        let isStopping = Locked(false)
         let application = Application(
             responder: routes,
             server: .http1(
                 configuration: .init(
-                    additionalChannelHandlers: [RequestDeadlines(limits: deadlines)],
+                    additionalChannelHandlers: [RequestDeadlines(limits: deadlines) { isStopping.withLock { $0 } }],
                     httpDecoderConfiguration: .init(
                         maxHeaderFieldSize: Self.maximumHeaderBytes, maxHeaderListSize: Self.maximumHeaderBytes,
                         maxHeaderFieldCount: 100))),
@@ -60,7 +61,12 @@ package struct IngestApplication: Service {
             },
             logger: logger)
         do {
-            try await application.run()
+            // Before the server tells its connections.
+            try await withGracefulShutdownHandler {
+                try await application.run()
+            } onGracefulShutdown: {
+                isStopping.withLock { $0 = true }
+            }
         } catch {
             await store.close()
             throw error

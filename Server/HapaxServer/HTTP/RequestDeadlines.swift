@@ -18,6 +18,7 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundOut = HTTPResponsePart
 
     private let limits: RequestDeadlineLimits
+    private let isStopping: @Sendable () -> Bool
     private var deadline: Scheduled<Void>?
     private var unanswered = 0
     private var phase = Phase.header
@@ -31,13 +32,16 @@ final class RequestDeadlines: ChannelDuplexHandler, RemovableChannelHandler {
         case body
     }
 
-    init(limits: RequestDeadlineLimits) {
+    /// - Parameter isStopping: Whether graceful stop has begun. A connection that is still being set up then does not hear of it.
+    init(limits: RequestDeadlineLimits, isStopping: @escaping @Sendable () -> Bool) {
         self.limits = limits
+        self.isStopping = isStopping
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
         schedule(limits.header, context)
         let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+        if isStopping() { context.eventLoop.execute { bound.value.context.close(promise: nil) } }
         let watcher = FirstByteWatcher { bound.value.handler.bytesArrived(bound.value.context) }
         try? context.pipeline.syncOperations.addHandler(watcher, position: .first)
     }
