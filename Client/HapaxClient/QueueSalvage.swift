@@ -241,21 +241,39 @@ struct QueueSalvage {
     ///
     /// Then the rows at both sides of it, each looked for from the other, are not neighbours.
     private static func isEmpty(_ stretch: ClosedRange<Int64>, _ db: Database, _ table: String) -> Bool {
-        func next(behind number: Int64) throws -> Int64? {
-            let sql = "SELECT row FROM \(table) WHERE row > ? ORDER BY row LIMIT 1"
-            return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number])
-        }
-        func previous(before number: Int64?) throws -> Int64? {
-            let sql = "SELECT row FROM \(table) WHERE row < ? ORDER BY row DESC LIMIT 1"
-            return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number ?? .max])
-        }
         do {
-            let behind = try next(behind: stretch.upperBound)
-            let before = try previous(before: stretch.lowerBound)
-            return try next(behind: before ?? -1) == behind && previous(before: behind) == before
+            let behind = try next(behind: stretch.upperBound, db, table)
+            let before = try previous(before: stretch.lowerBound, db, table)
+            return try next(behind: before ?? -1, db, table) == behind && previous(before: behind ?? .max, db, table) == before
         } catch {
             return false
         }
+    }
+
+    private static func next(behind number: Int64, _ db: Database, _ table: String) throws -> Int64? {
+        let sql = "SELECT row FROM \(table) WHERE row > ? ORDER BY row LIMIT 1"
+        return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number])
+    }
+
+    private static func previous(before number: Int64, _ db: Database, _ table: String) throws -> Int64? {
+        let sql = "SELECT row FROM \(table) WHERE row < ? ORDER BY row DESC LIMIT 1"
+        return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number])
+    }
+
+    /// Whether no row was left out before one that was read: a page can stand where another should, with rows that are whole.
+    ///
+    /// - Parameter last: The number of the row read before it; nil for the first of the stretch.
+    private static func follows(
+        _ number: Int64, _ last: Int64?, _ stretch: ClosedRange<Int64>, _ order: String, _ db: Database, _ table: String
+    ) throws -> Bool {
+        if order == "ASC" {
+            if number == last.map({ $0 + 1 }) ?? stretch.lowerBound { return true }
+            let found = try previous(before: number, db, table)
+            return last == nil ? found.map { $0 < stretch.lowerBound } ?? true : found == last
+        }
+        if number == last.map({ $0 - 1 }) ?? stretch.upperBound { return true }
+        let found = try next(behind: number, db, table)
+        return last == nil ? found.map { $0 > stretch.upperBound } ?? true : found == last
     }
 
     /// - Returns: The last row read of those that are what was stored, nil without one; and whether damage was met behind it.
@@ -264,6 +282,7 @@ struct QueueSalvage {
         _ body: (Row) throws -> Bool
     ) throws -> (last: Int64?, isCutOff: Bool) {
         var last: Int64?
+        var met: Int64?
         do {
             // Cached: most of the time would go into preparing it.
             let statement = try db.cachedStatement(sql: "SELECT * FROM \(table) WHERE row BETWEEN ? AND ? ORDER BY row \(order)")
@@ -271,7 +290,11 @@ struct QueueSalvage {
             while let row = try rows.next() {
                 // A damaged page gives numbers that were not asked for: what is left to be searched must become smaller.
                 guard let number: Int64 = row[0], stretch.contains(number) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-                do { if try body(row) { last = number } } catch { throw SalvageFailure(cause: error) }
+                let isWhole: Bool
+                do { isWhole = try body(row) } catch { throw SalvageFailure(cause: error) }
+                guard try Self.follows(number, met, stretch, order, db, table) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+                met = number
+                if isWhole { last = number }
             }
             return (last, false)
         } catch let failure as SalvageFailure {

@@ -141,8 +141,12 @@ actor SpoolAdopter {
     /// Nobody else will end the session of an app that is gone. The event is durable in the main queue before the spool forgets it.
     private func endSession(of spool: EventQueue) async throws {
         guard let session = try spool.openSession(), let end = sessionEnded.withLock({ $0 }) else { return }
-        // One that is refused, as after opting out, is not owed any more.
-        do throws(TrackError) { try await end(session) } catch { if case .refused = error {} else { throw error } }
+        do throws(TrackError) {
+            try await end(session)
+        } catch {
+            // To somebody who does not want events none is owed; all else can be different another time, as at the next start.
+            guard [.refused(.optedOut), .refused(.disabled), .refused(.enricher)].contains(error) else { throw error }
+        }
         try spool.removeSession(start: session.start)
     }
 

@@ -21,19 +21,25 @@ extension QueueDamageTests {
         }
     }
 
-    /// What a file holds whose pages of rows have noise over their first places, at some of them.
+    /// What a file holds of whose pages of rows some have noise over their first places, and some stand where another should.
     private func noisy(_ whole: [UInt8], pages: Int, using random: inout SeededRandom) -> [UInt8] {
         var bytes = whole
         let leaves = (1..<whole.count / 4_096).filter { whole[$0 * 4_096] == 0x0D && whole[$0 * 4_096 + 4] > 4 }
         for _ in 0..<pages {
-            let page = leaves[Int.random(in: 0..<leaves.count, using: &random)] * 4_096
+            let leaf = Int.random(in: 1..<leaves.count, using: &random)
+            let page = leaves[leaf] * 4_096
+            if Bool.random(using: &random) {
+                // Beside the noise, where nothing else shows that rows were left out.
+                let (other, beside) = (leaves[Int.random(in: 0..<leaves.count, using: &random)] * 4_096, leaves[leaf - 1] * 4_096)
+                bytes.replaceSubrange(beside..<beside + 4_096, with: whole[other..<other + 4_096])
+            }
             let length = Int.random(in: 2...92, using: &random)
             for index in page + 8..<page + 8 + length { bytes[index] = UInt8.random(in: 0...255, using: &random) }
         }
         return bytes
     }
 
-    @Test("rows between pages of noise are found: an end that no error tells of is not believed (I11, D17)")
+    @Test("rows between pages of noise, or of others' rows, are found: an end that no error tells of is not believed (I11, D17)")
     func rowsBetweenNoiseAreFound() throws {
         var random = SeededRandom(seed: Self.damages == nil ? 3 : .random(in: 0...999_999))
         print("seed of rowsBetweenNoiseAreFound: \(random.seed)")

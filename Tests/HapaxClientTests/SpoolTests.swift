@@ -77,6 +77,21 @@ struct SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("a client that takes over a spool while it is shut down leaves the end of its session to the next one")
+    func sessionOutlivesAShutdown() async throws {
+        let main = try open()
+        let spool = try open()
+        try await spool.client.trackDurably("inside")
+        try spool.client.queue.save(EventQueue.OpenSession(start: .derived(name: "$AppStart", key: "1"), lastActivity: 5_000))
+        await spool.client.shutdown(within: .zero)
+        #expect(await main.client.shutdown(within: .seconds(60)).stored == 0)
+        #expect(main.transport.batches.flatMap(\.names) == ["inside"] && spools.count == 1)
+        let next = try open()
+        for _ in 0..<2 { #expect(await next.client.flush().failure == nil) }
+        #expect(next.transport.batches.flatMap(\.names) == ["$AppEnd"] && spools.isEmpty)
+        await next.client.shutdown(within: .zero)
+    }
+
     @Test("a spool that its owner removes while others have their turn is no failure")
     func removedSpoolIsNoFailure() async throws {
         let main = try open()
