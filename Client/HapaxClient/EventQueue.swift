@@ -249,8 +249,8 @@ package final class EventQueue: Sendable {
         ended?.writeWithoutTransaction { _ in }
     }
 
-    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone: no event, and no count that the server
-    /// was not told. Files that were set aside stay.
+    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone: no event, no session that is open, and no
+    /// count that the server was not told. Files that were set aside stay.
     ///
     /// - Returns: Whether it was removed.
     package func removeIfEmpty() -> Bool {
@@ -269,7 +269,9 @@ package final class EventQueue: Sendable {
     private func removeIfEmpty(handingOver handOver: ([String: DropCount]) throws -> Bool) rethrows -> Bool {
         guard damage.withLock({ $0.pending.isEmpty }) else { return false }
         let holdsNothing = try? reading { db in
-            try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters)") == 0
+            let sql =
+                "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters) OR EXISTS (SELECT 1 FROM session)"
+            return try Int.fetchOne(db, sql: sql) == 0
         }
         guard holdsNothing == true else { return false }
         // Without its mark a damaged file would be salvaged again by the next who finds it.

@@ -77,6 +77,21 @@ struct SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("a spool whose events are delivered stays for the end of its session, also if its owner ends in order")
+    func openSessionKeepsASpool() async throws {
+        let main = try open()
+        let spool = try open()
+        spool.client.handle(.didFinishLaunching(inBackground: false))
+        spool.client.handle(.didBecomeActive)
+        try await spool.client.waitUntilStored()
+        while await spool.client.flush().remaining > 0 {}
+        await spool.client.shutdown(within: .zero)
+        #expect(spools.count == 1)
+        for _ in 0..<2 { #expect(await main.client.flush().failure == nil) }
+        #expect(main.transport.batches.flatMap(\.names) == ["$AppEnd"] && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a client that takes over a spool while it is shut down leaves the end of its session to the next one")
     func sessionOutlivesAShutdown() async throws {
         let main = try open()
