@@ -169,7 +169,11 @@ let package = Package(
         ),
         .testTarget(
             name: "HapaxServerTests",
-            dependencies: ["HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport"],
+            dependencies: [
+                "HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport",
+                .product(name: "NIOCore", package: "swift-nio", condition: server),
+                .product(name: "NIOEmbedded", package: "swift-nio", condition: server),
+            ],
             path: "Tests/HapaxServerTests",
             swiftSettings: strict
         ),

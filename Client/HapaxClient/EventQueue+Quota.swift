@@ -66,21 +66,3 @@ extension EventQueue {
         }
     }
 }
-
-/// Rows of the batch that is being sent which were discarded meanwhile: their outcome comes and finds nothing to settle.
-struct RowsUnderWay: Sendable {
-    private var rows: ClosedRange<Int64>?
-    private(set) var gone: Set<Int64> = []
-    /// What the batch's envelope says of the queue's ``QueueBooks/drops``.
-    private(set) var reported: [String: Int64] = [:]
-
-    mutating func sent(_ rows: ClosedRange<Int64>?, reporting reported: [String: Int64]) {
-        self.rows = rows
-        self.reported = reported
-        gone = []
-    }
-
-    mutating func discarded(_ row: Int64) {
-        if rows?.contains(row) == true { gone.insert(row) }
-    }
-}

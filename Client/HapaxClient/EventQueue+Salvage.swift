@@ -34,7 +34,11 @@ extension EventQueue {
             tried.insert(file.name)
             do {
                 if file.isUnread { throw DatabaseError(resultCode: .SQLITE_CANTOPEN) }
-                if !file.isSalvaged { try salvage(file) }
+                if !file.isSalvaged {
+                    try salvage(file)
+                    // Its losses are counted, and must not be again if what follows fails.
+                    damage.withLock { $0.salvaged(file.name) }
+                }
                 markSalvaged([file])
                 let (damage, report) = try found(file)
                 self.damage.withLock { record in
@@ -75,10 +79,9 @@ extension EventQueue {
             try db.execute(
                 sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ?, letters = ? WHERE name = ? AND is_salvaged = 0",
                 arguments: [depth, letters, file.name])
-            let ended = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
             // What a running client lost and dropped is in these books already; else they learn of it now.
-            guard !file.isOwn, ended, let damage = try Self.found(file, db)?.damage else { return }
+            guard !file.isOwn, let damage = try Self.found(file, db)?.damage else { return }
             try Self.adopt(drops, db, &books)
             if let lost = damage.lost, lost > 0 {
                 books.adopted += Int64(lost)

@@ -27,7 +27,7 @@ package final class EventQueue: Sendable {
     /// Room for events: what is on disk and what is promised.
     let account: Locked<QuotaAccount>
     let ballast: Locked<Ballast>
-    let underWay = Locked(RowsUnderWay())
+    let underWay = Locked(BatchUnderWay())
     let damage: Locked<DamageRecord>
 
     /// Takes the directory's lock, then opens its queue, which is created if missing.

@@ -69,6 +69,10 @@ struct DamageRecord: Sendable {
         self.highest = highest
         latest = pending.last.map { QueueDamage(file: $0.name) }
     }
+
+    mutating func salvaged(_ name: String) {
+        for index in pending.indices where pending[index].name == name { pending[index].isSalvaged = true }
+    }
 }
 
 /// Who has to know about damage.

@@ -34,6 +34,7 @@ package struct QueueDirectory: Hashable, Sendable {
     ///
     /// - Throws: If they cannot be listed: that is not the same as none.
     package func spools() throws(StorageFailure) -> [QueueDirectory] {
+        // Foundation's error does not say which it is.
         guard let list = opendir(spoolPath) else {
             if errno == ENOENT { return [] }
             throw StorageFailure(errno: errno)

@@ -8,24 +8,26 @@ struct SpoolSurvey {
     /// Those that cannot be read, and so may hold events that nobody can deliver.
     private(set) var unusable: [QueueDirectory] = []
 
-    init(of queue: QueueDirectory) {
+    /// - Parameter pause: Between two looks at one that cannot be read.
+    init(of queue: QueueDirectory, pause: () -> Void = { usleep(100_000) }) {
         do throws(StorageFailure) {
-            for spool in try queue.spools() { look(at: spool) }
+            for spool in try queue.spools() { look(at: spool, pause) }
         } catch {
             unusable.append(QueueDirectory(path: queue.spoolPath))
         }
     }
 
-    /// A spool that its owner makes or removes at this moment looks as if it could not be read; it does not for long.
-    private mutating func look(at spool: QueueDirectory) {
-        for _ in 0..<Self.looks {
+    /// A spool that its owner makes or removes at this moment looks as if it could not be read. That ends by itself and tells nobody, so it is
+    /// waited for; there is no work in this process that it holds up.
+    private mutating func look(at spool: QueueDirectory, _ pause: () -> Void) {
+        for look in 0..<Self.looks {
+            if look > 0 { pause() }
             do throws(StorageFailure) {
                 if let summary = try QueueReader(directory: spool)?.summary() { summaries.append(summary) }
                 return
             } catch {
                 // It was delivered.
                 if !spool.isThere { return }
-                usleep(100_000)
             }
         }
         unusable.append(spool)

@@ -8,6 +8,14 @@ import Testing
 
 @Suite("Purge (D16, I12)", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct PurgeTests {
+    private let directory = TemporaryDirectory()
+    private var path: String { directory.path + "/queue" }
+
+    /// Without a client, which would do more beside.
+    private func open() throws -> EventQueue {
+        try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+    }
+
     @Test("deletes what waits and what is dead, and the books add up")
     func everythingIsDeleted() async throws {
         let test = try TestClient()
@@ -52,10 +60,7 @@ struct PurgeTests {
 
     @Test("a file that is set aside just behind the purge's commit is none of its business: it can hold later events (I1)")
     func laterDamageIsNotPurged() throws {
-        let directory = TemporaryDirectory()
-        // Without a client, which would salvage them meanwhile.
-        let queue = try EventQueue(
-            directory: QueueDirectory(path: directory.path + "/queue"), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        let queue = try open()
         defer { queue.close() }
         try queue.append((1...3).map { PreparedEvent.sample($0, fill: 10) }[...])
         queue.damage.withLock { $0.pending = [DamagedFile(name: "queue.sqlite.damaged-1", isOwn: true)] }
@@ -72,9 +77,7 @@ struct PurgeTests {
 
     @Test("what was deleted for ever is in no file of the queue any more", arguments: Purge.allCases)
     func purgedEventsAreGone(purge: Purge) async throws {
-        let directory = TemporaryDirectory()
-        let path = directory.path + "/queue"
-        let queue = try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        let queue = try open()
         defer { queue.close() }
         var events = (1...200).map { PreparedEvent.sample($0, fill: 700) }
         if purge == .letters { for index in events.indices { events[index].problem = EventProblem(.nameTooLong, detail: "") } }
@@ -95,9 +98,7 @@ struct PurgeTests {
 
     @Test("a purge writes a small part of what it deletes: a full disk has no room for more")
     func purgeWritesLittle() throws {
-        let directory = TemporaryDirectory()
-        let path = directory.path + "/queue"
-        let queue = try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        let queue = try open()
         defer { queue.close() }
         try queue.append((1...2_000).map { PreparedEvent.sample($0, fill: 700) }[...])
         try EventQueue.work(on: queue.database) { db in
@@ -115,9 +116,7 @@ struct PurgeTests {
 
     @Test("pages are given back in steps: SQLite holds in memory what one transaction moves")
     func pagesAreGivenBackInSteps() throws {
-        let directory = TemporaryDirectory()
-        let path = directory.path + "/queue"
-        let queue = try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        let queue = try open()
         defer { queue.close() }
         try queue.append((1...2_500).map { PreparedEvent.sample($0, fill: 4_000) }[...])
         let commits = Locked(0)

@@ -83,7 +83,7 @@ struct QueueQuotaTests {
 
     @Test("only rows of the batch that is being sent are remembered as gone, and only as long as it is (I13)")
     func rowsUnderWayAreFew() {
-        var rows = RowsUnderWay()
+        var rows = BatchUnderWay()
         rows.discarded(1)
         rows.sent(2...3, reporting: [:])
         for row in Int64(1)...4 { rows.discarded(row) }

@@ -2,20 +2,19 @@ import Foundation
 import GRDB
 import HapaxModel
 import TestSupport
-import HapaxSQLite
 import Testing
 
 @testable import HapaxClient
 
 @Suite("Spools: clients that find the queue taken", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct SpoolTests {
-    private let directory = TemporaryDirectory()
+    let directory = TemporaryDirectory()
 
-    private func open(_ transport: ScriptedTransport = ScriptedTransport()) throws -> TestClient {
+    func open(_ transport: ScriptedTransport = ScriptedTransport()) throws -> TestClient {
         try TestClient(directory: directory, transport: transport) { $0.whenQueueIsTaken = .spool }
     }
 
-    private var spools: [QueueDirectory] { (try? QueueDirectory(path: directory.path + "/queue").spools()) ?? [] }
+    var spools: [QueueDirectory] { (try? QueueDirectory(path: directory.path + "/queue").spools()) ?? [] }
 
     @Test("the second client stores beside the first, as another install")
     func takenQueueIsSpooled() async throws {
@@ -53,58 +52,6 @@ struct SpoolTests {
         #expect(report.stored == 1 && report.failure == .queue(StorageFailure(errno: ENOTDIR)))
         #expect(main.client.queue.directory.holdsMore)
         await main.client.shutdown(within: .zero)
-    }
-
-    @Test("a session that ended with its process beside the main queue gets its end from the one that takes over, once")
-    func sessionOfASpoolIsEnded() async throws {
-        let main = try open()
-        let start = EventID.derived(name: "$AppStart", key: "1")
-        let spool = try open()
-        try await spool.client.trackDurably("inside")
-        // As a crash leaves it.
-        try spool.client.queue.save(EventQueue.OpenSession(start: start, lastActivity: 5_000))
-        await spool.client.shutdown(within: .zero)
-        main.transport.script { _ in .success(TransportAnswer(status: 503, headers: [:], body: [])) }
-        for _ in 0..<2 { #expect(await main.client.flush().failure != nil) }
-        let stored = Locked<[EventID]>([])
-        main.transport.script { batch in
-            stored.withLock { $0 += batch.ids }
-            return .success(batch.receipt())
-        }
-        for _ in 0..<2 { #expect(await main.client.flush().failure == nil) }
-        #expect(stored.withLock { $0 }.filter { $0 == SessionMarker.endID(start) }.count == 1)
-        #expect(stored.withLock { $0 }.count == 2 && spools.isEmpty)
-        await main.client.shutdown(within: .zero)
-    }
-
-    @Test("a spool whose events are delivered stays for the end of its session, also if its owner ends in order")
-    func openSessionKeepsASpool() async throws {
-        let main = try open()
-        let spool = try open()
-        spool.client.handle(.didFinishLaunching(inBackground: false))
-        spool.client.handle(.didBecomeActive)
-        try await spool.client.waitUntilStored()
-        while await spool.client.flush().remaining > 0 {}
-        await spool.client.shutdown(within: .zero)
-        #expect(spools.count == 1)
-        for _ in 0..<2 { #expect(await main.client.flush().failure == nil) }
-        #expect(main.transport.batches.flatMap(\.names) == ["$AppEnd"] && spools.isEmpty)
-        await main.client.shutdown(within: .zero)
-    }
-
-    @Test("a client that takes over a spool while it is shut down leaves the end of its session to the next one")
-    func sessionOutlivesAShutdown() async throws {
-        let main = try open()
-        let spool = try open()
-        try await spool.client.trackDurably("inside")
-        try spool.client.queue.save(EventQueue.OpenSession(start: .derived(name: "$AppStart", key: "1"), lastActivity: 5_000))
-        await spool.client.shutdown(within: .zero)
-        #expect(await main.client.shutdown(within: .seconds(60)).stored == 0)
-        #expect(main.transport.batches.flatMap(\.names) == ["inside"] && spools.count == 1)
-        let next = try open()
-        for _ in 0..<2 { #expect(await next.client.flush().failure == nil) }
-        #expect(next.transport.batches.flatMap(\.names) == ["$AppEnd"] && spools.isEmpty)
-        await next.client.shutdown(within: .zero)
     }
 
     @Test("a spool that its owner removes while others have their turn is no failure")
@@ -147,154 +94,6 @@ struct SpoolTests {
             $0.whenQueueIsTaken = .spool
         }
         #expect(spool.client.distinctID == main.client.distinctID && spool.client.distinctID == main.client.queue.installID.description)
-    }
-
-    @Test("a queue is not removed as empty while a damaged file may hold events (I1)")
-    func unsalvagedQueueIsNotEmpty() async throws {
-        let place = QueueDirectory(path: directory.path + "/alone")
-        func open() throws -> EventQueue {
-            try EventQueue(directory: place, durability: .process, newInstallID: .derived(name: "i", key: "a"), isSpool: true)
-        }
-        try open().close()
-        try Data("noise".utf8).write(to: URL(fileURLWithPath: place.databasePath))
-        let queue = try open()
-        #expect(!queue.removeIfEmpty())
-        await queue.salvage()
-        // Without its mark it would be salvaged again by the next who finds it.
-        let mark = place.databasePath + ".damaged-1.salvaged"
-        try FileManager.default.removeItem(atPath: mark)
-        try FileManager.default.createSymbolicLink(atPath: mark, withDestinationPath: directory.path + "/nowhere/mark")
-        #expect(!queue.removeIfEmpty(), "it cannot be marked")
-        try FileManager.default.removeItem(atPath: mark)
-        #expect(queue.removeIfEmpty() && place.isSalvaged("queue.sqlite.damaged-1"))
-        #expect(place.filesSetAside.count == 1, "never deleted (D17)")
-    }
-
-    @Test("a damaged spool is salvaged and delivered under its ids; only its damaged file stays, and is looked at once (I11)")
-    func damagedSpoolIsSalvaged() async throws {
-        let main = try open()
-        let spool = try open()
-        let place = spool.client.queue.directory
-        for number in 1...30 {
-            try await spool.client.trackDurably("spooled", id: .derived(name: "spooled", key: "\(number)"))
-        }
-        _ = await spool.client.shutdown(within: .zero)
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: place.databasePath)))
-        // The free list's head in the header: SQLite finds it wrong, and every row can be read.
-        for index in 32..<40 { bytes[index] = 0xFF }
-        try Data(bytes).write(to: URL(fileURLWithPath: place.databasePath))
-        try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
-        let report = await main.client.flush()
-        #expect(report.stored == 30 && report.failure == nil)
-        #expect(Set(main.transport.batches.flatMap(\.ids)) == Set((1...30).map { EventID.derived(name: "spooled", key: "\($0)") }))
-        #expect(place.filesSetAside.count == 1 && spools.isEmpty)
-        #expect(await main.client.flush().stored == 1 && main.transport.batches.last?.names == ["$QueueDamaged"])
-        #expect(await main.client.flush().stored == 0)
-        #expect(FileManager.default.fileExists(atPath: place.path) && !FileManager.default.fileExists(atPath: place.databasePath))
-        await main.client.shutdown(within: .zero)
-    }
-
-    @Test("a spool whose owner was killed between setting its file aside and making a new one is a spool all the same (I1)")
-    func spoolWithoutAFileIsFound() async throws {
-        let main = try open()
-        let spool = try open()
-        let place = spool.client.queue.directory
-        let id = try await spool.client.trackDurably("spooled")
-        _ = await spool.client.shutdown(within: .zero)
-        try FileManager.default.moveItem(atPath: place.databasePath, toPath: place.databasePath + ".damaged-1")
-        #expect(spools.count == 1)
-        _ = await main.client.flush()
-        #expect(main.transport.batches.first?.ids == [id] && spools.isEmpty)
-        await main.client.shutdown(within: .zero)
-    }
-
-    /// Leaves a spool with a dead letter and a page of events that nobody can read.
-    ///
-    /// - Returns: How many events are lost.
-    private func makeSpoolWithLosses() async throws -> Int64 {
-        let spool = try open()
-        let place = spool.client.queue.directory
-        for number in 1...40 {
-            try await spool.client.trackDurably("spooled \(number)", properties: ["fill": .string(String(repeating: "x", count: 300))])
-        }
-        try await spool.client.trackDurably(String(repeating: "n", count: 201))
-        _ = await spool.client.shutdown(within: .zero)
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: place.databasePath)))
-        let leaf = try #require((1..<bytes.count / 4_096).first { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }) * 4_096
-        for index in leaf + 1..<leaf + 200 { bytes[index] = 0xFF }
-        let lost = try Data(contentsOf: URL(fileURLWithPath: place.databasePath))[leaf + 4]
-        try Data(bytes).write(to: URL(fileURLWithPath: place.databasePath))
-        try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
-        return Int64(lost)
-    }
-
-    @Test("a spool of which only the log is left, beside a file that was salvaged, is a spool all the same (I1)")
-    func spoolWithoutItsDatabaseIsFound() async throws {
-        let main = try open()
-        let spool = try open()
-        let place = spool.client.queue.directory
-        let id = try await spool.client.trackDurably("spooled")
-        let log = try Data(contentsOf: URL(fileURLWithPath: place.databasePath + "-wal"))
-        _ = await spool.client.shutdown(within: .zero)
-        try FileManager.default.removeItem(atPath: place.databasePath)
-        for (suffix, bytes) in [("-wal", log), (".damaged-1", Data("noise".utf8)), (".damaged-1.salvaged", Data())] {
-            try bytes.write(to: URL(fileURLWithPath: place.databasePath + suffix))
-        }
-        #expect(spools.count == 1)
-        _ = await main.client.flush()
-        #expect(main.transport.batches.flatMap(\.ids).contains(id) && spools.isEmpty)
-        await main.client.shutdown(within: .zero)
-    }
-
-    @Test("what a damaged spool has lost is told by the client that adopts it, in its books and to the server (I11, I12)")
-    func lossesOfASpoolAreTold() async throws {
-        let main = try open()
-        let lost = try await makeSpoolWithLosses()
-        _ = await main.client.flush()
-        let status = await main.client.status()
-        #expect(status.dropped["damaged"] == lost && status.isBalanced && status.deadLettered == 1)
-        _ = await main.client.flush()
-        #expect(main.transport.batches.flatMap(\.names).filter { $0 == "$QueueDamaged" }.count == 1)
-        #expect(QueueDirectory(path: directory.path + "/queue").filesSetAsideBeside.count == 1)
-        await main.client.shutdown(within: .zero)
-    }
-
-    @Test("what a damaged spool has lost is counted once, when it goes, also if its dead letters can be moved only later (I12)")
-    func lossesAreToldThoughLettersStay() async throws {
-        let main = try open()
-        let lost = try await makeSpoolWithLosses()
-        let database = try main.client.queue.database
-        try await database.writeWithoutTransaction {
-            try $0.execute(sql: "CREATE TEMP TRIGGER refuse BEFORE INSERT ON main.dead_letters BEGIN SELECT RAISE(ABORT, 'no'); END")
-        }
-        #expect(await main.client.flush().failure != nil)
-        #expect(spools.count == 1)
-        try await database.writeWithoutTransaction { try $0.execute(sql: "DROP TRIGGER refuse") }
-        #expect(await main.client.flush().failure == nil)
-        let status = await main.client.status()
-        #expect(status.dropped["damaged"] == lost && status.isBalanced && status.deadLettered == 1 && spools.isEmpty)
-        _ = await main.client.flush()
-        #expect(main.transport.batches.flatMap(\.names).filter { $0 == "$QueueDamaged" }.count == 1)
-        await main.client.shutdown(within: .zero)
-    }
-
-    @Test("dead letters that a damaged spool has lost are told as such; no event is missing for them (I11, I12)")
-    func lostLettersOfASpoolAreTold() async throws {
-        let main = try open()
-        let spool = try open()
-        let place = spool.client.queue.directory
-        try await spool.client.trackDurably("spooled")
-        try await spool.client.trackDurably(String(repeating: "n", count: 201))
-        _ = await spool.client.shutdown(within: .zero)
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: place.databasePath)))
-        let letter = try #require(bytes.firstRange(of: Array("name_too_long".utf8))).lowerBound / 4_096 * 4_096
-        for index in letter + 1..<letter + 64 { bytes[index] = 0xFF }
-        try Data(bytes).write(to: URL(fileURLWithPath: place.databasePath))
-        try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
-        _ = await main.client.flush()
-        let books = main.client.queue.books
-        #expect(books.dropped == ["damaged_dead_letter": 1] && books.adopted == 0 && books.discarded == 0 && books.isBalanced)
-        await main.client.shutdown(within: .zero)
     }
 
     @Test("a spool whose owner was killed before it had a queue is removed")

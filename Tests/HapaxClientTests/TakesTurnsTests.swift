@@ -16,7 +16,7 @@ struct TakesTurnsTests {
     }
 }
 
-struct OtherTests {
+struct TakesNoTurnsTests {
     @Test("control: without the trait a test is elsewhere")
     func runsElsewhere() async {
         #expect(!TakesTurns.isMyTurn)

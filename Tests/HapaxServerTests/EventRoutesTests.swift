@@ -1,4 +1,3 @@
-import Foundation
 import HapaxModel
 import TestSupport
 import Testing
@@ -268,29 +267,6 @@ struct EventRoutesTests {
         }
         // The server has ended, minutes before the body's deadline.
         await #expect(throws: (any Error).self) { try await half.answer() }
-    }
-
-    @Test("Graceful stop ends, whatever connections come in at that moment and stay half way (I17)", .timeLimit(.minutes(5)))
-    func gracefulStopEndsConnectionsThatCome() async throws {
-        let head = RawHTTP.request("POST", "/v1/events", headers: RunningServer.headers.merging(["Content-Length": "100"]) { $1 })
-        for _ in 0..<20 {
-            let open = Locked<[LoopbackSocket]>([])
-            try await RunningServer.run { server in
-                // They go on until the server takes no more.
-                for _ in 0..<4 {
-                    Thread.detachNewThread {
-                        while let socket = try? LoopbackSocket.connected(port: server.port), (try? socket.write(head)) != nil {
-                            guard
-                                open.withLock({
-                                    $0.append(socket); return $0.count < 2_000
-                                })
-                            else { return }
-                        }
-                    }
-                }
-                while open.withLock({ $0.count }) < 20 { await Task.yield() }
-            }
-        }
     }
 
     @Test("Graceful stop answers what is in flight, after its commit (I17)")

@@ -1,0 +1,60 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// Apps whose session is open when they end beside the main queue.
+extension SpoolTests {
+    @Test("a session that ended with its process beside the main queue gets its end from the one that takes over, once")
+    func sessionOfASpoolIsEnded() async throws {
+        let main = try open()
+        let start = EventID.derived(name: "$AppStart", key: "1")
+        let spool = try open()
+        try await spool.client.trackDurably("inside")
+        // As a crash leaves it.
+        try spool.client.queue.save(EventQueue.OpenSession(start: start, lastActivity: 5_000))
+        await spool.client.shutdown(within: .zero)
+        main.transport.script { _ in .success(TransportAnswer(status: 503, headers: [:], body: [])) }
+        for _ in 0..<2 { #expect(await main.client.flush().failure != nil) }
+        let stored = Locked<[EventID]>([])
+        main.transport.script { batch in
+            stored.withLock { $0 += batch.ids }
+            return .success(batch.receipt())
+        }
+        for _ in 0..<2 { #expect(await main.client.flush().failure == nil) }
+        #expect(stored.withLock { $0 }.filter { $0 == SessionMarker.endID(start) }.count == 1)
+        #expect(stored.withLock { $0 }.count == 2 && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a spool whose events are delivered stays for the end of its session, also if its owner ends in order")
+    func openSessionKeepsASpool() async throws {
+        let main = try open()
+        let spool = try open()
+        spool.client.handle(.didFinishLaunching(inBackground: false))
+        spool.client.handle(.didBecomeActive)
+        try await spool.client.waitUntilStored()
+        while await spool.client.flush().remaining > 0 {}
+        await spool.client.shutdown(within: .zero)
+        #expect(spools.count == 1)
+        for _ in 0..<2 { #expect(await main.client.flush().failure == nil) }
+        #expect(main.transport.batches.flatMap(\.names) == ["$AppEnd"] && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a client that takes over a spool while it is shut down leaves the end of its session to the next one")
+    func sessionOutlivesAShutdown() async throws {
+        let main = try open()
+        let spool = try open()
+        try await spool.client.trackDurably("inside")
+        try spool.client.queue.save(EventQueue.OpenSession(start: .derived(name: "$AppStart", key: "1"), lastActivity: 5_000))
+        await spool.client.shutdown(within: .zero)
+        #expect(await main.client.shutdown(within: .seconds(60)).stored == 0)
+        #expect(main.transport.batches.flatMap(\.names) == ["inside"] && spools.count == 1)
+        let next = try open()
+        for _ in 0..<2 { #expect(await next.client.flush().failure == nil) }
+        #expect(next.transport.batches.flatMap(\.names) == ["$AppEnd"] && spools.isEmpty)
+        await next.client.shutdown(within: .zero)
+    }
+}
