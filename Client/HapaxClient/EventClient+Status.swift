@@ -11,7 +11,7 @@ extension EventClient {
             oldest: queue.oldestTime, failure: delivery.failure, storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
             duplicates: books.duplicates, deadLettered: books.deadLettered, discarded: books.discarded,
-            dropped: books.dropped.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool,
+            dropped: books.drops.byReason.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool,
             damage: queue.latestDamage)
     }
 

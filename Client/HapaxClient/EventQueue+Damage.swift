@@ -79,7 +79,7 @@ extension EventQueue {
         return database
     }
 
-    /// A new file with this queue's books, in which everything that waited counts as lost until it is salvaged.
+    /// A new file with this queue's books, in which everything that waited is discarded until it is salvaged.
     private func begin(after file: DamagedFile) throws -> (DatabaseQueue, QueueBooks) {
         var ids = UUIDv7Generator()
         // A name of its own until it has the books: after a crash in between, no sequence may be given again (I7).
@@ -93,9 +93,7 @@ extension EventQueue {
         }
         var books = books
         try database.write { db in
-            for (reason, drop) in books.drops { try Self.save(drop, for: reason, db, &books) }
-            if books.depth > 0 { try Self.count(db, &books, Self.damagedEvent, books.depth) }
-            if books.letters > 0 { try Self.count(db, &books, Self.damagedLetter, books.letters) }
+            for (key, count) in books.drops.counts { try Self.save(count, for: key, db, &books) }
             books.discarded += books.depth
             (books.depth, books.bytes, books.letters, books.letterBytes) = (0, 0, 0, 0)
             try db.execute(sql: "UPDATE books SET install_id = ?", arguments: [Data(installID.bytes)])
@@ -105,7 +103,10 @@ extension EventQueue {
             let state = damage.withLock { $0.observer }.state()
             if let identity = state.identity { try Self.save(identity, db) }
             if let session = state.session { try Self.save(session, db) }
-            if state.identity == nil { try? Self.takeState(of: file.name, in: directory, db) }
+            if state.identity == nil, let source = try? QueueSalvage.state(of: file.name, in: directory) {
+                defer { source.close() }
+                try? Self.takeState(source, db)
+            }
         }
         return (database, books)
     }

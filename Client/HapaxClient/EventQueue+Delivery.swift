@@ -34,19 +34,20 @@ extension EventQueue {
             }
             let envelope = envelope(install)
             underWay.withLock {
-                $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row, reporting: envelope.dropped)
+                $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row, in: envelope)
             }
             return SourceBatch(events: events, envelope: envelope)
         }
     }
 
     private func envelope(_ origin: Data?) -> EventBatch.Envelope {
-        // What this queue counts says nothing about another install.
-        if let origin { return EventBatch.Envelope(installID: EventID(bytes: origin)) }
         let books = books
+        let takenOver = books.drops.untold(exceptOf: installID)
+        // What this queue counts says nothing about another install.
+        if let origin { return EventBatch.Envelope(installID: EventID(bytes: origin), takenOver: takenOver) }
         return EventBatch.Envelope(
-            installID: installID, created: books.lastSequence, waiting: books.depth,
-            dropped: books.drops.mapValues(\.reported).filter { $0.value > 0 })
+            installID: installID, created: books.lastSequence, waiting: books.depth, dropped: books.drops.of(installID),
+            takenOver: takenOver)
     }
 
     /// Records what became of sent events, by the rows they were read from: all of it or nothing.
@@ -57,9 +58,9 @@ extension EventQueue {
     func settle(_ settlements: [Settlement], time: Int64) throws -> [Settlement] {
         try transaction { db, books in
             let delete = try RowDelete(db)
-            let (gone, reported) = underWay.withLock { ($0.gone, $0.reported) }
+            let (gone, envelope) = underWay.withLock { ($0.gone, $0.envelope) }
             // With a receipt the server has the envelope's counts as well.
-            if settlements.contains(where: { $0.fate == .stored || $0.fate == .duplicate }) { try Self.told(reported, db, &books) }
+            if settlements.contains(where: { $0.fate == .stored || $0.fate == .duplicate }) { try Self.told(envelope, db, &books) }
             // What the quota removed while it was being sent is counted as dropped and stays so.
             for settlement in settlements where !gone.contains(settlement.event.row) {
                 if case .deadLetter(let reason, let detail) = settlement.fate {

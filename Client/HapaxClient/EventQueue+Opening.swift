@@ -7,7 +7,6 @@ extension EventQueue {
     /// A file that has been opened, migrated and read.
     struct Opened {
         var database: DatabaseQueue
-        var installID: EventID
         var books: QueueBooks
         var oldest: Int64?
         /// Still to be salvaged.
@@ -40,50 +39,46 @@ extension EventQueue {
         let files = try directory.damagedFiles()
         let known = try opened.database.read { try String.fetchAll($0, sql: "SELECT name FROM damaged_files") }
         opened.highestDamagedFile = Int64((files + known).compactMap(QueueDirectory.number).max() ?? 0)
-        if files.isEmpty { return opened }
+        if files.isEmpty, known.isEmpty { return opened }
         var unread: [String] = []
         opened.damagedFiles = try opened.database.write { db in
-            let before = Set(known)
-            for file in files where !before.contains(file) && !directory.isSalvaged(file) {
+            for file in files where !known.contains(file) && !directory.isSalvaged(file) {
+                var damaged = DamagedFile(name: file, isOwn: false)
                 do {
-                    try takeState(of: file, in: directory, db)
+                    if let source = try QueueSalvage.state(of: file, in: directory) {
+                        defer { source.close() }
+                        try takeState(source, db)
+                        try adopt(source.drops, db, &opened.books)
+                        (damaged.depth, damaged.letters) = (source.depth, source.letters)
+                    }
                 } catch  where error.isTrouble {
                     // As with no descriptor left. Not remembered, so that the next opening looks again for whom it concerns.
                     unread.append(file)
                     continue
                 }
-                try remember(DamagedFile(name: file, isOwn: false), db)
+                try remember(damaged, db)
             }
-            let rows = try Row.fetchAll(db, sql: "SELECT * FROM damaged_files").reduce(into: [:]) {
-                $0[try $1.value("name") as String] = $1
-            }
-            return try files.compactMap { name in
-                guard let row = rows[name] else { return nil }
-                let isSalvaged: Bool = try row.value("is_salvaged")
-                if isSalvaged { try? directory.markSalvaged(name) }
-                if isSalvaged, (row["report_id"] as DatabaseValue?)?.isNull != false { return nil }
-                return DamagedFile(
-                    name: name, isOwn: try row.value("is_own"), depth: try row.optional("depth"), letters: try row.optional("letters"),
-                    isSalvaged: isSalvaged)
-            }
+            try opened.books.write(db)
+            return try unfinished(db, directory)
         }
         opened.damagedFiles += unread.map { DamagedFile(name: $0, isOwn: false, isUnread: true) }
         return opened
     }
 
+    /// Files that are known and still to be salvaged or told of, oldest first. One that somebody has deleted is told as lost.
+    private static func unfinished(_ db: Database, _ directory: QueueDirectory) throws -> [DamagedFile] {
+        try Row.fetchAll(db, sql: "SELECT * FROM damaged_files").compactMap { row in
+            let file = DamagedFile(
+                name: try row.value("name"), isOwn: try row.value("is_own"), depth: try row.optional("depth"),
+                letters: try row.optional("letters"), isSalvaged: try row.value("is_salvaged"))
+            if file.isSalvaged { try? directory.markSalvaged(file.name) }
+            if file.isSalvaged, (row["report_id"] as DatabaseValue?)?.isNull != false { return nil }
+            return file
+        }.sorted { $0.number < $1.number }
+    }
+
     /// Who uses the app, and whether its last session has ended.
-    static func takeState(of file: String, in directory: QueueDirectory, _ db: Database) throws {
-        let source: QueueSalvage
-        do {
-            guard let readable = try QueueSalvage(path: directory.path + "/" + file, .state) else { return }
-            source = readable
-        } catch  where error.isTrouble && !error.isDiskFailure {
-            throw error
-        } catch {
-            // The disk fails or is full, which may last: the events are worth more than whom later ones concern.
-            return
-        }
-        defer { source.close() }
+    static func takeState(_ source: QueueSalvage, _ db: Database) throws {
         if let identity = source.identity, try Self.identity(db) == SavedIdentity() {
             // The install's own id stood for the anonymous one, and the install is another now.
             try save(
@@ -150,7 +145,7 @@ extension EventQueue {
             if isUsed, try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM books") != 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             try db.execute(
                 sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
-            return Opened(database: database, installID: try installID(db), books: try QueueBooks(db), oldest: try oldestTime(db))
+            return Opened(database: database, books: try QueueBooks(db), oldest: try oldestTime(db))
         }
     }
 

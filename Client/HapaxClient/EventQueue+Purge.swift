@@ -17,6 +17,10 @@ extension EventQueue {
             (books.letters, books.letterBytes) = (0, 0)
             let count = ids.count + db.changesCount
             // What could not be salvaged before, as on a full disk, must not come back later.
+            for file in files {
+                guard let missing = try Self.found(file, db)?.damage.lost, !file.isSalvaged else { continue }
+                try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books)
+            }
             try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1; DELETE FROM salvaged_rows")
             return (count, ids)
         }

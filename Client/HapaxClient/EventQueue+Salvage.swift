@@ -62,7 +62,7 @@ extension EventQueue {
     private func salvage(_ file: DamagedFile) throws {
         var salvager = Salvager(queue: self, file: file)
         var (depth, letters) = (file.depth, file.letters)
-        var drops: [String: DropCount] = [:]
+        var drops = DropCounts()
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
@@ -79,17 +79,27 @@ extension EventQueue {
             try db.execute(
                 sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ?, letters = ? WHERE name = ? AND is_salvaged = 0",
                 arguments: [depth, letters, file.name])
+            // Or a purge has ended it, and has counted.
+            let isDone = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
-            // What a running client lost and dropped is in these books already; else they learn of it now.
-            guard !file.isOwn, let damage = try Self.found(file, db)?.damage else { return }
+            guard isDone, let damage = try Self.found(file, db)?.damage else { return }
+            // At the opening the disk may have failed.
             try Self.adopt(drops, db, &books)
-            if let lost = damage.lost, lost > 0 {
-                books.adopted += Int64(lost)
-                books.discarded += Int64(lost)
-                try Self.count(db, &books, Self.damagedEvent, Int64(lost))
-            }
+            if let lost = damage.lost { try Self.countMissing(Int64(lost), of: file, as: Self.damagedEvent, db, &books) }
             if let lost = damage.lostDeadLetters, lost > 0 { try Self.count(db, &books, Self.damagedLetter, Int64(lost)) }
         }
+    }
+
+    /// Events of a file that will not be taken over.
+    static func countMissing(
+        _ count: Int64, of file: DamagedFile, as reason: String, _ db: Database, _ books: inout QueueBooks
+    ) throws {
+        guard count > 0 else { return }
+        try Self.count(db, &books, reason, count)
+        // Those of a file that a running client set aside are discarded in its books already.
+        guard !file.isOwn else { return }
+        books.adopted += count
+        books.discarded += count
     }
 
     /// Outside of the database, which may be damaged in its turn. If it fails, as on a full disk, the next opening tries again.
@@ -108,7 +118,7 @@ extension EventQueue {
     }
 
     /// What came of a file, and the id of the event that is to tell of it.
-    private static func found(_ file: DamagedFile, _ db: Database) throws -> (damage: QueueDamage, report: EventID?)? {
+    static func found(_ file: DamagedFile, _ db: Database) throws -> (damage: QueueDamage, report: EventID?)? {
         guard let row = try Row.fetchOne(db, sql: "SELECT * FROM damaged_files WHERE name = ?", arguments: [file.name]) else { return nil }
         var damage = QueueDamage(file: file.name)
         damage.salvaged = try row.value("salvaged")

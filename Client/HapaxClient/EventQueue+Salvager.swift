@@ -109,7 +109,6 @@ extension EventQueue {
                 try db.execute(
                     sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ? WHERE name = ?",
                     arguments: [count, buried, file.name])
-                if isOwn, count > 0 { try EventQueue.count(db, &books, EventQueue.damagedEvent, -count) }
                 return taken
             }
             let observer = queue.damage.withLock { $0.observer }
@@ -127,12 +126,10 @@ extension EventQueue {
             guard let payload = try? row.optional("payload") as Data?, let number: Int64 = row[0] else { return false }
             let id = (try? row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
             // Known by the file and its row, so that it is found again after a crash.
-            let isNew = try EventQueue.bury(
+            return try EventQueue.bury(
                 db, &books, id: id, install: Data(owner ?? queue.installID.bytes), origin: madeOrigin(-number),
                 reason: DamagedRows.reason, detail: DamagedRows.detail, payload: payload,
                 time: (try? row.optional("time") as Int64?) ?? 0)
-            if isNew, file.isOwn { try EventQueue.count(db, &books, EventQueue.damagedEvent, -1) }
-            return isNew
         }
 
         /// Under which number a row is known that has none of its install's: by the file it came from, of which each queue has its own.
@@ -150,12 +147,10 @@ extension EventQueue {
                 guard taken > 0 else { return }
                 try db.execute(
                     sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [taken, file.name])
-                if file.isOwn {
-                    try EventQueue.count(db, &books, EventQueue.damagedLetter, -Int64(taken))
-                } else {
-                    books.adopted += Int64(taken)
-                    books.deadLettered += Int64(taken)
-                }
+                // A file of this queue's is in its books already.
+                guard !file.isOwn else { return }
+                books.adopted += Int64(taken)
+                books.deadLettered += Int64(taken)
             }
             (letters, bytes) = ([], 0)
         }

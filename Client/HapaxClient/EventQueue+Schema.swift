@@ -48,10 +48,11 @@ extension EventQueue {
                         letter_bytes INTEGER NOT NULL DEFAULT 0
                     );
                     CREATE TABLE dropped (
-                        reason TEXT PRIMARY KEY,
+                        install_id BLOB NOT NULL,
+                        reason TEXT NOT NULL,
                         count INTEGER NOT NULL,
                         told INTEGER NOT NULL,
-                        told_by_others INTEGER NOT NULL
+                        PRIMARY KEY (install_id, reason)
                     );
                     CREATE TABLE identity (
                         id INTEGER PRIMARY KEY CHECK (id = 1),

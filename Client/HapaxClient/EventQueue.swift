@@ -53,7 +53,7 @@ package final class EventQueue: Sendable {
             self.ballast = Locked(ballast)
             connection = Locked(opened.database)
             file = Locked(FileIdentity(path: directory.databasePath))
-            installID = opened.installID
+            installID = opened.books.installID
             currentBooks = Locked(opened.books)
             oldest = Locked(opened.oldest)
             account = Locked(QuotaAccount(quota: quota, used: opened.books.usage))
@@ -254,11 +254,11 @@ package final class EventQueue: Sendable {
     ///
     /// - Returns: Whether it was removed.
     package func removeIfEmpty() -> Bool {
-        removeIfEmpty { !$0.values.contains(where: \.isUntold) }
+        removeIfEmpty { !$0.isUntold }
     }
 
     /// The same for a queue whose counts of what was dropped another one takes over.
-    package func removeIfEmpty(adoptedBy adopt: ([String: DropCount]) throws -> Void) rethrows -> Bool {
+    package func removeIfEmpty(adoptedBy adopt: (DropCounts) throws -> Void) rethrows -> Bool {
         try removeIfEmpty { drops in
             try adopt(drops)
             return true
@@ -266,7 +266,7 @@ package final class EventQueue: Sendable {
     }
 
     /// - Parameter handOver: Returns whether what was dropped is known elsewhere.
-    private func removeIfEmpty(handingOver handOver: ([String: DropCount]) throws -> Bool) rethrows -> Bool {
+    private func removeIfEmpty(handingOver handOver: (DropCounts) throws -> Bool) rethrows -> Bool {
         guard damage.withLock({ $0.pending.isEmpty }) else { return false }
         let holdsNothing = try? reading { db in
             let sql =

@@ -15,7 +15,7 @@ final class EventReporter: Sendable {
     init(factory: any MetricsFactory, books: @escaping @Sendable () -> QueueBooks) {
         metrics = ClientMetrics(factory: factory)
         self.books = books
-        told = Locked(books().dropped)
+        told = Locked(books().drops.byReason)
     }
 
     /// Events have been committed to the queue, or, if they break a limit, to the dead letters.
@@ -38,8 +38,9 @@ final class EventReporter: Sendable {
         metrics.waiting(depth: books.depth, bytes: books.bytes)
         let dropped = told.withLock { told in
             // Taken for lost and found again is told as what becomes of it; lost for good it is not told twice.
-            let dropped = books.dropped.filter { $0.value > told[$0.key] ?? 0 }.mapValues { Int($0) }
-            defer { told.merge(books.dropped) { max($0, $1) } }
+            let now = books.drops.byReason
+            let dropped = now.filter { $0.value > told[$0.key] ?? 0 }.mapValues { Int($0) }
+            defer { told.merge(now) { max($0, $1) } }
             return dropped.map { (reason: $0.key, count: $0.value - Int(told[$0.key] ?? 0)) }.sorted { $0.reason < $1.reason }
         }
         for (reason, count) in dropped { metrics.dropped(count, reason: reason) }

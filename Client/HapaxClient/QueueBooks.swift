@@ -4,6 +4,8 @@ import HapaxModel
 
 /// What is counted about one queue.
 package struct QueueBooks: Hashable, Sendable {
+    /// Whose they are.
+    package var installID: EventID
     /// The highest sequence given; sequences begin at 1 and leave no gap.
     package var lastSequence: Int64 = 0
     /// Events that came with sequences of another install, or with none.
@@ -19,12 +21,10 @@ package struct QueueBooks: Hashable, Sendable {
     /// Dead letters that are in the file now, and their bytes.
     package var letters: Int64 = 0
     package var letterBytes: Int64 = 0
-    /// By reason: what was refused at intake, which gives no sequence; what was discarded; dead letters that did not stay.
-    package internal(set) var drops: [String: DropCount] = [:]
+    /// What was refused at intake, which gives no sequence; what was discarded; dead letters that did not stay.
+    package internal(set) var drops = DropCounts()
 
-    package var dropped: [String: Int64] { drops.mapValues(\.count) }
-
-    package init() {}
+    package init(of installID: EventID) { self.installID = installID }
 
     /// I12.
     var isBalanced: Bool { lastSequence + adopted == depth + stored + duplicates + deadLettered + discarded }
@@ -47,6 +47,8 @@ package struct QueueBooks: Hashable, Sendable {
     ///
     /// - Throws: SQLITE_CORRUPT if they cannot be right.
     init(_ row: Row) throws {
+        guard let id = EventID(bytes: try row.value("install_id") as Data) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        installID = id
         lastSequence = try row.value("last_sequence")
         adopted = try row.value("adopted")
         depth = try row.value("depth")

@@ -143,8 +143,9 @@ package struct QueueDirectory: Hashable, Sendable {
         for name in try damagedFiles() { DatabaseFile.remove(Self.copy(of: path + "/" + name)) }
     }
 
-    /// To be called once that is durable.
+    /// To be called once that is durable. A file that is gone needs no mark.
     func markSalvaged(_ name: String) throws {
+        guard FileManager.default.fileExists(atPath: path + "/" + name) else { return }
         try Data().write(to: URL(fileURLWithPath: salvagedMark(name)))
     }
 

@@ -27,7 +27,6 @@ package struct QueueReader: Sendable {
 
     /// The queue at one moment.
     package struct Summary: Sendable {
-        package var installID: EventID
         package var books: QueueBooks
         /// The time of the oldest waiting event, in Unix milliseconds.
         package var oldest: Int64?
@@ -37,7 +36,7 @@ package struct QueueReader: Sendable {
     package func summary() throws(StorageFailure) -> Summary {
         try work { db in
             Summary(
-                installID: try EventQueue.installID(db), books: try QueueBooks(db),
+                books: try QueueBooks(db),
                 oldest: try Int64.fetchOne(db, sql: "SELECT time FROM queue ORDER BY row LIMIT 1"),
                 deadLetters: try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0)
         }

@@ -18,7 +18,7 @@ struct QueueSalvage {
     let letters: Int64?
     /// Whom events concern, what was dropped and which session was open, as far as that can be read.
     let identity: EventQueue.SavedIdentity?
-    let drops: [String: DropCount]
+    let drops: DropCounts
     let session: EventQueue.OpenSession?
     /// Where the file's own row numbers begin.
     private let begin: Int64
@@ -77,11 +77,25 @@ struct QueueSalvage {
             depth = counts?.depth
             letters = counts?.letters
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
-            drops = try Self.readable { try queue.unsafeRead { try EventQueue.drops($0) } } ?? [:]
+            drops = try Self.readable { try queue.unsafeRead { try EventQueue.drops($0) } } ?? DropCounts()
             session = try Self.readable { try queue.unsafeRead { try EventQueue.openSession($0) } } ?? nil
         } catch {
             Self.close(queue, copy)
             throw error
+        }
+    }
+
+    /// What a file says of its queue, its events apart; nil if nothing can be read.
+    ///
+    /// - Throws: ``SalvageFailure`` if it cannot be looked at now.
+    static func state(of file: String, in directory: QueueDirectory) throws -> QueueSalvage? {
+        do {
+            return try QueueSalvage(path: directory.path + "/" + file, .state)
+        } catch  where error.isTrouble && !error.isDiskFailure {
+            throw error
+        } catch {
+            // The disk fails or is full, which may last: the events are worth more than whom later ones concern.
+            return nil
         }
     }
 

@@ -126,7 +126,7 @@ actor SpoolAdopter {
         do {
             try await endSession(of: spool)
             try moveDeadLetters(of: spool)
-            // What it dropped is told by the main queue, once: the spool is gone then.
+            // What it dropped is told by the main queue: the spool is gone then.
             isRemoved = try spool.removeIfEmpty(adoptedBy: { try main.adopt($0) })
         } catch TrackError.notStored(let failure) {
             state.failure = .queue(failure)

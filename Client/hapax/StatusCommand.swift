@@ -32,11 +32,13 @@ struct StatusCommand: AsyncParsableCommand {
         if output.json { return Terminal.say(json: fields(main, spools)) }
         Terminal.say("queue        \(queue.path)")
         guard let main else { return Terminal.say("             does not exist yet") }
-        Terminal.say("install      \(main.installID)")
+        Terminal.say("install      \(main.books.installID)")
         Terminal.say("waiting      \(main.books.depth) events, \(main.books.bytes) bytes\(age(main.oldest))")
         Terminal.say("delivered    \(main.books.stored) stored, \(main.books.duplicates) duplicates")
         Terminal.say("dead letters \(main.deadLetters)")
-        for (reason, count) in main.books.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("dropped      \(count) (\(reason))") }
+        for (reason, count) in main.books.drops.byReason.sorted(by: { $0.key < $1.key }) {
+            Terminal.say("dropped      \(count) (\(reason))")
+        }
         if queue.directory.isOptedOut { Terminal.say("opted out    events are refused; see hapax identity") }
         for file in damagedFiles { Terminal.say("damaged      \(file), set aside") }
         if !spools.summaries.isEmpty {
@@ -54,15 +56,15 @@ struct StatusCommand: AsyncParsableCommand {
     }
 
     private func fields(_ main: QueueReader.Summary?, _ spools: SpoolSurvey) -> Properties {
-        let books = main?.books ?? QueueBooks()
+        func count(_ number: KeyPath<QueueBooks, Int64>) -> PropertyValue { .integer(main?.books[keyPath: number] ?? 0) }
         return [
-            "queue": .string(queue.path), "install_id": .optional(main?.installID), "depth": .integer(books.depth),
-            "bytes": .integer(books.bytes), "oldest": .optional(main?.oldest), "created": .integer(books.lastSequence),
-            "adopted": .integer(books.adopted), "stored": .integer(books.stored), "duplicates": .integer(books.duplicates),
-            "dead_lettered": .integer(books.deadLettered), "discarded": .integer(books.discarded),
+            "queue": .string(queue.path), "install_id": .optional(main?.books.installID), "depth": count(\.depth),
+            "bytes": count(\.bytes), "oldest": .optional(main?.oldest), "created": count(\.lastSequence),
+            "adopted": count(\.adopted), "stored": count(\.stored), "duplicates": count(\.duplicates),
+            "dead_lettered": count(\.deadLettered), "discarded": count(\.discarded),
             "dead_letters": .count(main?.deadLetters ?? 0), "damaged_files": .count(damagedFiles.count),
             "opted_out": .bool(queue.directory.isOptedOut),
-            "dropped": .object(books.dropped.mapValues { PropertyValue.integer($0) }), "spools": .count(spools.summaries.count),
+            "dropped": .object(main?.books.drops.byReason.mapValues { .integer($0) } ?? [:]), "spools": .count(spools.summaries.count),
             "spooled": .integer(spools.depth), "unusable_spools": .count(spools.unusable.count),
         ]
     }

@@ -25,11 +25,13 @@ public struct EventBatch: Sendable {
         public var waiting: Int64?
         /// How many events the install dropped since it began, by reason.
         public var dropped: [String: Int64]
+        /// The same of installs that are gone and whose counts this one has taken over.
+        public var takenOver: [EventID: [String: Int64]]
 
         /// What is nil, or empty, is left out of the body.
         public init(
             batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, created: Int64? = nil,
-            waiting: Int64? = nil, dropped: [String: Int64] = [:]
+            waiting: Int64? = nil, dropped: [String: Int64] = [:], takenOver: [EventID: [String: Int64]] = [:]
         ) {
             self.batchID = batchID
             self.sentAt = sentAt
@@ -37,6 +39,7 @@ public struct EventBatch: Sendable {
             self.created = created
             self.waiting = waiting
             self.dropped = dropped
+            self.takenOver = takenOver
         }
     }
 
@@ -61,6 +64,16 @@ public struct EventBatch: Sendable {
             writer.raw(#""dropped":"#)
             writer.object(envelope.dropped.mapValues { .integer($0) })
             writer.raw(",")
+        }
+        if !envelope.takenOver.isEmpty {
+            writer.raw(#""taken_over":{"#)
+            for (index, install) in envelope.takenOver.sorted(by: { $0.key < $1.key }).enumerated() {
+                if index > 0 { writer.raw(",") }
+                writer.id(install.key)
+                writer.raw(":")
+                writer.object(install.value.mapValues { .integer($0) })
+            }
+            writer.raw("},")
         }
         writer.raw(#""events":["#)
         for (index, event) in events.enumerated() {

@@ -47,4 +47,7 @@ public enum EventLimits {
 
     /// Reasons listed in an envelope's `dropped`.
     public static let maximumDropReasons = 32
+
+    /// Installs listed in an envelope's `taken_over`.
+    public static let maximumInstallsTakenOver = 16
 }

@@ -108,7 +108,10 @@ private struct BodyScan {
         let start = cursor.position
         do throws(EventProblem) {
             if cursor.equals(key, "dropped"), cursor.current == UInt8(ascii: "{") {
-                return found.envelope.dropped = try dropped(&cursor)
+                return found.envelope.dropped = try dropped(&cursor, depth: 0)
+            }
+            if cursor.equals(key, "taken_over"), cursor.current == UInt8(ascii: "{") {
+                return found.envelope.takenOver = try takenOver(&cursor)
             }
             try cursor.value(depth: 0)
         } catch {
@@ -136,7 +139,11 @@ private struct BodyScan {
     private func id(_ value: JSONCursor) -> EventID? {
         var cursor = value
         guard let text = try? cursor.string() else { return nil }
-        return cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
+        return id(text, cursor)
+    }
+
+    private func id(_ text: JSONCursor.Text, _ cursor: JSONCursor) -> EventID? {
+        cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
     }
 
     private func integer(_ value: JSONCursor) -> Int64? {
@@ -145,26 +152,44 @@ private struct BodyScan {
         return number
     }
 
-    private func dropped(_ cursor: inout JSONCursor) throws(EventProblem) -> [String: Int64] {
+    private func dropped(_ cursor: inout JSONCursor, depth: Int) throws(EventProblem) -> [String: Int64] {
         var counts: [String: Int64] = [:]
+        try members(of: &cursor) { key, cursor throws(EventProblem) in
+            let value = cursor
+            try cursor.value(depth: depth + 1)
+            if counts.count < EventLimits.maximumDropReasons, key.range.count <= EventLimits.maximumNameBytes {
+                counts[cursor.string(key)] = integer(value)
+            }
+        }
+        return counts
+    }
+
+    private func takenOver(_ cursor: inout JSONCursor) throws(EventProblem) -> [EventID: [String: Int64]] {
+        var installs: [EventID: [String: Int64]] = [:]
+        try members(of: &cursor) { key, cursor throws(EventProblem) in
+            guard cursor.current == UInt8(ascii: "{") else { return try cursor.value(depth: 1) }
+            let counts = try dropped(&cursor, depth: 1)
+            if installs.count < EventLimits.maximumInstallsTakenOver, !counts.isEmpty, let id = id(key, cursor) { installs[id] = counts }
+        }
+        return installs
+    }
+
+    private func members(
+        of cursor: inout JSONCursor, _ member: (JSONCursor.Text, inout JSONCursor) throws(EventProblem) -> Void
+    ) throws(EventProblem) {
         cursor.position += 1
         cursor.skipWhitespace()
-        if cursor.skip(UInt8(ascii: "}")) { return counts }
+        if cursor.skip(UInt8(ascii: "}")) { return }
         repeat {
             cursor.skipWhitespace()
             let key = try cursor.string()
             cursor.skipWhitespace()
             guard cursor.skip(UInt8(ascii: ":")) else { throw JSONCursor.invalid("a colon is expected") }
             cursor.skipWhitespace()
-            let value = cursor
-            try cursor.value(depth: 1)
-            if counts.count < EventLimits.maximumDropReasons, key.range.count <= EventLimits.maximumNameBytes {
-                counts[cursor.string(key)] = integer(value)
-            }
+            try member(key, &cursor)
             cursor.skipWhitespace()
         } while cursor.skip(UInt8(ascii: ","))
         guard cursor.skip(UInt8(ascii: "}")) else { throw JSONCursor.invalid("a comma or an end is expected") }
-        return counts
     }
 
     /// What is wrong with the envelope itself is wrong with the whole request.

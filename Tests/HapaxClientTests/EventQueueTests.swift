@@ -62,7 +62,7 @@ struct EventQueueTests {
         let second = try open(install: "another")
         #expect(second.installID == first.installID)
         #expect(second.books == books)
-        #expect(books.dropped == ["mailbox_full": 7])
+        #expect(books.drops.byReason == ["mailbox_full": 7])
         #expect(books.depth == 3 && books.lastSequence == 3)
         #expect(try second.waitingIDs() == Set((1...3).map { event($0).id }))
         #expect(try second.nextBatch(limit: 10, maximumBytes: .max, skipping: 0).events.map(\.bytes) == (1...3).map { event($0).bytes })
@@ -155,7 +155,7 @@ struct EventQueueTests {
 
     @Test("control: books that were not kept with the rows are seen")
     func bookCheckSeesFaults() {
-        var books = QueueBooks()
+        var books = QueueBooks(of: .derived(name: "install", key: "1"))
         books.lastSequence = 3
         books.stored = 2
         #expect(!isBalanced(books))

@@ -23,7 +23,7 @@ struct FaultyDiskTests {
         var delivered: [EventID] = []
         var errors = 0
         var asides = 0
-        var books = QueueBooks()
+        var books = QueueBooks(of: .derived(name: "install", key: "1"))
     }
 
     private static let attempts = 8

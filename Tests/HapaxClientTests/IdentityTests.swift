@@ -89,14 +89,14 @@ struct IdentityTests {
         try test.client.optOut()
         for _ in 0..<3 { test.client.track("refused") }
         try #require(test.clock.pending == [.seconds(1)])
-        #expect(test.client.queue.books.dropped == [:])
+        #expect(test.client.queue.books.drops.byReason == [:])
         let commits = CommitWatch()
         try test.client.queue.database.add(transactionObserver: commits)
         test.clock.advance(by: .seconds(1))
         for await _ in commits.stream { break }
         // Behind the commit: its connection does one thing at a time.
         try await test.client.queue.database.writeWithoutTransaction { _ in }
-        #expect(test.client.queue.books.dropped == ["opted_out": 3])
+        #expect(test.client.queue.books.drops.byReason == ["opted_out": 3])
         test.client.track("refused")
         #expect(test.clock.pending == [.seconds(1)], "and again")
         #expect(await test.client.status().dropped == ["opted_out": 4])

@@ -63,6 +63,9 @@ struct PurgeTests {
         let queue = try open()
         defer { queue.close() }
         try queue.append((1...3).map { PreparedEvent.sample($0, fill: 10) }[...])
+        for number in 1...2 {
+            try Data().write(to: URL(fileURLWithPath: queue.directory.databasePath + ".damaged-\(number)"))
+        }
         queue.damage.withLock { $0.pending = [DamagedFile(name: "queue.sqlite.damaged-1", isOwn: true)] }
         try queue.database.add(
             transactionObserver: CommitObserver {

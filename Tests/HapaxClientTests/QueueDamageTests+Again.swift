@@ -51,7 +51,7 @@ extension QueueDamageTests {
         let damage = try #require(queue.latestDamage)
         #expect(damage.salvaged == 60 && damage.lost == 0 && damage.salvagedDeadLetters == 0 && damage.lostDeadLetters == 1)
         #expect(damage.properties["$lost_dead_letters"] == .integer(1))
-        #expect(queue.books.dropped == ["damaged_dead_letter": 1] && queue.books.isBalanced)
+        #expect(queue.books.drops.byReason == ["damaged_dead_letter": 1] && queue.books.isBalanced)
         queue.close()
     }
 
@@ -67,7 +67,7 @@ extension QueueDamageTests {
         _ = try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT))
         #expect(asides().count == 2)
         #expect(try await drain(queue).count == 60)
-        #expect(queue.books.dropped == [:] && queue.books.isBalanced && queue.books.discarded == 0)
+        #expect(queue.books.drops.byReason == [:] && queue.books.isBalanced && queue.books.discarded == 0)
         queue.close()
     }
 
@@ -177,7 +177,7 @@ extension QueueDamageTests {
         queue.damage.withLock { $0.pending = pending }
         await queue.salvage()
         #expect(queue.unsalvagedFiles == 0 && queue.books.depth == 0 && queue.books.letters == 0)
-        #expect(queue.books.dropped == [:] && queue.books.isBalanced)
+        #expect(queue.books.drops.byReason == ["purged": 60] && queue.books.isBalanced)
         queue.close()
     }
 
@@ -223,7 +223,7 @@ extension QueueDamageTests {
         #expect(try queue.openSession() == session)
         #expect(queue.damage.withLock { $0.pending.map(\.isOwn) } == [true, true])
         #expect(try await drain(queue).count == 60)
-        #expect(queue.books.dropped.filter { $0.value != 0 } == ["refused": 3] && queue.books.isBalanced)
+        #expect(queue.books.drops.byReason.filter { $0.value != 0 } == ["refused": 3] && queue.books.isBalanced)
         queue.close()
     }
 

@@ -53,11 +53,11 @@ extension QueueDamageTests {
         #expect(asides().count == 1)
         #expect(queue.books.depth == 0 && queue.books.isBalanced)
         switch contradiction {
-        case .misplacedRow: #expect(delivered.count == 60 && queue.books.dropped == [:])
+        case .misplacedRow: #expect(delivered.count == 60 && queue.books.drops.byReason == [:])
         case .misplacedDamagedRow:
             #expect(delivered.count == 59)
             #expect(try queue.deadLetters(after: 0, limit: 9).map(\.reason).contains("damaged"))
-        case .emptiedPage: #expect(delivered.count == 60 - rows && queue.books.dropped == ["damaged": Int64(rows)])
+        case .emptiedPage: #expect(delivered.count == 60 - rows && queue.books.drops.byReason == ["damaged": Int64(rows)])
         }
         queue.close()
     }
@@ -85,7 +85,7 @@ extension QueueDamageTests {
         #expect(asides().count == 1)
         let delivered = try await drain(queue).count
         #expect(isDamaged ? (30..<60).contains(delivered) : delivered == 60)
-        #expect(queue.latestDamage?.isSalvaged == true && queue.latestDamage?.lost == nil && queue.books.dropped.isEmpty)
+        #expect(queue.latestDamage?.isSalvaged == true && queue.latestDamage?.lost == nil && queue.books.drops.byReason.isEmpty)
         queue.close()
     }
 

@@ -38,7 +38,7 @@ extension QueueDamageTests {
         let queue = try open()
         await queue.salvage()
         #expect(queue.unsalvagedFiles == 0 && asides().count == 1)
-        #expect(queue.books.depth == 0 && queue.books.letters == 0 && queue.books.dropped == [:])
+        #expect(queue.books.depth == 0 && queue.books.letters == 0 && queue.books.drops.byReason == [:])
         queue.close()
     }
 

@@ -55,9 +55,11 @@ extension QueueDamageTests {
         let books = queue.books
         // A file that cannot say how many it held has lost an unknown number, which is told as well.
         let isUnknown = queue.latestDamage.map { $0.lost == nil } ?? false
-        if missing > books.dropped["damaged"] ?? 0, !isUnknown { complaints.append("\(missing) missing, told \(books.dropped)") }
-        if letters.count - buried != 1, books.dropped["damaged_dead_letter"] != 1, !isUnknown {
-            complaints.append("\(letters.count - buried) letters, told \(books.dropped)")
+        if missing > books.drops.byReason["damaged"] ?? 0, !isUnknown {
+            complaints.append("\(missing) missing, told \(books.drops.byReason)")
+        }
+        if letters.count - buried != 1, books.drops.byReason["damaged_dead_letter"] != 1, !isUnknown {
+            complaints.append("\(letters.count - buried) letters, told \(books.drops.byReason)")
         }
         if !books.isBalanced || books.depth != 0 || books.bytes != 0 || Int(books.letters) != letters.count {
             complaints.append("\(books)")

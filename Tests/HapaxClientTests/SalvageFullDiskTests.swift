@@ -94,7 +94,7 @@ struct SalvageFullDiskTests {
         #expect(Set(sent).count == sent.count && sent.count > Self.count - 20, "each is sent once, and it ends")
         let damage = try #require(queue.latestDamage)
         #expect(damage.isSalvaged && damage.salvaged + (damage.lost ?? 0) == Self.count && damage.salvaged == sent.count)
-        #expect(queue.books.isBalanced && queue.books.dropped["damaged"] == Int64(Self.count - sent.count))
+        #expect(queue.books.isBalanced && queue.books.drops.byReason["damaged"] == Int64(Self.count - sent.count))
         queue.close()
     }
 

@@ -153,7 +153,7 @@ extension SpoolTests {
         try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
         _ = await main.client.flush()
         let books = main.client.queue.books
-        #expect(books.dropped == ["damaged_dead_letter": 1] && books.adopted == 0 && books.discarded == 0 && books.isBalanced)
+        #expect(books.drops.byReason == ["damaged_dead_letter": 1] && books.adopted == 0 && books.discarded == 0 && books.isBalanced)
         await main.client.shutdown(within: .zero)
     }
 }

@@ -27,7 +27,8 @@ struct GoldenTests {
         ]
         let envelope = EventBatch.Envelope(
             batchID: batch, sentAt: 1_763_680_000_123, installID: EventID("0199a385-0000-7000-8000-000000000002"), created: 4711,
-            waiting: 12, dropped: ["too_old": 0, "queue_full": 3])
+            waiting: 12, dropped: ["too_old": 0, "queue_full": 3],
+            takenOver: [try #require(batch): ["purged": 2], try #require(next): ["purged": 1, "damaged": 4]])
         try Golden.expect(
             EventBatch(envelope: envelope, events: events.map { $0.encoded().bytes }).encoded(), matches: "envelope.json")
         try Golden.expect(EventBatch(envelope: .init(), events: []).encoded(), matches: "envelope-smallest.json")

@@ -49,7 +49,8 @@ struct ScannedBodyTests {
     @Test func envelopeFieldsAreTakenOut() throws {
         let envelope = try read(
             """
-            {"events":[],"waiting":12,"created":4711,"dropped":{"queue_full":3},"install_id":"\(EventText.idText.uppercased())",
+            {"events":[],"waiting":12,"created":4711,"dropped":{"queue_full":3},
+             "taken_over": { "\(EventText.otherIDText.uppercased())" : {"purged":1} , "\(EventText.idText)":{} },"install_id":"\(EventText.idText.uppercased())",
              "sent_at":5,"batch_id":"\(EventText.otherIDText)","unknown":{"events":[1]}}
             """
         ).envelope
@@ -57,7 +58,7 @@ struct ScannedBodyTests {
             envelope
                 == EventBatch.Envelope(
                     batchID: EventID(EventText.otherIDText), sentAt: 5, installID: EventID(EventText.idText), created: 4711, waiting: 12,
-                    dropped: ["queue_full": 3]))
+                    dropped: ["queue_full": 3], takenOver: [try #require(EventID(EventText.otherIDText)): ["purged": 1]]))
     }
 
     @Test(
@@ -69,6 +70,8 @@ struct ScannedBodyTests {
             #""created":99999999999999999999"#, #""created":null"#, #""waiting":"many""#, #""waiting":{}"#, #""dropped":[]"#,
             #""dropped":1"#,
             #""dropped":{"a":-1}"#, #""dropped":{"a":"x"}"#, #""dropped":{"a":{"b":1}}"#, #""dropped":{"a":1e999}"#,
+            #""taken_over":1"#, #""taken_over":[{"a":1}]"#, #""taken_over":{"x":{"purged":1}}"#,
+            #""taken_over":{"0198c5c5-7c00-7000-8000-0000000000aa":1}"#, #""taken_over":{"0198c5c5-7c00-7000-8000-0000000000aa":{"a":-1}}"#,
             #""batch_id":"\u0000""#,
             #""batch_id":"\ud800""#, #""unknown":"\udc00""#, #""unknown":1e400"#,
         ])
@@ -83,7 +86,7 @@ struct ScannedBodyTests {
             EventText.nested(33), EventText.nested(5_000), EventText.object(keys: 257), String(repeating: "1", count: 65),
             "{\"a\":\(EventText.nested(40))}",
         ] {
-            for key in ["unknown", "batch_id", "dropped"] {
+            for key in ["unknown", "batch_id", "dropped", "taken_over"] {
                 let body = try read("{\"\(key)\":\(value),\"events\":[\(Self.good)]}")
                 #expect(body.envelope.batchID == nil)
                 #expect(body.events.map(\.problem) == [nil])
@@ -98,6 +101,19 @@ struct ScannedBodyTests {
         }
         let long = String(repeating: "x", count: 201)
         #expect(try read("{\"dropped\":{\"\(long)\":1,\"a\":2},\"events\":[]}").envelope.dropped == ["a": 2])
+    }
+
+    @Test func installsTakenOverAreBounded() throws {
+        for (count, expected) in [(15, 15), (16, 16), (17, 16)] {
+            let installs = (0..<count).map { "\"\(EventID.derived(name: "install", key: "\($0)"))\":{\"purged\":1}" }.joined(separator: ",")
+            #expect(try read("{\"taken_over\":{\(installs)},\"events\":[]}").envelope.takenOver.count == expected)
+        }
+    }
+
+    @Test func brokenInstallsTakenOverAreBrokenEnvelopes() {
+        for broken in [#"{"a" {}}"#, #"{"a":{"b":1}"#, #"{"a":{"b" 1}}"#, "{1:{}}"] {
+            #expect(throws: BodyProblem.self) { try read("{\"taken_over\":\(broken),\"events\":[]}") }
+        }
     }
 
     // MARK: - I8

@@ -102,4 +102,19 @@ struct CommitGroupTests {
                 InstallBooks(projectID: 1, installID: install, created: 9, waiting: 5, dropped: ["queue_full": 6])
             ])
     }
+
+    @Test("Books that others have taken over are merged with what the install said itself, whoever says them")
+    func booksTakenOverAreMerged() throws {
+        let (gone, one, two) = (Sample.id(70), Sample.id(77), Sample.id(78))
+        let requests = try [
+            EventBatch.Envelope(installID: gone, created: 9, waiting: 2, dropped: ["queue_full": 4, "purged": 1]),
+            EventBatch.Envelope(installID: one, takenOver: [gone: ["queue_full": 6]]),
+            EventBatch.Envelope(takenOver: [gone: ["queue_full": 5], two: ["purged": 3]]),
+        ].map { try Sample.request([], envelope: $0) }
+        #expect(
+            CommitGroup(requests, horizon: 0).storeGroup.books == [
+                InstallBooks(projectID: 1, installID: gone, created: 9, waiting: 2, dropped: ["queue_full": 6, "purged": 1]),
+                InstallBooks(projectID: 1, installID: two, created: 0, waiting: 0, dropped: ["purged": 3]),
+            ])
+    }
 }

@@ -42,7 +42,7 @@ struct CommitGroup {
         storeGroup = StoreGroup(
             records: records.sorted { $0.key < $1.key },
             lookups: lookups.filter { firsts[$0] == nil }.sorted(),
-            books: InstallBooks.merged(requests.compactMap(\.books)))
+            books: InstallBooks.merged(requests.flatMap(\.books)))
     }
 
     private static func isExpired(_ id: EventID, _ horizon: Int32) -> Bool {

@@ -4,7 +4,7 @@ import HapaxModel
 package struct IngestRequest: Sendable {
     package var projectID: Int32
     package var entries: [Entry]
-    package var books: InstallBooks?
+    package var books: [InstallBooks]
     /// Bytes of body that this request keeps in memory until it is answered.
     package var bytes: Int
 
@@ -17,7 +17,7 @@ package struct IngestRequest: Sendable {
     package init(_ body: ScannedBody, projectID: Int32, receivedAt: Int64, bytes: Int) {
         self.projectID = projectID
         self.bytes = bytes
-        books = InstallBooks(body.envelope, projectID: projectID)
+        books = InstallBooks.said(by: body.envelope, projectID: projectID)
         entries = body.events.map { event in
             if let problem = event.problem { return .refused(problem, id: event.id) }
             guard let id = event.id else { return .refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil) }

@@ -19,13 +19,18 @@ package struct InstallBooks: Sendable, Equatable {
         self.dropped = dropped
     }
 
-    /// - Returns: nil if the envelope names no install or says nothing of its books.
-    package init?(_ envelope: EventBatch.Envelope, projectID: Int32) {
-        guard let installID = envelope.installID else { return nil }
-        guard envelope.created != nil || envelope.waiting != nil || !envelope.dropped.isEmpty else { return nil }
-        self.init(
-            projectID: projectID, installID: installID, created: envelope.created ?? 0, waiting: envelope.waiting ?? 0,
-            dropped: envelope.dropped)
+    /// What an envelope says of the install that sends, and of those that are gone and whose counts that one has taken over.
+    package static func said(by envelope: EventBatch.Envelope, projectID: Int32) -> [InstallBooks] {
+        var books = envelope.takenOver.map { install, dropped in
+            InstallBooks(projectID: projectID, installID: install, created: 0, waiting: 0, dropped: dropped)
+        }
+        if let installID = envelope.installID, envelope.created != nil || envelope.waiting != nil || !envelope.dropped.isEmpty {
+            books.append(
+                InstallBooks(
+                    projectID: projectID, installID: installID, created: envelope.created ?? 0, waiting: envelope.waiting ?? 0,
+                    dropped: envelope.dropped))
+        }
+        return books
     }
 
     package mutating func merge(_ other: InstallBooks) {
