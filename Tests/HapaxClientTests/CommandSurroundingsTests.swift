@@ -12,11 +12,12 @@ struct CommandSurroundingsTests {
     private let directory = TemporaryDirectory()
 
     private func run(_ script: String, _ environment: [String: String] = [:]) async throws -> (status: ChildProcess.Exit, error: String) {
+        // Of standard output the end can be waited for.
         let process = try ChildProcess(
-            "/bin/sh", ["-c", script, try PackageLayout.executable("hapax")],
+            "/bin/sh", ["-c", "exec 2>&1 >/dev/null\n" + script, try PackageLayout.executable("hapax")],
             environment: ["HAPAX_SERVER": "http://127.0.0.1:1", "HAPAX_KEY": "secret-key"].merging(environment) { $1 })
-        while await process.nextLine() != nil {}
-        return (await process.waitUntilExit(), process.standardErrorTail)
+        let errors = await process.remainingLines().joined(separator: "\n")
+        return (await process.waitUntilExit(), errors)
     }
 
     @Test("by default the queue is below $HOME, as the help says")
