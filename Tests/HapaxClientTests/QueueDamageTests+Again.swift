@@ -191,7 +191,8 @@ extension QueueDamageTests {
         #expect(queue.latestDamage?.file == "queue.sqlite.damaged-1" && queue.oldestTime == nil)
         let misuse = DatabaseError(resultCode: .SQLITE_MISUSE)
         #expect(throws: DatabaseError.self) { try EventQueue.work(on: former) { _ in } }
-        #expect(try queue.takesOver(from: former, after: misuse))
+        // A second one who met the damage, or only the closed file.
+        for error in [DatabaseError(resultCode: .SQLITE_CORRUPT), misuse] { #expect(try queue.takesOver(from: former, after: error)) }
         #expect(try !queue.takesOver(from: queue.database, after: misuse))
         #expect(asides().count == 1)
         queue.close()
@@ -227,6 +228,18 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("a session that a running client has ended is not taken from its file (I11)")
+    func endedSessionStaysEnded() throws {
+        let queue = try open()
+        try queue.save(EventQueue.OpenSession(start: Self.event(1).id, lastActivity: 5))
+        var observer = DamageObserver()
+        observer.state = { (EventQueue.SavedIdentity(anonymousID: "a-1"), nil) }
+        queue.observeDamage(observer)
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        #expect(try queue.openSession() == nil)
+        queue.close()
+    }
+
     @Test("row numbers never go back, in whatever order files are found (D3)")
     func rowNumbersGrow() async throws {
         let queue = try open()
@@ -238,23 +251,29 @@ extension QueueDamageTests {
         queue.close()
     }
 
-    /// A file from which nobody can tell whose it is: the only page of its books is noise.
+    /// A file from which nobody can tell whose it is: the only page of its books is noise. Its first row has changed.
     private func makeFileOfNobody() throws {
-        var bytes = try make(60)
+        _ = try make(60)
+        try DatabaseQueue(path: file).write { try $0.execute(sql: "UPDATE queue SET payload = zeroblob(length(payload)) WHERE row = 1") }
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
         let books = try pageOfBooks(bytes)
         for index in books * 4_096..<books * 4_096 + 200 { bytes[index] = 0xEE }
         try Data(bytes).write(to: URL(fileURLWithPath: file))
     }
 
-    @Test("dead letters of two files of nobody knows which install have the same numbers and are both kept (I1)")
-    func lettersOfNobodyDoNotCollide() async throws {
+    @Test(
+        "dead letters of two files of nobody knows which install have the same numbers and are both kept, as is a row that changed (I1)",
+        arguments: [false, true])
+    func lettersOfNobodyDoNotCollide(areOfOneQueue: Bool) async throws {
         for round in 1...2 {
+            if !areOfOneQueue { try? FileManager.default.removeItem(atPath: path) }
             try? FileManager.default.removeItem(atPath: file)
             try makeFileOfNobody()
-            let queue = try open("round \(round)")
+            let queue = try open(areOfOneQueue ? "one" : "round \(round)")
             await queue.salvage()
+            #expect(queue.latestDamage?.file == "queue.sqlite.damaged-\(areOfOneQueue ? round : 1)", "control")
             #expect(queue.latestDamage?.salvagedDeadLetters == 1)
-            #expect(try queue.deadLetterCount() == 1 && queue.books.isBalanced)
+            #expect(try queue.deadLetterCount() == 2 && queue.books.isBalanced)
             _ = try await drain(queue)
             queue.close()
             try FileManager.default.copyItem(atPath: file, toPath: directory.path + "/round-\(round).sqlite")
@@ -269,11 +288,11 @@ extension QueueDamageTests {
             let spool = try EventQueue(
                 directory: place, durability: .process, newInstallID: .derived(name: "i", key: "unused"), isSpool: true)
             let letters = try spool.deadLetters(after: 0, limit: 9).map { $0.belonging(to: spool.installID) }
-            #expect(letters.map(\.origin) == [.nobody])
+            #expect(letters.map(\.origin) == [.nobody, .nobody])
             for _ in 1...2 { try main.adoptDeadLetters(letters) }
             spool.close()
         }
-        #expect(try main.deadLetterCount() == 2, "each once, however often it is adopted")
+        #expect(try main.deadLetterCount() == 4, "each once, however often it is adopted")
         main.close()
     }
 }

@@ -150,6 +150,16 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("where the disk is full the ballast makes room for the new file (I11, I13)")
+    func ballastMakesRoomForANewFile() throws {
+        let queue = try open()
+        let disk = FaultyDisk(queue.directory.newDatabasePath)
+        disk.fail(FaultyDisk.Fault(at: 0, code: ResultCode.SQLITE_FULL.rawValue, operations: [.write]))
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        #expect(disk.failures == 1 && asides().count == 1)
+        queue.close()
+    }
+
     @Test("a damaged row that becomes a dead letter takes its bytes out of the books, and keeps its install (I9, I12)")
     func buriedRowsAreCounted() async throws {
         let queue = try open("first")

@@ -37,6 +37,7 @@ struct SalvageReadFailureTests {
         await queue.salvage()
         let damage = try #require(queue.latestDamage)
         #expect(damage.isSalvaged && damage.salvaged > 10, "\(damage)")
+        #expect(Set(queue.books.dropped.keys) == ["damaged"], "what never was is not counted")
         #expect(queue.books.isBalanced)
         queue.close()
     }
@@ -139,5 +140,35 @@ struct SalvageReadFailureTests {
         await queue.salvage()
         #expect(queue.unsalvagedFiles == 0 && queue.books.depth == 20 && queue.books.isBalanced)
         queue.close()
+    }
+
+    @Test("whichever read fails, also one behind the last commit of a salvage: what is lost is counted once (I11, I12)")
+    func lossIsCountedOnce() async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let first = try open(directory.path("queue"), "first")
+        try first.append((1...20).map { Self.event($0) }[...])
+        first.close()
+        try DamagedPage.make(in: first.directory.databasePath, at: Self.event(8).id)
+        var failuresBehindIt = 0
+        var number = 0
+        repeat {
+            let path = directory.path("queue \(number)")
+            try FileManager.default.copyItem(atPath: first.directory.path, toPath: path)
+            let queue = try open(path, "second")
+            defer { queue.close() }
+            // Of the new file everything is read anew.
+            try await queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory") }
+            disk.fail(FaultyDisk.Fault(at: number, code: ResultCode.SQLITE_IOERR.rawValue, operations: [.read]))
+            await queue.salvage()
+            let hasFailed = disk.failures > 0
+            disk.fail(nil)
+            if queue.damage.withLock({ $0.pending.first?.isSalvaged }) == true { failuresBehindIt += 1 }
+            await queue.salvage()
+            let lost = try #require(queue.latestDamage?.lost)
+            #expect(lost > 0 && queue.books.dropped == ["damaged": Int64(lost)] && queue.books.isBalanced, "read \(number)")
+            number = hasFailed ? number + 1 : .max
+        } while number < 500
+        #expect(failuresBehindIt > 0, "control")
     }
 }
