@@ -103,8 +103,16 @@ extension QueueDamageTests {
         let (database, log, frames) = try makeKilled()
         for length in [0, 20, 32, 40, 32 + 4_120, 32 + 5 * 4_120 + 24, 32 + (frames - 1) * 4_120 + 3_000, log.count] {
             try restore(database, log.prefix(length))
+            #expect(QueueLog(of: file)?.mended() == nil, "nothing in it needs a copy")
             let queue = try open()
             #expect(asides().isEmpty, "cut off at \(length)")
+            queue.close()
+        }
+        // A head that a power cut has left half written, before the first frame has been.
+        for length in [32, 32 + 4_119] {
+            try restore(database, Data(count: 24) + log[24..<length])
+            let queue = try open()
+            #expect(asides().isEmpty)
             queue.close()
         }
         // A last frame whose page is still that of an earlier round.
