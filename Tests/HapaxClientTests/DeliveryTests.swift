@@ -68,6 +68,7 @@ struct DeliveryTests {
             let report = await test.client.flush()
             #expect(report.stored == 1 && report.deadLettered == 0 && report.remaining == 1)
             #expect(test.transport.batches.map(\.sequences) == [[1], [2], [1]])
+            #expect(Set(test.transport.batches.map(\.scanned.envelope.installID)).count == 1)
             guard let status else { continue }
             #expect(report.failure == .status(status, code: nil))
             let wait = try #require(await test.client.delivery.state.nextAttempt) - test.clock.unixMilliseconds

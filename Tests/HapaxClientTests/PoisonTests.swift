@@ -52,4 +52,34 @@ struct PoisonTests {
         #expect(list.json["reason"] as? String == "malformed")
         #expect((list.json["detail"] as? String)?.hasPrefix("line 4711") == true)
     }
+
+    @Test(
+        "who ends a pass between the refusal of an event and the next request takes nothing back: the event is not tried again (D13, R28)")
+    func suspicionOutlivesAStep() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        test.transport.script { $0.sequences == [1] ? .success(.problem(.malformed)) : .success($0.receipt()) }
+        try await test.track(0..<2)
+        let requests = Locked(0)
+        _ = await test.client.delivery.drain {
+            requests.withLock { requests in
+                requests += 1
+                return requests > 1 ? .denied : .granted(timeout: nil)
+            }
+        }
+        let report = await test.client.flush()
+        #expect(report.stored == 1 && report.deadLettered == 1)
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2]])
+    }
+
+    @Test("a suspicion ends with a backoff: an event that was refused once and then accepted is in nobody's way (D12, D13)")
+    func suspicionEndsWithABackoff() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        test.transport.script { $0.sequences == [1] ? .success(.problem(.malformed)) : .success(.problem(.overloaded)) }
+        try await test.track(0..<4)
+        #expect(await test.client.flush().stored == 0)
+        test.transport.script { $0.sequences == [3] ? .success(.problem(.malformed)) : .success($0.receipt()) }
+        let report = await test.client.flush()
+        #expect(report.stored == 3 && report.deadLettered == 1 && report.failure == nil)
+        #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
+    }
 }

@@ -157,6 +157,16 @@ struct ShutdownTests {
         #expect(await ending == .drained)
     }
 
+    @Test("who delivers everything once more waits for what came meanwhile")
+    func everyCallDelivers() async throws {
+        let test = try TestClient()
+        for count in 1...2 {
+            try await test.track(0..<1)
+            #expect(await test.client.delivery.deliverAll() == .drained)
+            #expect(test.transport.batches.count == count)
+        }
+    }
+
     @Test("spools are delivered with what time is left, backoff after backoff")
     func spoolsAreRetried() async throws {
         let directory = TemporaryDirectory()
