@@ -20,6 +20,9 @@ struct DeadLettersTests {
         #expect(retried.retried == [letters[1].eventID])
         #expect(try test.client.deadLetters.count() == 2)
         #expect(await test.client.status().isBalanced)
+        let books = test.client.queue.books
+        #expect(books.bytes == Int64(letters[1].event.count) && books.letterBytes == Int64(letters[0].event.count + letters[2].event.count))
+        #expect(test.client.queue.oldestTime == ManualClock.start, "and as old")
         test.transport.script { .success($0.receipt()) }
         #expect(await test.client.flush().stored == 1)
         #expect(await test.client.status().isBalanced)
@@ -34,6 +37,18 @@ struct DeadLettersTests {
         let result = try test.client.deadLetters.retry()
         #expect(result.retried.isEmpty && result.unfit == 1)
         #expect(try test.client.deadLetters.count() == 1)
+    }
+
+    @Test("a letter whose id waits again stays one: the event that waits may be another (R12)")
+    func letterOfAWaitingIDStays() async throws {
+        let test = try await rejectingClient()
+        let letter = try #require(try test.client.deadLetters.list().first)
+        test.client.track("again", id: letter.eventID)
+        try await test.client.writer.barrier()
+        let result = try test.client.deadLetters.retry([letter.number])
+        #expect(result.retried.isEmpty && result.unfit == 1)
+        let status = await test.client.status()
+        #expect(try test.client.deadLetters.count() == 3 && status.depth == 1 && status.isBalanced)
     }
 
     @Test("letters are retried in the order they came, but for one whose bytes changed on the disk, be it JSON all the same (R8, I3)")
@@ -81,7 +96,9 @@ struct DeadLettersTests {
     func purgedLetterStaysCounted() async throws {
         let test = try await rejectingClient()
         #expect(try test.client.deadLetters.purge([1, 99]) == 1)
-        #expect(try test.client.deadLetters.list().map(\.number) == [2, 3])
+        let left = try test.client.deadLetters.list()
+        #expect(left.map(\.number) == [2, 3])
+        #expect(test.client.queue.books.letterBytes == Int64(left.reduce(0) { $0 + $1.event.count }))
         #expect(await test.client.status().deadLettered == 3)
     }
 
@@ -107,6 +124,7 @@ struct DeadLettersTests {
         for _ in 0..<2 { try queue.adoptDeadLetters(letters) }
         let adopted = try queue.deadLetters(after: 3, limit: 10)
         #expect(adopted.map(\.origin) == [.install(other), .nobody] && adopted.map(\.originNumber) == [1, 7])
+        #expect(adopted.map(\.time) == letters.map(\.time))
         #expect(adopted.map { $0.belonging(to: queue.installID) } == adopted, "none of them is this queue's own")
         #expect(queue.books.letters == 5 && queue.books.adopted == 2)
     }

@@ -126,9 +126,10 @@ struct IdentityTests {
         #expect(test.client.track("after") == nil)
     }
 
-    @Test("automatic < super < computed < own (R57); $app_state while passive (R48)")
-    func ownPropertiesWin() async throws {
+    @Test("automatic < super < computed < own (R57), enriched or not; $app_state while passive (R48)", arguments: [false, true])
+    func ownPropertiesWin(isEnriched: Bool) async throws {
         let test = try TestClient {
+            if isEnriched { $0.enrichers = [{ $0 }] }
             $0.automaticProperties = true
             $0.appVersion = "7.1"
             $0.computedProperties = { ["$os": "computed", "super": "computed", "own": "computed"] }
@@ -163,6 +164,7 @@ struct IdentityTests {
                 { draft in
                     var draft = draft
                     draft.properties["seen"] = .integer(Int64(draft.properties.count))
+                    draft.name += "?"
                     draft.distinctID += "!"
                     return draft
                 },
@@ -172,10 +174,10 @@ struct IdentityTests {
         test.client.track("one", properties: ["own": true])
         #expect(test.client.track("secret") == nil)
         await #expect(throws: TrackError.refused(.enricher)) { try await test.client.trackDurably("secret") }
-        test.client.track("two")
+        test.client.track("two", distinctID: "other")
         #expect(try await properties(test) == [#"{"own":true,"seen":2,"super":true}"#, #"{"seen":1,"super":true}"#])
-        #expect(test.transport.batches.flatMap(\.sequences) == [1, 2])
-        #expect(await distinctIDs(test) == ["somebody!", "somebody!"])
+        #expect(test.transport.batches.flatMap(\.sequences) == [1, 2] && test.transport.batches.flatMap(\.names) == ["one?", "two?"])
+        #expect(await distinctIDs(test) == ["somebody!", "other!"])
         #expect(await test.client.status().dropped == ["enricher": 2])
     }
 
