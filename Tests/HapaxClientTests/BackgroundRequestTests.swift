@@ -48,11 +48,12 @@ struct BackgroundRequestTests {
     func timerSendsNothing() async throws {
         let directory = TemporaryDirectory()
         let test = try client(directory: directory)
+        // Before there is a spool: the look for one with which a client starts can come late.
+        test.client.attach(ScriptedApplication(grants: false))
+        test.client.handle(.didEnterBackground)
         let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
         try await spool.client.trackDurably("spooled")
         _ = await spool.client.shutdown(within: .zero)
-        test.client.attach(ScriptedApplication(grants: false))
-        test.client.handle(.didEnterBackground)
         try await test.track(0..<1)
         test.client.scheduler.startTimer()
         test.clock.advance(by: .seconds(3_600))
