@@ -115,12 +115,46 @@ extension QueueDamageTests {
             #expect(asides().isEmpty)
             queue.close()
         }
+        // The file is longer than what was written.
+        try restore(database, log + Data(count: 2 * 4_120))
+        let longer = try open()
+        #expect(asides().isEmpty && longer.books.depth == 40)
+        longer.close()
         // A last frame whose page is still that of an earlier round.
         var torn = log
         for index in torn.count - 4_096..<torn.count { torn[index] = 0x55 }
         try restore(database, torn)
         let queue = try open()
         #expect(asides().isEmpty && queue.books.depth >= 39)
+        queue.close()
+    }
+
+    @Test(
+        "behind a mended log stand frames of the round before, or places that were never written: nothing is lost (I1, I11)",
+        arguments: [false, true], [false, true])
+    func mendedRoundIsWhole(isHeadChanged: Bool, isNeverWritten: Bool) async throws {
+        var (database, log, frames) = try makeKilled(isRestarted: true)
+        let round = try #require((0..<frames).first { log[32 + $0 * 4_120 + 8..<32 + $0 * 4_120 + 16] != log[16..<24] }, "control")
+        if isNeverWritten { log.replaceSubrange(32 + round * 4_120..<log.count, with: Data(count: (frames - round) * 4_120)) }
+        // The size of a page, or a page.
+        log[isHeadChanged ? 10 : 32 + 4_120 + 300] ^= 0x10
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 40 && queue.latestDamage?.lost == 0)
+        queue.close()
+    }
+
+    @Test("a last frame of which nothing is left is told: it need not be of an older round (I1, I11)")
+    func lostLastFrameIsTold() async throws {
+        var (database, log, frames) = try makeKilled()
+        for index in 32 + (frames - 1) * 4_120..<log.count { log[index] ^= 0x55 }
+        try restore(database, log)
+        let queue = try open()
+        #expect(asides().count == 1)
+        await queue.salvage()
+        #expect(queue.latestDamage?.salvaged == 39 && queue.latestDamage?.lost == nil)
         queue.close()
     }
 
