@@ -55,11 +55,14 @@ extension EventClientTests {
             }
         }
         try await blocking { locked.blockUntilOpen() }
-        test.client.track("stuck")
+        let caller = Task { [client = test.client] in try await client.trackDurably("stuck") }
+        while test.client.writer.intake.withLock({ $0.uncommitted.events }) == 0 { await Task.yield() }
         #expect(await test.client.status().depth == 3, "a status does not wait for the commit")
         async let report = test.client.shutdown(within: .zero)
         await test.clock.scheduled(3)
-        test.clock.advance(by: .milliseconds(600))
+        test.clock.advance(by: .milliseconds(500))
+        await #expect(throws: TrackError.shutDown) { try await caller.value }
+        test.clock.advance(by: .milliseconds(100))
         #expect(await report == ShutdownReport(stored: 3, lost: 1))
         unlock.open()
         try await holder.value

@@ -109,9 +109,12 @@ struct ShutdownTests {
         #expect(test.transport.batches.count == 1, "Retry-After is obeyed (I16)")
     }
 
-    @Test("a refusal that time does not change ends it at once, after one request")
+    @Test("a refusal that time does not change ends it at once, after one request; a spool would fare no better (I16)")
     func pauseEndsIt() async throws {
         let test = try TestClient()
+        let spool = try TestClient(directory: test.directory) { $0.whenQueueIsTaken = .spool }
+        try await spool.client.trackDurably("spooled")
+        _ = await spool.client.shutdown(within: .zero)
         test.transport.script { _ in .success(.problem(.unknownKey)) }
         try await test.track(0..<2)
         #expect(
@@ -182,5 +185,40 @@ struct ShutdownTests {
         #expect(await report == ShutdownReport(stored: 0, lost: 0))
         #expect(main.transport.batches.map(\.ids) == [[id], [id]])
         #expect(try QueueDirectory(path: directory.path + "/queue").spools().isEmpty)
+    }
+
+    @Test("at the limit the backoff of a spool is not waited for either")
+    func limitEndsABackoffOfASpool() async throws {
+        let directory = TemporaryDirectory()
+        let main = try TestClient(directory: directory)
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        try await spool.client.trackDurably("spooled")
+        _ = await spool.client.shutdown(within: .zero)
+        main.transport.script { _ in .failure(.cannotConnect) }
+        async let report = main.client.shutdown(within: .seconds(10))
+        await main.transport.requests(1)
+        await main.clock.scheduled(Self.boundsAndBackoff)
+        main.clock.advance(by: .seconds(10))
+        #expect(await report == ShutdownReport(stored: 0, lost: 0, failure: .transport(.cannotConnect)))
+    }
+
+    @Test("storing has half a second however little time there is, and closing a tenth more; nothing stays scheduled (R38)")
+    func storingHasItsTime() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(60)
+        }
+        #expect(test.clock.pending.count == 1, "control: the timer of the uploads")
+        let mayStore = Gate()
+        test.client.whenStored { mayStore.blockUntilOpen() }
+        await mayStore.waitForArrivals(1)
+        test.client.track("late")
+        async let report = test.client.shutdown(within: .milliseconds(1))
+        await test.clock.scheduled(3)
+        #expect(test.clock.pending == [.milliseconds(1), .milliseconds(500), .milliseconds(600)])
+        test.clock.advance(by: .milliseconds(499))
+        mayStore.open()
+        #expect(await report == ShutdownReport(stored: 1, lost: 0))
+        #expect(test.clock.pending.isEmpty)
     }
 }

@@ -62,6 +62,22 @@ struct UnfinishedFlushTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("a flush with a limit waits for what is being stored (R13)")
+    func storingIsWaitedFor() async throws {
+        let test = try TestClient()
+        let mayStore = Gate()
+        test.client.whenStored { mayStore.blockUntilOpen() }
+        await mayStore.waitForArrivals(1)
+        test.client.track("late")
+        async let report = test.client.finalFlush(within: .seconds(2))
+        await test.clock.scheduled(2)
+        // Time for one that would not wait.
+        for _ in 0..<50 { await Task.yield() }
+        mayStore.open()
+        #expect(await report == FlushReport(stored: 1, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a request that hangs is ended when the time is over (R13)", .timeLimit(.minutes(10)))
     func limitEndsARequest() async throws {
         let test = try TestClient()
