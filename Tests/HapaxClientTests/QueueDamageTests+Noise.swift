@@ -26,11 +26,12 @@ extension QueueDamageTests {
         var bytes = whole
         let leaves = (1..<whole.count / 4_096).filter { whole[$0 * 4_096] == 0x0D && whole[$0 * 4_096 + 4] > 4 }
         for _ in 0..<pages {
-            let leaf = Int.random(in: 1..<leaves.count, using: &random)
+            let leaf = Int.random(in: 1..<leaves.count - 1, using: &random)
             let page = leaves[leaf] * 4_096
             if Bool.random(using: &random) {
-                // Beside the noise, where nothing else shows that rows were left out.
-                let (other, beside) = (leaves[Int.random(in: 0..<leaves.count, using: &random)] * 4_096, leaves[leaf - 1] * 4_096)
+                // Beside the noise, where nothing else shows that rows were left out, from whichever side they are read.
+                let (other, side) = (leaves[Int.random(in: 0..<leaves.count, using: &random)] * 4_096, Bool.random(using: &random) ? 1 : -1)
+                let beside = leaves[leaf + side] * 4_096
                 bytes.replaceSubrange(beside..<beside + 4_096, with: whole[other..<other + 4_096])
             }
             let length = Int.random(in: 2...92, using: &random)
@@ -39,9 +40,11 @@ extension QueueDamageTests {
         return bytes
     }
 
-    @Test("rows between pages of noise, or of others' rows, are found: an end that no error tells of is not believed (I11, D17)")
-    func rowsBetweenNoiseAreFound() throws {
-        var random = SeededRandom(seed: Self.damages == nil ? 3 : .random(in: 0...999_999))
+    @Test(
+        "rows between pages of noise, or of others' rows, are found: an end that no error tells of is not believed (I11, D17)",
+        arguments: [1, 3])
+    func rowsBetweenNoiseAreFound(seed: UInt64) throws {
+        var random = SeededRandom(seed: Self.damages == nil ? seed : .random(in: 0...999_999))
         print("seed of rowsBetweenNoiseAreFound: \(random.seed)")
         let count: Int64 = 1_500
         let whole = try make(count)
