@@ -10,15 +10,30 @@ struct TimeArgument: ExpressibleByArgument, Hashable {
         if let number = Int64(argument) {
             unixMilliseconds = number
         } else {
+            // RFC 3339 takes `t` and `z` as well.
+            let text = argument.uppercased()
             let whole = ISO8601DateFormatter()
             let fractional = ISO8601DateFormatter()
             fractional.formatOptions = [.withInternetDateTime, .withFractionalSeconds]
-            guard let date = whole.date(from: argument) ?? fractional.date(from: argument) else { return nil }
+            guard let date = whole.date(from: text) ?? fractional.date(from: text), Self.says(text, date) else { return nil }
             let milliseconds = (date.timeIntervalSince1970 * 1_000).rounded()
             guard abs(milliseconds) < 1e15 else { return nil }
             unixMilliseconds = Int64(milliseconds)
         }
         guard (0...EventLimits.maximumTime).contains(unixMilliseconds) else { return nil }
+    }
+
+    /// The formatter takes a 30th of February for the 2nd of March, and any offset.
+    private static func says(_ text: String, _ date: Date) -> Bool {
+        let formatter = ISO8601DateFormatter()
+        if !text.hasSuffix("Z") {
+            let offset = text.suffix(6).split(whereSeparator: { "+-:".contains($0) }).compactMap { Int($0) }
+            guard offset.count == 2, offset[0] < 24, offset[1] < 60 else { return false }
+            let seconds = offset[0] * 3_600 + offset[1] * 60
+            guard let zone = TimeZone(secondsFromGMT: text.suffix(6).hasPrefix("-") ? -seconds : seconds) else { return false }
+            formatter.timeZone = zone
+        }
+        return formatter.string(from: date).prefix(19) == text.prefix(19)
     }
 }
 

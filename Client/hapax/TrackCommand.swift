@@ -60,7 +60,14 @@ struct TrackCommand: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     private func properties() throws -> Properties {
-        Properties(try property.map { try PropertyArgument.parse($0) }.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
+        var properties: Properties = [:]
+        for property in try property.map({ try PropertyArgument.parse($0) }) {
+            if properties.holdsLookalike(of: property.name) {
+                throw ValidationError("The name of property '\(property.name)' is given in two spellings that look the same.")
+            }
+            properties[property.name] = property.value
+        }
+        return properties
     }
 
     func validate() throws {

@@ -1,9 +1,11 @@
 import Foundation
 
 extension PropertyValue {
-    /// The value of a JSON text that an event may hold. The last of repeated keys wins.
+    /// The value of a JSON text that an event may hold. The last of repeated keys wins; a number with a fraction or an exponent becomes the
+    /// nearest double.
     ///
-    /// - Throws: What is wrong with it; also for a number of more digits than a double keeps, which is not rounded.
+    /// - Throws: What is wrong with it; also for an integer of more digits than a double keeps, and for two keys that `String` takes for the
+    ///   same though their bytes differ.
     package init(json text: String) throws(EventProblem) {
         // Above all it bounds the depth: what follows recurses.
         let id = EventID.derived(name: "", key: "")
@@ -19,6 +21,14 @@ extension PropertyValue {
             }
         }
         self = try result.get()
+    }
+}
+
+extension Properties {
+    /// Whether a key is there that is canonically equivalent to this one, and made of other bytes: one of the two would vanish.
+    package func holdsLookalike(of key: String) -> Bool {
+        guard let index = index(forKey: key) else { return false }
+        return !keys[index].utf8.elementsEqual(key.utf8)
     }
 }
 
@@ -45,6 +55,9 @@ extension JSONCursor {
         while !skip(UInt8(ascii: "}")) {
             skipWhitespace()
             let key = string(try string())
+            guard !object.holdsLookalike(of: key) else {
+                throw EventProblem(.invalidJSON, detail: "two keys of an object differ only in how their letters are composed")
+            }
             skipWhitespace()
             _ = skip(UInt8(ascii: ":"))
             object[key] = try propertyValue()

@@ -103,6 +103,27 @@ struct CommandLineTests {
         #expect(String(decoding: event.distinctID, as: UTF8.self) == "u1")
     }
 
+    @Test(
+        "a property is split at its first sign, whatever stands behind it (I3)",
+        arguments: [
+            ("a=\u{338}b=c", "{\"a\":\"\u{338}b=c\"}"), ("a=\u{301}", "{\"a\":\"\u{301}\"}"), ("x\u{600}=5", "{\"x\u{600}\":\"5\"}"),
+            ("e\u{301}:=1", "{\"e\u{301}\":1}"), ("a:=\"\u{301}\"", "{\"a\":\"\u{301}\"}"), ("a==", "{\"a\":\"=\"}"),
+        ])
+    func propertiesAreSplitAtTheSign(property: String, json: String) async throws {
+        #expect(try await hapax.run("track", "x", "-p", property).status == 0)
+        let sent = try #require(server.batches.first?.scanned.events.first?.properties)
+        #expect(sent.elementsEqual(json.utf8))
+    }
+
+    @Test(
+        "two names that look the same and are not are refused: one of their values would vanish (I3)",
+        arguments: [["-p", "\u{e9}=1", "-p", "e\u{301}=2"], ["-p", "x:={\"\u{e9}\":1,\"e\u{301}\":2}"]])
+    func lookalikeNamesAreRefused(properties: [String]) async throws {
+        #expect(try await hapax.start(["track", "x"] + properties).finish().status == 64)
+        #expect(try await hapax.run("track", "x", "-p", "\u{e9}=1", "-p", "\u{e9}=2").status == 0, "the last of a name wins")
+        #expect(server.stored.count == 1)
+    }
+
     @Test("a derived id makes the same event each time (I2)")
     func derivedIDIsTheSameEvent() async throws {
         let first = try await hapax.run("track", "paid", "--derive-id", "4711")
