@@ -59,7 +59,7 @@ final class ImportRun: Sendable {
         let transport = CurlTransport()
         source = ImportSource(
             descriptor: descriptor, start: start, after: fingerprint, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
-            now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration.queueDirectory, clock: clock) },
+            now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration, clock: clock) },
             settled: { progress.update($0) },
             saveCheckpoint: { checkpoint in
                 // Without it the next run begins at the first line, and the server knows what it has.
@@ -163,9 +163,11 @@ final class ImportRun: Sendable {
     // MARK: - Dead letters
 
     /// The queue is taken only for this moment: an import may take hours, and others want to work on it meanwhile.
-    private static func bury(_ letters: [DeadLetter], in path: String, clock: SystemClock) throws {
-        let queue = try EventQueue.open(path, whenTaken: .spool, durability: .power, clock: clock)
+    private static func bury(_ letters: [DeadLetter], in configuration: EventClient.Configuration, clock: SystemClock) throws {
+        let queue = try EventQueue.open(
+            configuration.queueDirectory, whenTaken: .spool, durability: .power, quota: configuration.quota, clock: clock)
         defer { queue.close() }
+        guard !queue.isFull else { throw QueueIsFull() }
         try queue.adoptDeadLetters(letters)
     }
 }

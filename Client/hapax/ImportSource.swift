@@ -105,6 +105,13 @@ actor ImportSource: BatchSource {
     private func fill(to count: Int) throws {
         var letters: [DeadLetter] = []
         var lettered: [Int64] = []
+        var bytes = 0
+        func keepLetters() throws {
+            try keep(letters)
+            deadLines += lettered
+            counts.deadLettered += letters.count
+            (letters, lettered, bytes) = ([], [], 0)
+        }
         while waiting.count < count, !reachedEnd {
             guard var line = try nextLine() else {
                 reachedEnd = true
@@ -132,12 +139,16 @@ actor ImportSource: BatchSource {
                 lettered.append(line.number)
                 letters.append(
                     letter(line: line.number, id: scanned.id, reason: problem.reason.rawValue, detail: problem.detail, bytes: line.bytes))
+                bytes += line.bytes.count
+                // Of a file that holds no events at all, memory holds only so much.
+                if letters.count == Self.lettersPerBurial || bytes >= Self.bytesPerBurial { try keepLetters() }
             }
         }
-        try keep(letters)
-        deadLines += lettered
-        counts.deadLettered += letters.count
+        try keepLetters()
     }
+
+    private static let lettersPerBurial = 2_000
+    private static let bytesPerBurial = 1024 * 1024
 
     /// Some editors write it in front of UTF-8 (RFC 3629 §6); it is no part of the first event.
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
@@ -165,7 +176,9 @@ actor ImportSource: BatchSource {
         do {
             if !letters.isEmpty { try bury(letters) }
         } catch {
-            failed("the queue's dead letters cannot be written")
+            failed(
+                error is QueueIsFull
+                    ? "the queue is full of dead letters; export and purge them" : "the queue's dead letters cannot be written")
             throw error
         }
     }
@@ -194,6 +207,9 @@ actor ImportSource: BatchSource {
         settled(counts)
     }
 }
+
+/// No more dead letters are to be kept (I13).
+struct QueueIsFull: Error {}
 
 /// How far an import is.
 struct ImportCounts: Hashable, Sendable {

@@ -1,0 +1,61 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+@testable import hapax
+
+@Suite("hapax import of a file that holds no events (I1, I13)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+struct ImportSourceTests {
+    private let directory = TemporaryDirectory()
+
+    private func descriptor(_ lines: some Sequence<String>) throws -> Int32 {
+        let path = directory.path + "/events.ndjson"
+        try Data(lines.map { $0 + "\n" }.joined().utf8).write(to: URL(fileURLWithPath: path))
+        return try #require(FileHandle(forReadingAtPath: path).flatMap { dup($0.fileDescriptor) })
+    }
+
+    @Test(
+        "its lines are buried as they are read, not held in memory until it ends",
+        arguments: [(5_001, 10, [2_000, 2_000, 1_001]), (25, 100_000, [11, 11, 3])])
+    func linesAreBuriedInGroups(count: Int, length: Int, groups: [Int]) async throws {
+        let buried = Locked<[[DeadLetter]]>([])
+        let source = ImportSource(
+            descriptor: try descriptor((1...count).map { "\($0)" + String(repeating: "x", count: length) }), start: ImportCheckpoint(),
+            after: ImportFingerprint(), letterNames: "file", isStopped: { false }, now: { 1 },
+            bury: { letters in buried.withLock { $0.append(letters) } }, settled: { _ in }, saveCheckpoint: { _ in },
+            failed: { Issue.record("\($0)") })
+        let batch = try await source.nextBatch(limit: 500, maximumBytes: .max, skipping: 0)
+        #expect(batch.events.isEmpty)
+        #expect(buried.withLock { $0.map(\.count) } == groups)
+        let lines = buried.withLock { $0.joined().map { String(decoding: $0.event, as: UTF8.self).prefix { $0 != "x" } } }
+        #expect(lines == (1...count).map { "\($0)" })
+        let counts = await source.counts
+        #expect(counts.deadLettered == count && counts.lines == count)
+    }
+
+    @Test("once the queue holds no more, the import ends with the reason; the file has the rest, and the next run goes on with it")
+    func fullQueueEndsTheImport() async throws {
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "key", queueDirectory: directory.path + "/queue")
+        configuration.quota.maximumEvents = 1_000
+        let lines = (1...4_500).map { "line \($0)" }
+        func run() async throws -> ImportRun.Result {
+            let descriptor = try descriptor(lines)
+            defer { close(descriptor) }
+            let path = directory.path + "/events.ndjson"
+            let run = try ImportRun(
+                descriptor: descriptor, path: path, configuration: configuration, restart: false, giveUpAfter: nil)
+            return await run.finish()
+        }
+        let first = try await run()
+        #expect(first.isDamaged && !first.isComplete && first.counts.deadLettered == 2_000)
+        #expect(first.failure?.contains("full of dead letters") == true)
+        configuration.quota.maximumEvents = nil
+        let second = try await run()
+        #expect(second.isComplete && !second.isDamaged)
+        let letters = try #require(try QueueReader(directory: QueueDirectory(path: configuration.queueDirectory)))
+        #expect(try letters.deadLetters(after: 0, limit: 9_999).map { String(decoding: $0.event, as: UTF8.self) } == lines)
+    }
+}
