@@ -55,7 +55,21 @@ struct EventClientServiceTests {
         #expect(server.batches.map(\.names) == Array(repeating: ["a", "b", "c", "d"], count: 3))
         #expect(service.report == ShutdownReport(stored: 0, lost: 0))
         #expect(service.track("late") == nil)
-        #expect(log.lines.last?.message == "All events are delivered")
+        #expect(log.lines.last?.message == "Nothing is left to deliver")
+    }
+
+    @Test("events that wait beside the queue, as of a process that was replaced, are not called delivered")
+    func saysThatSpoolsAreLeft() async throws {
+        let refusing = ScriptedTransport { _ in .success(TransportAnswer(status: 401)) }
+        let main = try service(refusing)
+        var beside = configuration
+        beside.whenQueueIsTaken = .spool
+        let spool = try EventClient.start(beside, clock: SystemClock()) { refusing }
+        #expect(spool.track("beside") != nil)
+        #expect(await spool.shutdown(within: .zero).stored == 1)
+        try await run([main]) { _ in }
+        #expect(log.lines.last?.message == "Events of queues beside this one may be left on disk for the next run")
+        #expect(log.lines.last?.level == .warning)
     }
 
     @Test("what is left is said, with the reason, and is on disk for the next run; a wrong key is not asked again and again (I16)")
