@@ -5,14 +5,15 @@ import HapaxModel
 enum AutomaticProperties {
     static let libraryVersion = "0.1.0"
 
-    static func collect(appVersion: String?) -> Properties {
+    /// - Parameter firmware: Where the kernel shows what the firmware says about the machine (SMBIOS); on Linux, and in few containers.
+    static func collect(appVersion: String?, firmware: String = "/sys/class/dmi/id") -> Properties {
         var properties: Properties = ["$lib": "hapax-swift", "$lib_version": .string(libraryVersion)]
         properties["$os"] = .string(operatingSystem)
         properties["$os_version"] = .string(ProcessInfo.processInfo.operatingSystemVersionString)
         let bundleVersion = Bundle.main.infoDictionary?["CFBundleShortVersionString"] as? String
         set("$app_version", appVersion ?? bundleVersion)
-        set("$model", model)
-        set("$manufacturer", manufacturer)
+        set("$model", model(firmware))
+        set("$manufacturer", manufacturer(firmware))
         return properties
 
         func set(_ key: String, _ value: String?) {
@@ -33,20 +34,19 @@ enum AutomaticProperties {
     }
 
     #if os(Linux)
-    private static var model: String? { firmware("product_name") }
-    private static var manufacturer: String? { firmware("sys_vendor") }
+    private static func model(_ firmware: String) -> String? { text(firmware + "/product_name") }
+    private static func manufacturer(_ firmware: String) -> String? { text(firmware + "/sys_vendor") }
 
-    /// What the firmware says about the machine (SMBIOS, as the kernel shows it under `/sys/class/dmi/id`); nothing in most containers.
-    private static func firmware(_ field: String) -> String? {
-        guard let file = FileHandle(forReadingAtPath: "/sys/class/dmi/id/" + field),
+    private static func text(_ path: String) -> String? {
+        guard let file = FileHandle(forReadingAtPath: path),
             let bytes = try? file.read(upToCount: EventLimits.maximumNameBytes)
         else { return nil }
         return String(decoding: bytes, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
     }
     #else
-    private static var manufacturer: String? { "Apple" }
+    private static func manufacturer(_ firmware: String) -> String? { "Apple" }
 
-    private static var model: String? {
+    private static func model(_ firmware: String) -> String? {
         #if os(macOS)
         let name = "hw.model"
         #else

@@ -256,6 +256,7 @@ struct EventClientLifecycleTests {
         async let returned: Void = blocking { client.handle(.willTerminate) }
         // The commit's next attempt, and the bound.
         await test.clock.scheduled(2)
+        #expect(test.clock.pending.contains(.milliseconds(500)), "nor shorter")
         test.clock.advance(by: .milliseconds(500))
         try await returned
         #expect(client.queue.books.depth == 0)

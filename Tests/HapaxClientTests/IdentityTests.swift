@@ -145,6 +145,22 @@ struct IdentityTests {
         #expect(!text.contains("$app_state"))
     }
 
+    #if os(Linux)
+    @Test("automatic properties name the machine, the system, the app and the library; what is not known is left out (R57)")
+    func automaticPropertiesAreCollected() throws {
+        let firmware = TemporaryDirectory()
+        try Data("Board 9\n".utf8).write(to: URL(fileURLWithPath: firmware.path + "/product_name"))
+        try Data(" Maker & Sons \n".utf8).write(to: URL(fileURLWithPath: firmware.path + "/sys_vendor"))
+        let system = PropertyValue.string(ProcessInfo.processInfo.operatingSystemVersionString)
+        let known: Properties = [
+            "$lib": "hapax-swift", "$lib_version": .string(AutomaticProperties.libraryVersion), "$os": "Linux", "$os_version": system,
+        ]
+        let more: Properties = ["$app_version": "7.1", "$model": "Board 9", "$manufacturer": "Maker & Sons"]
+        #expect(AutomaticProperties.collect(appVersion: "7.1", firmware: firmware.path) == known.merging(more) { $1 })
+        #expect(AutomaticProperties.collect(appVersion: nil, firmware: firmware.path + "/none") == known)
+    }
+    #endif
+
     @Test("automatic properties can be left out; super properties hold from their call on (R57)")
     func superPropertiesAreOrdered() async throws {
         let test = try TestClient()
