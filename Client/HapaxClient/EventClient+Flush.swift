@@ -70,6 +70,12 @@ extension EventClient {
         set { scheduler.setInterval(newValue) }
     }
 
+    /// A different one begins with its own ``flushInterval``, as if that had been set.
+    public var preset: UploadPreset {
+        get { scheduler.policy.preset }
+        set { scheduler.setPreset(newValue) }
+    }
+
     /// Names of events that are uploaded as soon as they are stored.
     public var immediateEvents: Set<String> {
         get { scheduler.policy.immediateEvents }
@@ -177,7 +183,7 @@ extension FlushReport {
 /// What was left when a client was shut down.
 public struct ShutdownReport: Hashable, Sendable {
     /// Events on disk; the next client on this directory sends them. Those in a damaged file that could not be salvaged yet
-    /// (``Status/damage``) are not counted.
+    /// (``Status/damage``) are not counted, nor those of queues beside this one: of these ``failure`` tells.
     public var stored: Int
     /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted.
     public var lost: Int

@@ -11,13 +11,19 @@ extension EventClient {
         handle(.didFinishLaunching(inBackground: adapter.isInBackground))
     }
 
+    /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
+    public var flushBeforeEnterBackground: Bool {
+        get { flushesBeforeBackground.withLock { $0 } }
+        set { flushesBeforeBackground.withLock { $0 = newValue } }
+    }
+
     /// Tells the client what happens to the app; see ``LifecycleSignal``.
     ///
-    /// Returns at once, except on `didEnterBackground` if ``Configuration/flushBeforeEnterBackground`` is set or debug mode is on, and on
+    /// Returns at once, except on `didEnterBackground` if ``flushBeforeEnterBackground`` is set or debug mode is on, and on
     /// `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never waits for the network (R38, R39).
     public func handle(_ signal: LifecycleSignal) {
         if signal == .backgroundTimeExpired { endRequestedAssertions() }
-        let waitsForUploads = configuration.flushBeforeEnterBackground || configuration.debugMode
+        let waitsForUploads = flushBeforeEnterBackground || configuration.debugMode
         if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
         guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
         let first = DispatchSemaphore(value: 0)

@@ -13,6 +13,7 @@ public final class EventClient: Sendable {
     let adopter: SpoolAdopter?
     let transport: any EventTransport
     let clock: any ClientClock
+    let flushesBeforeBackground: Locked<Bool>
     let timers = Locked(EventTimers())
     let lifecycle = AppLifecycle()
     let gate: RequestGate
@@ -75,6 +76,7 @@ public final class EventClient: Sendable {
         self.queue = queue
         self.clock = clock
         self.transport = transport
+        flushesBeforeBackground = Locked(configuration.flushBeforeEnterBackground)
         optOutMark = Locked(OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath))
         let ids = try queue.waitingIDs()
         let context = try Self.context(configuration, queue)

@@ -10,7 +10,8 @@ struct FlushPolicy: Sendable {
     var immediateEvents: Set<String>
     /// Over which networks an upload may begin (R24).
     var networkPolicy: NetworkPolicy
-    let preset: UploadPreset
+    /// ``setPreset(_:now:)`` changes it.
+    private(set) var preset: UploadPreset
     private var lastUpload: Duration
 
     static let minimumInterval: Duration = .seconds(5)
@@ -64,6 +65,13 @@ struct FlushPolicy: Sendable {
         guard let effectiveInterval, allows(network), depth > 0, now - lastUpload >= effectiveInterval else { return [] }
         lastUpload = now
         return [.upload]
+    }
+
+    /// Begins with the preset's interval, which acts like any other.
+    mutating func setPreset(_ preset: UploadPreset, now: Duration) -> [Action] {
+        guard preset != self.preset else { return [] }
+        self.preset = preset
+        return setInterval(preset.interval, now: now)
     }
 
     /// - Returns: A different interval flushes now and restarts the timer; the same does nothing (R22). One that switches uploads off

@@ -44,6 +44,11 @@ final class UploadScheduler: Sendable {
         perform(state.withLock { $0.policy.setInterval(interval, now: now) })
     }
 
+    func setPreset(_ preset: UploadPreset) {
+        let now = clock.monotonic
+        perform(state.withLock { $0.policy.setPreset(preset, now: now) })
+    }
+
     func eventsStored(depth: Int, immediate: Bool) {
         let now = clock.monotonic
         let network = network()

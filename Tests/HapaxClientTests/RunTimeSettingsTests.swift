@@ -1,0 +1,47 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("Settings that change while the client runs (R20–R26, R35)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+struct RunTimeSettingsTests {
+    @Test("another preset begins with its interval, and with its rule for short ones; the same one changes nothing (R20, R26)")
+    func presetChanges() {
+        var policy = FlushPolicy(bulkSize: 9, interval: .seconds(30), immediateEvents: [], now: .zero)
+        #expect(policy.setPreset(.standard, now: .zero) == [] && policy.interval == .seconds(30))
+        #expect(policy.setPreset(.dispatch, now: .zero) == [.upload, .restartTimer(every: .seconds(120))])
+        #expect(policy.preset == .dispatch && policy.interval == .seconds(120))
+        #expect(policy.setInterval(.zero, now: .zero) == [.stopTimer] && !policy.uploadsByItself)
+        #expect(policy.setPreset(.standard, now: .zero) == [.upload, .restartTimer(every: .seconds(15))] && policy.uploadsByItself)
+        #expect(policy.setInterval(.zero, now: .zero) == [.upload, .restartTimer(every: .seconds(5))])
+    }
+
+    @Test("a running client goes from the standard preset to manual dispatch and back (R24, R26)")
+    func clientChangesItsPreset() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        test.client.preset = .dispatch
+        #expect(test.client.preset == .dispatch && test.client.flushInterval == .seconds(120))
+        test.client.flushInterval = .zero
+        test.client.immediateEvents = ["now"]
+        try await test.client.trackDurably("now")
+        test.clock.advance(by: .seconds(1_000))
+        #expect(test.transport.batches.isEmpty)
+        test.client.preset = .standard
+        await test.transport.requests(1)
+        #expect(test.transport.batches.first?.names == ["now"] && test.client.flushInterval == .seconds(15))
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("entering the background waits for its uploads from when that is set (R35)")
+    func waitingForUploadsCanBeSet() async throws {
+        let test = try TestClient { $0.uploadOnlyInBackground() }
+        #expect(!test.client.flushBeforeEnterBackground)
+        test.client.flushBeforeEnterBackground = true
+        test.client.attach(ScriptedApplication(grants: true))
+        test.client.handle(.didBecomeActive)
+        try await blocking { [client = test.client] in client.handle(.didEnterBackground) }
+        #expect(test.client.flushBeforeEnterBackground && test.transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd"])
+        await test.client.shutdown(within: .zero)
+    }
+}
