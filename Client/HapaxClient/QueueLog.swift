@@ -39,15 +39,21 @@ struct QueueLog {
     var hidesCommits: Bool { bytes.withUnsafeBytes { Walk($0).hidesCommits } }
 
     /// Whether nothing of its round stands behind what can be read.
-    var isWhole: Bool { bytes.withUnsafeBytes { Walk($0).isWhole } }
+    var isWhole: Bool {
+        bytes.withUnsafeBytes { log in
+            let walk = Walk(log)
+            return walk.isWhole && !walk.hidesMore
+        }
+    }
 
-    /// A log in which SQLite sees every commit, because each changed frame could be told what it was.
+    /// A log in which SQLite sees the commits behind changed frames that could be told what they were. It ends at the first that could not:
+    /// nobody knows what the frames behind that one go on from.
     ///
-    /// - Returns: nil if one could not: then nobody knows what the frames behind it go on from.
+    /// - Returns: nil if SQLite sees as much without it.
     func mended() -> Data? {
         bytes.withUnsafeBytes { log in
             let walk = Walk(log)
-            guard walk.hidesCommits, !walk.hidesMore, let last = walk.lastCommit else { return nil }
+            guard walk.hidesMendedCommits, let last = walk.lastCommit else { return nil }
             var mended = walk.header
             var sum = LogCheckSum()
             mended.withUnsafeBytes { sum.add($0[...]) }
@@ -103,8 +109,9 @@ struct QueueLog {
             if !isHeaderWhole, lastCommit == nil { hidesMore = true }
         }
 
-        var hidesCommits: Bool {
-            if hidesMore { return true }
+        var hidesCommits: Bool { hidesMore || hidesMendedCommits }
+
+        var hidesMendedCommits: Bool {
             guard let firstChanged, let lastCommit else { return false }
             return lastCommit >= firstChanged
         }

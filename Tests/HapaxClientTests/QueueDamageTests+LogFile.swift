@@ -28,6 +28,37 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("behind a bit that can be mended a stretch that cannot: all before that one is read, and that more is lost is told (I1, I11)")
+    func mendedLogEndsWhereItMust() async throws {
+        var (database, log, frames) = try makeKilled()
+        for place in 32 + frames / 2 * 4_120 + 24..<32 + frames / 2 * 4_120 + 124 { log[place] ^= 0x55 }
+        try restore(database, log)
+        var queue = try open()
+        await queue.salvage()
+        let alone = try #require(queue.latestDamage)
+        queue.close()
+        log[32 + 20 * 4_120 + 300] ^= 0x10
+        try restore(database, log)
+        queue = try open()
+        await queue.salvage()
+        let both = try #require(queue.latestDamage)
+        #expect(both.salvaged == alone.salvaged && both.salvaged > 10 && both.lost == nil)
+        queue.close()
+    }
+
+    @Test("behind a bit that can be mended a frame of zeros, and commits behind it: that more is lost is told (I1, I11)")
+    func zerosBehindAMendedBitAreTold() async throws {
+        var (database, log, frames) = try makeKilled()
+        log[32 + 20 * 4_120 + 300] ^= 0x10
+        log.replaceSubrange(32 + frames / 2 * 4_120..<32 + (frames / 2 + 1) * 4_120, with: Data(count: 4_120))
+        try restore(database, log)
+        let queue = try open()
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.salvaged > 10 && damage.salvaged < 40 && damage.lost == nil)
+        queue.close()
+    }
+
     @Test("a log whose file is gone is not given to a file that was set aside before, and not lost with it (I1, I11)")
     func logWithoutAFileIsNobodyElses() async throws {
         let (database, log, _) = try makeKilled()
