@@ -18,6 +18,7 @@ extension Delivery {
         }
         rest()
     }
+
     /// - Parameter ending: nil if there is more to do.
     func end(_ ending: Ending?) {
         self.ending = ending

@@ -55,8 +55,8 @@ extension EventQueue {
             try? damaged.close()
             damage.withLock { $0.isClosed = true }
             file = DamagedFile(
-                name: try directory.setAside(above: damage.withLock { $0.highest }), isOwn: true, depth: books.depth, letters: books.letters
-            )
+                name: try directory.setAside(above: damage.withLock { $0.highest }), isOwn: true, depth: books.depth,
+                letters: books.letters)
             damage.withLock { record in
                 record.isClosed = false
                 record.highest = file.number

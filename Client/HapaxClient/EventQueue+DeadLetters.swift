@@ -15,14 +15,19 @@ extension EventQueue {
     ) throws -> Bool {
         try db.cachedStatement(
             sql: """
-                INSERT INTO dead_letters (row, event_id, reason, detail, payload, time, install_id, origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-                ON CONFLICT DO NOTHING
+                INSERT INTO dead_letters (row, event_id, reason, detail, payload, time, check_sum, install_id, origin)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
                 """
-        ).execute(arguments: [number, id.map { Data($0.bytes) }, reason, detail, payload, time, install, origin])
+        ).execute(
+            arguments: [number, id.map { Data($0.bytes) }, reason, detail, payload, time, letterSum(id, [UInt8](payload)), install, origin])
         guard db.changesCount == 1 else { return false }
         books.letters += 1
         books.letterBytes += Int64(payload.count)
         return true
+    }
+
+    static func letterSum(_ id: EventID?, _ event: [UInt8]) -> Int64 {
+        Int64(CheckSum.crc32(id ?? .derived(name: "", key: ""), event))
     }
 
     /// In the order they came, those after `number`.
@@ -31,9 +36,14 @@ extension EventQueue {
     }
 
     static func deadLetters(_ db: Database, after number: Int64, limit: Int) throws -> [DeadLetter] {
-        try Row.fetchAll(
+        let letters = try Row.fetchAll(
             db, sql: "SELECT * FROM dead_letters WHERE row > ? ORDER BY row LIMIT ?", arguments: [number, limit]
         ).map { try deadLetter($0) }
+        // Pages can stand in each other's places: who reads on behind the last one would come back to them.
+        guard zip([number] + letters.map(\.number), letters).allSatisfy({ $0 < $1.number }) else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+        }
+        return letters
     }
 
     /// The latest of this event.
@@ -45,11 +55,14 @@ extension EventQueue {
         }
     }
 
+    /// One whose bytes changed on the disk has this for its reason, whatever it was before.
     static func deadLetter(_ row: Row) throws -> DeadLetter {
+        let id = (try row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
+        let event = [UInt8](try row.value("payload") as Data)
+        var (reason, detail): (String, String) = (try row.value("reason"), try row.value("detail"))
+        if try row.value("check_sum") != letterSum(id, event) { (reason, detail) = (DamagedRows.reason, DamagedRows.detail) }
         var letter = DeadLetter(
-            number: row["row"], eventID: (try row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) },
-            reason: try row.value("reason"), detail: try row.value("detail"), time: try row.value("time"),
-            event: [UInt8](try row.value("payload") as Data))
+            number: try row.value("row"), eventID: id, reason: reason, detail: detail, time: try row.value("time"), event: event)
         letter.originNumber = try row.optional("origin")
         if let install = try row.optional("install_id") as Data? { letter.origin = EventID(bytes: install).map { .install($0) } ?? .nobody }
         return letter
@@ -67,17 +80,17 @@ extension EventQueue {
             var result = RetriedDeadLetters()
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
-                let payload: Data = try row.value("payload")
-                let scanned = EventScanner.scan([UInt8](payload)[...])
+                let letter = try Self.deadLetter(row)
+                let scanned = EventScanner.scan(letter.event[...])
                 // One whose bytes changed on the disk is not what the app tracked, even if it is JSON (I3).
-                guard scanned.problem == nil, let id = scanned.id, try row.value("reason") as String != DamagedRows.reason else {
+                guard scanned.problem == nil, let id = scanned.id, letter.reason != DamagedRows.reason else {
                     result.unfit += 1
                     continue
                 }
                 let install: Data? = try row.optional("install_id")
-                let bytes = [UInt8](payload)
                 let isNew = try RowInsert(db).insert(
-                    id: id, payload: bytes, checkSum: CheckSum.crc32(id, bytes), time: scanned.time, install: install.map { [UInt8]($0) })
+                    id: id, payload: letter.event, checkSum: CheckSum.crc32(id, letter.event), time: scanned.time,
+                    install: install.map { [UInt8]($0) })
                 guard isNew else {
                     // The id waits already, perhaps with other content: one at a time.
                     result.unfit += 1
@@ -86,9 +99,9 @@ extension EventQueue {
                 try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [number])
                 books.deadLettered -= 1
                 books.letters -= 1
-                books.letterBytes -= Int64(payload.count)
+                books.letterBytes -= Int64(letter.event.count)
                 books.depth += 1
-                books.bytes += Int64(payload.count)
+                books.bytes += Int64(letter.event.count)
                 result.retried.append(id)
             }
             return result
@@ -111,7 +124,6 @@ extension EventQueue {
         }
     }
 
-    /// Counts what was lost with a damaged spool.
     /// Takes over letters that belong to another install, or to none; again is the same as once if they have an origin number.
     package func adoptDeadLetters(_ letters: [DeadLetter]) throws {
         try transaction { db, books in

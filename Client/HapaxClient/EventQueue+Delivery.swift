@@ -10,11 +10,15 @@ extension EventQueue {
         try reading { db in
             var events: [OutgoingEvent] = []
             var damaged: [Int64] = []
+            var last = books.head - 1
             var bytes = 0
             var install: Data?
             let rows = try WaitingRows(db, limit: limit, skipping: skipping)
             defer { rows.end() }
             while let (number, event) = try rows.next() {
+                // Pages can stand in each other's places, or be from before their events were delivered.
+                guard number > last else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+                last = number
                 guard let event else {
                     damaged.append(number)
                     continue
@@ -93,6 +97,27 @@ extension EventQueue {
 
     static func oldestTime(_ db: Database) throws -> Int64? {
         try Int64.fetchOne(db.cachedStatement(sql: "SELECT time FROM queue ORDER BY row LIMIT 1"))
+    }
+
+    /// It never goes back here: who finds an event before it has met damage.
+    ///
+    /// - Returns: The time of the oldest waiting event.
+    /// - Throws: SQLITE_CORRUPT if nobody can say which is the oldest.
+    static func moveHead(_ db: Database, _ books: inout QueueBooks) throws -> Int64? {
+        guard let oldest = try Row.fetchOne(db.cachedStatement(sql: "SELECT row, time FROM queue ORDER BY row LIMIT 1")) else {
+            let given = try Int64.fetchOne(db.cachedStatement(sql: "SELECT seq FROM sqlite_sequence WHERE name = 'queue'")) ?? 0
+            books.head = max(books.head, given + 1)
+            return nil
+        }
+        let first: Int64 = try oldest.value("row")
+        if first > books.head {
+            // Looked for from the other side: a page with later rows can stand where the first ones are.
+            let sql = "SELECT row FROM queue WHERE row < ? ORDER BY row DESC LIMIT 1"
+            let before = try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [first])
+            guard before == nil else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+            books.head = first
+        }
+        return try oldest.value("time")
     }
 }
 

@@ -145,8 +145,19 @@ extension EventQueue {
             if isUsed, try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM books") != 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             try db.execute(
                 sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
-            return Opened(database: database, books: try QueueBooks(db), oldest: try oldestTime(db))
+            let books = try QueueBooks(db)
+            // From before its last event, as where the disk has lost the write of their page: sequences would be given again (I7).
+            if let last = try lastWaitingSequence(db), last > books.lastSequence { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+            return Opened(database: database, books: books, oldest: try oldestTime(db))
         }
+    }
+
+    /// The last event's, if it is this install's.
+    static func lastWaitingSequence(_ db: Database) throws -> Int64? {
+        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM queue ORDER BY row DESC LIMIT 1"), let event = try? WaitingRow(row),
+            event.install == nil
+        else { return nil }
+        return EventScanner.scan(event.payload[...]).sequence
     }
 
     /// Under another name until it has its tables: a queue's file is whole or damaged, never half made. One whose log is left has been
@@ -195,7 +206,7 @@ extension EventQueue {
             } catch {
                 attemptsLeft -= 1
                 let mayMove = directory != main || (error == .taken && whenTaken == .spool)
-                guard mayMove, attemptsLeft > 0 else { throw error }
+                guard mayMove, attemptsLeft > 0, main.hasRoomForSpool else { throw error }
                 directory = main.spool(named: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
             }
         }

@@ -44,6 +44,8 @@ extension EventQueue {
                 bytes: try row.value("bytes"))
             guard isUnwanted(event, books) else { return }
             try db.cachedStatement(sql: "DELETE FROM queue WHERE row = ?").execute(arguments: [event.row])
+            // A page stands where its rows are not looked for: it would be met for ever.
+            guard db.changesCount == 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             books.depth -= 1
             books.bytes -= event.bytes
             books.discarded += 1
@@ -59,6 +61,7 @@ extension EventQueue {
                 return
             }
             try db.execute(sql: "DELETE FROM dead_letters WHERE row = ?", arguments: [row[0] as Int64])
+            guard db.changesCount == 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             books.letters -= 1
             // A damaged row may have none.
             books.letterBytes -= try row.value("length")

@@ -66,6 +66,7 @@ extension EventQueue {
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
+            salvager.head = source.head ?? 1
             (depth, letters) = (depth ?? source.depth, letters ?? source.letters)
             drops = source.drops
             try source.rows(of: "queue") { try salvager.add($0) }

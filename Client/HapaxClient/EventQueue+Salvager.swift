@@ -12,6 +12,9 @@ extension EventQueue {
         let file: DamagedFile
         /// Whose the file's own rows are; nil for this queue's, empty for nobody's.
         var owner: [UInt8]?
+        /// Rows before it did not wait any more, and stand on a page that the disk has not written since. They cost nothing to send again, and
+        /// are not what the file lost and had.
+        var head: Int64 = 1
         /// With the event, if the row is what was stored.
         private var rows: [(row: Row, event: WaitingRow?)] = []
         private var bytes = 0
@@ -76,20 +79,21 @@ extension EventQueue {
             let isOwn = file.isOwn
             let taken = try queue.transaction(growing: true) { db, books in
                 var taken: [EventID] = []
-                var (buried, known) = (0, 0)
+                var (salvaged, buried) = (0, 0)
                 let insert = try RowInsert(db)
                 for (row, event) in rows {
                     let checkSum = (try? row.optional("check_sum") as Int64?) ?? 0
-                    if let number: Int64 = row[0], try !isNew(number, checkSum, isLetter: false, db) { continue }
+                    let number: Int64? = row[0]
+                    if let number, try !isNew(number, checkSum, isLetter: false, db) { continue }
+                    let waited = number.map { $0 >= head } ?? true
                     guard let event else {
                         guard try bury(row, db, &books) else { continue }
-                        buried += 1
-                        found(&books, waiting: false)
+                        if waited { buried += 1 }
+                        found(&books, isKnown: isOwn && waited, waiting: false)
                         continue
                     }
                     let install = event.install.map { [UInt8]($0) } ?? owner
                     let time = (try? row.optional("time") as Int64?) ?? 0
-                    let number: Int64? = row[0]
                     func take(at number: Int64?) throws -> Bool {
                         try insert.insert(
                             id: event.id, payload: event.payload, checkSum: event.checkSum, time: time, row: number, install: install)
@@ -97,27 +101,28 @@ extension EventQueue {
                     // Its number can be another's: that can be damaged as well.
                     guard try take(at: number) || take(at: nil) else {
                         // It waits already: from a file that was set aside before, or tracked again by its caller.
-                        known += 1
-                        if isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
+                        if waited { salvaged += 1 }
+                        if waited, isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
                         continue
                     }
-                    found(&books, waiting: true)
+                    if waited { salvaged += 1 }
+                    if let number { books.head = min(books.head, number) }
+                    found(&books, isKnown: isOwn && waited, waiting: true)
                     books.bytes += Int64(event.payload.count)
                     taken.append(event.id)
                 }
-                let count = Int64(taken.count + known)
                 try db.execute(
                     sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ? WHERE name = ?",
-                    arguments: [count, buried, file.name])
+                    arguments: [salvaged, buried, file.name])
                 return taken
             }
             let observer = queue.damage.withLock { $0.observer }
             observer.took(taken)
         }
 
-        /// In this queue's own books the event is there already, as discarded.
-        private func found(_ books: inout QueueBooks, waiting: Bool) {
-            if file.isOwn { books.discarded -= 1 } else { books.adopted += 1 }
+        /// - Parameter isKnown: Whether it is in this queue's books already, as discarded.
+        private func found(_ books: inout QueueBooks, isKnown: Bool, waiting: Bool) {
+            if isKnown { books.discarded -= 1 } else { books.adopted += 1 }
             if waiting { books.depth += 1 } else { books.deadLettered += 1 }
         }
 
@@ -139,14 +144,16 @@ extension EventQueue {
 
         mutating func takeLetters() throws {
             try queue.transaction(growing: true) { db, books in
-                var taken = 0
+                var (found, taken) = (0, 0)
                 for letter in letters {
-                    let checkSum = Int64(CheckSum.crc32(letter.eventID ?? queue.installID, letter.event))
-                    if try isNew(letter.number, checkSum, isLetter: true, db), try take(letter, db, &books) { taken += 1 }
+                    let checkSum = EventQueue.letterSum(letter.eventID, letter.event)
+                    guard try isNew(letter.number, checkSum, isLetter: true, db) else { continue }
+                    // One that is there already came from a file that was set aside before.
+                    found += 1
+                    if try take(letter, db, &books) { taken += 1 }
                 }
-                guard taken > 0 else { return }
                 try db.execute(
-                    sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [taken, file.name])
+                    sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [found, file.name])
                 // A file of this queue's is in its books already.
                 guard !file.isOwn else { return }
                 books.adopted += Int64(taken)

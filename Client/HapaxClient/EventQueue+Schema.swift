@@ -29,6 +29,7 @@ extension EventQueue {
                         detail TEXT NOT NULL,
                         payload BLOB NOT NULL,
                         time INTEGER NOT NULL,
+                        check_sum INTEGER NOT NULL,
                         install_id BLOB,
                         origin INTEGER,
                         UNIQUE (install_id, origin)
@@ -38,6 +39,7 @@ extension EventQueue {
                         install_id BLOB NOT NULL,
                         last_sequence INTEGER NOT NULL DEFAULT 0,
                         adopted INTEGER NOT NULL DEFAULT 0,
+                        head INTEGER NOT NULL DEFAULT 1,
                         depth INTEGER NOT NULL DEFAULT 0,
                         bytes INTEGER NOT NULL DEFAULT 0,
                         stored INTEGER NOT NULL DEFAULT 0,

@@ -105,6 +105,9 @@ package final class EventQueue: Sendable {
         guard hasFile else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }
     }
 
+    /// Whether it holds more than its quota allows, as dead letters can that were taken over.
+    package var isFull: Bool { !quota.allows(books.usage) }
+
     /// What the latest commit left.
     package var books: QueueBooks { currentBooks.withLock { $0 } }
 
@@ -218,11 +221,11 @@ package final class EventQueue: Sendable {
         var oldest: Int64?
         try db.inTransaction(.immediate) {
             value = try body(db, &books)
+            oldest = try Self.moveHead(db, &books)
             // A sum that changed on the disk would fill the quota for ever.
             if books.depth == 0 { books.bytes = 0 }
             if books.letters == 0 { books.letterBytes = 0 }
             if books != before { try books.write(db) }
-            oldest = try Self.oldestTime(db)
             return .commit
         }
         self.oldest.withLock { $0 = oldest }
@@ -237,6 +240,8 @@ package final class EventQueue: Sendable {
     /// Closes the file and gives up the lock. What comes after fails.
     package func close() {
         endConnection()
+        // There can be many, and whoever delivers it has a ballast.
+        if isSpool { ballast.withLock { $0.release() } }
         lock.withLock { $0 = nil }
     }
 

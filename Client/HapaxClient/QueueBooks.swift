@@ -10,6 +10,8 @@ package struct QueueBooks: Hashable, Sendable {
     package var lastSequence: Int64 = 0
     /// Events that came with sequences of another install, or with none.
     package var adopted: Int64 = 0
+    /// No waiting event has a lower row number: a page that gives one is from before it was delivered.
+    var head: Int64 = 1
     package var depth: Int64 = 0
     /// Of the waiting events, as they will travel.
     package var bytes: Int64 = 0
@@ -51,6 +53,7 @@ package struct QueueBooks: Hashable, Sendable {
         installID = id
         lastSequence = try row.value("last_sequence")
         adopted = try row.value("adopted")
+        head = try row.value("head")
         depth = try row.value("depth")
         bytes = try row.value("bytes")
         stored = try row.value("stored")
@@ -60,7 +63,7 @@ package struct QueueBooks: Hashable, Sendable {
         letters = try row.value("letters")
         letterBytes = try row.value("letter_bytes")
         // SQLite has no checksums: a number that changed on the disk shows here.
-        let all = [lastSequence, adopted, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes]
+        let all = [lastSequence, adopted, head, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes]
         guard all.allSatisfy(Self.possible.contains), isBalanced, min(lastSequence, adopted, depth, bytes, letters, letterBytes) >= 0 else {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
         }
@@ -70,11 +73,11 @@ package struct QueueBooks: Hashable, Sendable {
     func write(_ db: Database) throws {
         try db.cachedStatement(
             sql: """
-                UPDATE books SET last_sequence = ?, adopted = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?,
+                UPDATE books SET last_sequence = ?, adopted = ?, head = ?, depth = ?, bytes = ?, stored = ?, duplicates = ?, dead_lettered = ?,
                     discarded = ?, letters = ?, letter_bytes = ?
                 """
         ).execute(
-            arguments: [lastSequence, adopted, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes])
+            arguments: [lastSequence, adopted, head, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes])
         guard db.changesCount == 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
     }
 }

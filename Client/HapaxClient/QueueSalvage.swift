@@ -13,7 +13,9 @@ struct QueueSalvage {
     private let copy: String?
     /// The install the file belonged to; nil if that cannot be read.
     let installID: EventID?
-    /// How many events waited and how many dead letters there were, by the file's own books; nil if these are wrong, or commits behind them cannot be read.
+    /// The lowest number of a row that waited, how many did, and how many dead letters there were, by the file's own books; nil if these are
+    /// wrong, or commits behind them cannot be read.
+    let head: Int64?
     let depth: Int64?
     let letters: Int64?
     /// Whom events concern, what was dropped and which session was open, as far as that can be read.
@@ -32,6 +34,8 @@ struct QueueSalvage {
     private static let maximumVainStretches = 4_096
     /// Before all the rest is given up, as where the way to every row is damaged.
     private static let maximumVainStretchesOfAll = 16_384
+    /// Numbers from the first that waits to the last that was given, all of which are tried if need be; more where more rows waited.
+    private static let largestExpectedPart: Int64 = 1 << 14
     /// The same for a disk that fails.
     private static let maximumVainReads = 64
     /// Numbers in a part that is searched to its end, if the file can hold so many rows.
@@ -73,7 +77,9 @@ struct QueueSalvage {
             }
             installID = (try? books??.optional("install_id") as Data?).flatMap { EventID(bytes: $0) }
             // Books that do not add up are known to be wrong.
-            let counts = isCutOff ? nil : books?.flatMap { try? QueueBooks($0) }
+            let sequence = try Self.readable { try queue.unsafeRead { try EventQueue.lastWaitingSequence($0) } } ?? nil
+            let counts = isCutOff ? nil : books?.flatMap { try? QueueBooks($0) }.flatMap { $0.lastSequence < sequence ?? 0 ? nil : $0 }
+            head = counts?.head
             depth = counts?.depth
             letters = counts?.letters
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
@@ -188,16 +194,23 @@ struct QueueSalvage {
         // Without a transaction: its end would fail once a page could not be read.
         try database.unsafeRead { db in
             var allVain = 0
-            for part in try parts(of: table, db, &trouble, body) where allVain < Self.maximumVainStretchesOfAll {
-                var stretches = [part]
+            for part in try parts(of: table, db, &trouble, body) {
+                var stretches = [part.numbers]
                 var (tried, vain) = (0, 0)
-                // Where the disk fails all of it is tried again later.
-                while tried < stretches.count, allVain < Self.maximumVainStretchesOfAll,
-                    trouble == nil ? vain < Self.maximumVainStretches || part.count <= smallPart : vain < Self.maximumVainReads
-                {
+                var mayGoOn: Bool {
+                    // Where the disk fails all of it is tried again later.
+                    if trouble != nil { return vain < Self.maximumVainReads }
+                    if part.isExpected { return true }
+                    return allVain < Self.maximumVainStretchesOfAll
+                        && (vain < Self.maximumVainStretches || part.numbers.count <= smallPart)
+                }
+                while tried < stretches.count, mayGoOn {
                     tried += 1
                     (vain, allVain) = (vain + 1, allVain + 1)
-                    guard let rest = try readFromBothEnds(db, table, stretches[tried - 1], &trouble, body) else { continue }
+                    guard
+                        let rest = try readFromBothEnds(
+                            db, table, stretches[tried - 1], mayHaveGaps: !part.isExpected, &trouble, body)
+                    else { continue }
                     if rest != stretches[tried - 1] { (vain, allVain) = (0, 0) }
                     // One row has had its turn.
                     guard rest.lowerBound < rest.upperBound || rest != stretches[tried - 1] else { continue }
@@ -205,8 +218,16 @@ struct QueueSalvage {
                     stretches.append(rest.lowerBound...middle)
                     if middle < rest.upperBound { stretches.append(middle + 1...rest.upperBound) }
                 }
+                if part.isExpected { allVain = 0 }
             }
         }
+    }
+
+    /// Numbers that are searched together.
+    private struct Part {
+        var numbers: ClosedRange<Int64>
+        /// Whether the books say that the rows are here, and the numbers are not many more: then each is tried that no row was read of.
+        var isExpected = false
     }
 
     /// What is left after a first look from both ends, in parts that are searched one by one.
@@ -215,14 +236,21 @@ struct QueueSalvage {
     /// behind a file that was damaged before. So the parts grow from where each file's numbers begin, where its rows are.
     private func parts(
         of table: String, _ db: Database, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Bool
-    ) throws -> [ClosedRange<Int64>] {
-        guard let rest = try readFromBothEnds(db, table, 0...(.max - 1), &trouble, body) else { return [] }
+    ) throws -> [Part] {
+        guard let rest = try readFromBothEnds(db, table, 0...(.max - 1), mayHaveGaps: true, &trouble, body) else { return [] }
         let step = EventQueue.rowsPerDamagedFile
         // The last number given; also by the books, should the page be damaged that says so.
         let given = try? Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table])
         let stored = try? Int64.fetchOne(db, sql: "SELECT last_sequence + adopted FROM books")
         let possible = 0...Int64(Self.maximumFiles) * step
         let last = [given, stored.map { $0 &+ begin }].compactMap { $0 }.filter { possible.contains($0) }.max()
+        if table == "queue", let head, let depth, let last, (0..<max(4 * depth, Self.largestExpectedPart)).contains(last - head) {
+            let expected = (head...last).clamped(to: rest)
+            var parts = [Part(numbers: expected, isExpected: true)]
+            if rest.lowerBound < expected.lowerBound { parts.append(Part(numbers: rest.lowerBound...expected.lowerBound - 1)) }
+            if expected.upperBound < rest.upperBound { parts.append(Part(numbers: expected.upperBound + 1...rest.upperBound)) }
+            return parts
+        }
         var starts: [Int64] = []
         let file = (last ?? begin) / step
         for number in 0...file {
@@ -232,20 +260,23 @@ struct QueueSalvage {
         if let last { starts = starts.filter { $0 <= last } + [last + 1] }
         starts = starts.filter { rest.contains($0) && $0 > rest.lowerBound }
         // The small ones first: rows are at each file's beginning.
-        return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { $0...$1 }.sorted { $0.count < $1.count }
+        return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { Part(numbers: $0...$1) }
+            .sorted { $0.numbers.count < $1.numbers.count }
     }
 
     /// Reads from the lower end, then from the upper end, each to the damage.
     ///
+    /// - Parameter mayHaveGaps: Whether to believe that numbers have no row, where both sides say so.
     /// - Returns: What lies between; nil if nothing does.
     private func readFromBothEnds(
-        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Bool
+        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, mayHaveGaps: Bool, _ trouble: inout DatabaseError?,
+        _ body: (Row) throws -> Bool
     ) throws -> ClosedRange<Int64>? {
-        let low = try read(db, table, stretch, "ASC", &trouble, body)
+        let low = try read(db, table, stretch, "ASC", mayHaveGaps, &trouble, body)
         guard low.last != stretch.upperBound else { return nil }
         let rest = (low.last.map { $0 + 1 } ?? stretch.lowerBound)...stretch.upperBound
-        let high = try read(db, table, rest, "DESC", &trouble, body)
-        if !low.isCutOff, !high.isCutOff, high.last == nil, Self.isEmpty(rest, db, table) { return nil }
+        let high = try read(db, table, rest, "DESC", mayHaveGaps, &trouble, body)
+        if mayHaveGaps, !low.isCutOff, !high.isCutOff, high.last == nil, Self.isEmpty(rest, db, table) { return nil }
         let upperBound = high.last.map { $0 - 1 } ?? rest.upperBound
         return rest.lowerBound <= upperBound ? rest.lowerBound...upperBound : nil
     }
@@ -274,6 +305,10 @@ struct QueueSalvage {
         return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number])
     }
 
+    private static func isNext(_ number: Int64, _ last: Int64?, _ stretch: ClosedRange<Int64>, _ order: String) -> Bool {
+        number == (order == "ASC" ? last.map { $0 + 1 } ?? stretch.lowerBound : last.map { $0 - 1 } ?? stretch.upperBound)
+    }
+
     /// Whether no row was left out before one that was read: a page can stand where another should, with rows that are whole.
     ///
     /// - Parameter last: The number of the row read before it; nil for the first of the stretch.
@@ -281,19 +316,17 @@ struct QueueSalvage {
         _ number: Int64, _ last: Int64?, _ stretch: ClosedRange<Int64>, _ order: String, _ db: Database, _ table: String
     ) throws -> Bool {
         if order == "ASC" {
-            if number == last.map({ $0 + 1 }) ?? stretch.lowerBound { return true }
             let found = try previous(before: number, db, table)
             return last == nil ? found.map { $0 < stretch.lowerBound } ?? true : found == last
         }
-        if number == last.map({ $0 - 1 }) ?? stretch.upperBound { return true }
         let found = try next(behind: number, db, table)
         return last == nil ? found.map { $0 > stretch.upperBound } ?? true : found == last
     }
 
     /// - Returns: The last row read of those that are what was stored, nil without one; and whether damage was met behind it.
     private func read(
-        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ order: String, _ trouble: inout DatabaseError?,
-        _ body: (Row) throws -> Bool
+        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ order: String, _ mayHaveGaps: Bool,
+        _ trouble: inout DatabaseError?, _ body: (Row) throws -> Bool
     ) throws -> (last: Int64?, isCutOff: Bool) {
         var last: Int64?
         var met: Int64?
@@ -306,7 +339,8 @@ struct QueueSalvage {
                 guard let number: Int64 = row[0], stretch.contains(number) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
                 let isWhole: Bool
                 do { isWhole = try body(row) } catch { throw SalvageFailure(cause: error) }
-                guard try Self.follows(number, met, stretch, order, db, table) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+                guard try Self.isNext(number, met, stretch, order) || mayHaveGaps && Self.follows(number, met, stretch, order, db, table)
+                else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
                 met = number
                 if isWhole { last = number }
             }

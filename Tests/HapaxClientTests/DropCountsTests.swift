@@ -234,6 +234,53 @@ struct DropCountsTests {
         queue.close()
     }
 
+    @Test("counts of a file that was damaged before it opened are part of the books at once, and durable (I12)")
+    func countsArePartOfTheBooks() throws {
+        var queue = try queue("main")
+        try queue.append([PreparedEvent.sample(1, fill: 300)])
+        _ = try queue.purge()
+        try queue.append([PreparedEvent.sample(2, fill: 300)])
+        queue.close()
+        try DamagedPage.make(in: queue.directory.databasePath, at: PreparedEvent.sample(2, fill: 300).id)
+        for _ in 1...2 {
+            queue = try self.queue("main")
+            #expect(queue.books.drops.byReason == ["purged": 1] && queue.books.adopted == 1 && queue.books.discarded == 1)
+            queue.close()
+        }
+    }
+
+    @Test("counts that could not be read when the queue opened, as on a disk that failed, are read with the events")
+    func countsAreReadLater() async throws {
+        let other = try queue("other")
+        try other.append([PreparedEvent.sample(1, fill: 10)], dropped: ["enricher": 3])
+        other.close()
+        let queue = try queue("main")
+        let file = DamagedFile(name: "queue.sqlite.damaged-1", isOwn: false)
+        try FileManager.default.copyItem(atPath: other.directory.databasePath, toPath: queue.directory.path + "/" + file.name)
+        try await queue.database.write { try EventQueue.remember(file, $0) }
+        queue.damage.withLock { $0.pending.append(file) }
+        await queue.salvage()
+        #expect(queue.books.drops.of(other.installID) == ["enricher": 3] && queue.books.depth == 1)
+        queue.close()
+    }
+
+    @Test("a purge counts nothing twice of a file that has been salvaged and is still to be told of")
+    func purgeCountsNoLossAgain() async throws {
+        var queue = try queue("main")
+        try queue.append((1...60).map { PreparedEvent.sample($0, fill: 300) })
+        queue.close()
+        try DamagedPage.make(in: queue.directory.databasePath, at: PreparedEvent.sample(30, fill: 300).id)
+        queue = try self.queue("main")
+        await queue.salvage()
+        queue.close()
+        queue = try self.queue("main")
+        let (lost, found) = (60 - queue.books.depth, queue.books.depth)
+        #expect(lost > 0 && queue.damage.withLock { $0.pending.map(\.isSalvaged) } == [true])
+        _ = try queue.purge()
+        #expect(queue.books.drops.byReason == ["damaged": lost, "purged": found])
+        queue.close()
+    }
+
     @Test("a purge counts what a damaged file still holds, and keeps that file's own counts", arguments: [false, true])
     func purgeCountsWhatIsSetAside(isRunning: Bool) throws {
         var queue = try queue("main")

@@ -142,7 +142,7 @@ extension QueueDamageTests {
         again.close()
     }
 
-    private func pageOfBooks(_ bytes: [UInt8]) throws -> Int {
+    func pageOfBooks(_ bytes: [UInt8]) throws -> Int {
         try #require(
             (1..<bytes.count / 4_096).first { page in
                 let start = page * 4_096

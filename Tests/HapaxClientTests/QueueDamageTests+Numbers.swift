@@ -25,7 +25,7 @@ extension QueueDamageTests {
                 let queue = try open()
                 let count = try await drain(queue).count
                 let letters = try queue.deadLetters(after: 0, limit: 9).map(\.reason).filter { $0 == "damaged" }.count
-                #expect(count == 59 && letters == 1 && queue.books.dropped.isEmpty, "\(whole[cell + 2]) as \(whole[other + 2])")
+                #expect(count == 59 && letters == 1 && queue.books.drops.byReason.isEmpty, "\(whole[cell + 2]) as \(whole[other + 2])")
                 #expect(queue.books.isBalanced)
                 queue.close()
             }

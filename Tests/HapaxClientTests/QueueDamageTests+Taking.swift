@@ -118,7 +118,7 @@ extension QueueDamageTests {
         await queue.salvage()
         let letters = try queue.deadLetters(after: 0, limit: 9)
         #expect(letters.map(\.event) == [1, 2].map { Self.event($0).bytes } && letters.map(\.number).first == 1)
-        #expect(queue.books.dropped == [:] && queue.books.isBalanced)
+        #expect(queue.books.drops.byReason == [:] && queue.books.isBalanced)
         queue.close()
     }
 
@@ -150,7 +150,7 @@ extension QueueDamageTests {
         ]
         #expect(letters.map(\.origin) == originals.map(\.0) && letters.map(\.originNumber) == originals.map(\.1))
         #expect(letters.map(\.event) == [1, 7, 8].map { Self.event($0).bytes })
-        #expect(queue.books.dropped == [:] && queue.books.isBalanced)
+        #expect(queue.books.drops.byReason == [:] && queue.books.isBalanced)
         queue.close()
     }
 
@@ -199,7 +199,7 @@ extension QueueDamageTests {
             if pending.count == 1 { queue.damage.withLock { $0.pending = pending } }
         }
         #expect(try queue.deadLetters(after: 0, limit: 9).map(\.number) == [1])
-        #expect(queue.unsalvagedFiles == 0 && queue.books.dropped == [:] && queue.books.isBalanced)
+        #expect(queue.unsalvagedFiles == 0 && queue.books.drops.byReason == [:] && queue.books.isBalanced)
         queue.close()
     }
 }

@@ -37,7 +37,7 @@ struct SalvageReadFailureTests {
         await queue.salvage()
         let damage = try #require(queue.latestDamage)
         #expect(damage.isSalvaged && damage.salvaged > 10, "\(damage)")
-        #expect(Set(queue.books.dropped.keys) == ["damaged"], "what never was is not counted")
+        #expect(Set(queue.books.drops.byReason.keys) == ["damaged"], "what never was is not counted")
         #expect(queue.books.isBalanced)
         queue.close()
     }
@@ -166,7 +166,7 @@ struct SalvageReadFailureTests {
             if queue.damage.withLock({ $0.pending.first?.isSalvaged }) == true { failuresBehindIt += 1 }
             await queue.salvage()
             let lost = try #require(queue.latestDamage?.lost)
-            #expect(lost > 0 && queue.books.dropped == ["damaged": Int64(lost)] && queue.books.isBalanced, "read \(number)")
+            #expect(lost > 0 && queue.books.drops.byReason == ["damaged": Int64(lost)] && queue.books.isBalanced, "read \(number)")
             number = hasFailed ? number + 1 : .max
         } while number < 500
         #expect(failuresBehindIt > 0, "control")
