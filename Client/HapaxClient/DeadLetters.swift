@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 
 /// The events of one queue that were not stored and are not sent again by themselves.
@@ -30,7 +31,8 @@ public struct DeadLetters: Sendable {
         return result
     }
 
-    /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are not JSON, `text`.
+    /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are no event, `text`; if they are
+    /// not UTF-8 either, `text` holds replacement characters and `base64` the bytes.
     ///
     /// - Returns: How many.
     /// - Throws: ``StorageFailure``, or what `write` throws.
@@ -79,7 +81,12 @@ extension DeadLetter {
             writer.raw(event.filter { $0 != 0x0A && $0 != 0x0D })
         } else {
             writer.raw(#","text":"#)
-            writer.string(String(decoding: event, as: UTF8.self))
+            let text = String(decoding: event, as: UTF8.self)
+            writer.string(text)
+            if !text.utf8.elementsEqual(event) {
+                writer.raw(#","base64":"#)
+                writer.string(Data(event).base64EncodedString())
+            }
         }
         writer.raw("}\n")
         return writer.bytes

@@ -53,8 +53,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Writes all of them, events included, as one JSON object on each line.",
             discussion: """
-                `event` holds the event as it was; bytes that are not a valid event are in `text`. Looks only. Exits with 0, or with 1 if \
-                the queue cannot be read.
+                `event` holds the event as it was; bytes that are not a valid event are in `text`, and in `base64` if they are not UTF-8. \
+                Looks only. Exits with 0, or with 1 if the queue cannot be read.
 
                 Example:
                   hapax dead-letters export > refused.ndjson
