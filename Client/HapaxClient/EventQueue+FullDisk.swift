@@ -15,6 +15,11 @@ extension EventQueue {
         try? db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
     }
 
+    /// Gives up the ballast for another queue on the same disk that has none.
+    func lendBallast(to other: EventQueue) {
+        if other.ballast.withLock({ !$0.isKept }) { ballast.withLock { $0.release() } }
+    }
+
     /// After rows were removed: lets the file shrink if that is worth it, and takes the ballast up again if there is room.
     func giveBackRoom(_ db: Database) {
         let isTight = ballast.withLock { !$0.isKept }

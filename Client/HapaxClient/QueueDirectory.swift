@@ -25,8 +25,15 @@ package struct QueueDirectory: Hashable, Sendable {
 
     // MARK: - Spools
 
+    /// Queues beside the main one that wait for their delivery; no more are begun then.
+    static let maximumSpools = 10_000
+
     package func spool(named name: String) -> QueueDirectory {
         QueueDirectory(path: spoolPath + "/" + name)
+    }
+
+    var hasRoomForSpool: Bool {
+        ((try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []).count < Self.maximumSpools
     }
 
     /// By name; a spool's name is a UUID that carries its time, so that the oldest comes first. One of which only
@@ -43,6 +50,8 @@ package struct QueueDirectory: Hashable, Sendable {
         let names: [String]
         do { names = try FileManager.default.contentsOfDirectory(atPath: spoolPath) } catch { throw StorageFailure(error) }
         return names.sorted().map { spool(named: $0) }.filter { spool in
+            // As a file that a desktop has left.
+            if spool.isFile { return false }
             let files = spool.filesSetAside
             return spool.hasQueue || files.isEmpty || !files.allSatisfy(spool.isSalvaged)
         }
@@ -55,6 +64,11 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// Whether anything has its name: a spool that was delivered has not.
     package var isThere: Bool { FileManager.default.fileExists(atPath: path) }
+
+    private var isFile: Bool {
+        var status = stat()
+        return stat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFDIR
+    }
 
     /// Why nobody can tell whether there is a queue, as `errno`; nil if that can be told.
     var obstacle: Int32? {

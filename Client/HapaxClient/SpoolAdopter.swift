@@ -91,6 +91,7 @@ actor SpoolAdopter {
                 }
                 continue
             }
+            main.lendBallast(to: spool)
             let delivered = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
             total.failure = delivered.failure

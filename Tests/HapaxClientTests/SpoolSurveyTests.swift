@@ -52,9 +52,8 @@ struct SpoolSurveyTests {
 
     @Test("what is no queue at all is told as well, and so is a place that cannot be listed")
     func strangersAreTold() throws {
-        try FileManager.default.createDirectory(atPath: queue.spoolPath, withIntermediateDirectories: true)
-        try Data().write(to: URL(fileURLWithPath: queue.spoolPath + "/file"))
-        #expect(SpoolSurvey(of: queue) {}.unusable.map(\.path) == [queue.spoolPath + "/file"])
+        try FileManager.default.createDirectory(atPath: queue.spoolPath + "/stranger/queue.sqlite", withIntermediateDirectories: true)
+        #expect(SpoolSurvey(of: queue) {}.unusable.map(\.path) == [queue.spoolPath + "/stranger"])
         try FileManager.default.removeItem(atPath: queue.spoolPath)
         try Data().write(to: URL(fileURLWithPath: queue.spoolPath))
         #expect(SpoolSurvey(of: queue) {}.unusable.map(\.path) == [queue.spoolPath])
