@@ -12,7 +12,7 @@ package struct Endpoint: Sendable {
     package var timeout: Duration
 
     /// Room for what stands around the events.
-    private static let maximumEnvelopeBytes = 4 * 1_024
+    private static let maximumEnvelopeBytes = 16 * 1_024
 
     /// Smaller bodies fit one packet as they are.
     private static let minimumBytesToCompress = 1_024

@@ -87,14 +87,16 @@ extension EventClient {
     public enum TakenQueue: Sendable, Hashable {
         /// Starting throws ``StartError/queueTaken``.
         case refuse
-        /// Store into a queue of its own below the directory, as another install. The client that holds the main queue delivers it later.
+        /// Store into a queue of its own below the directory, as another install. The client that holds the main queue delivers it later. Each
+        /// has the quota for itself; where 10,000 wait, starting throws ``StartError/queueTaken``.
         case spool
     }
 }
 
 /// Why a client could not start. Nothing has been changed.
 public enum StartError: Error, Hashable, Sendable {
-    /// Not `http://host…` or `https://host…`, or with a user, a query, a fragment or a port outside 1…65535.
+    /// Not `http://host…` or `https://host…`, or with a user, a query, a fragment or a port outside 1…65535; an
+    /// international name has to be in its ASCII form (`xn--`).
     case malformedURL
     /// Empty, or holds something that cannot stand in a header field.
     case invalidKey
@@ -109,7 +111,7 @@ public enum StartError: Error, Hashable, Sendable {
 extension StartError: CustomStringConvertible {
     public var description: String {
         switch self {
-        case .malformedURL: "the server's URL must be http://host or https://host, without user, query and fragment"
+        case .malformedURL: "the server's URL must be http://host or https://host in visible ASCII, without user, query and fragment"
         case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
         case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
         case .queueTaken: "another process works on the queue"
@@ -126,7 +128,7 @@ extension EventClient.Configuration {
     package func endpoint() throws(StartError) -> Endpoint {
         guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
             let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil,
-            (1...65_535).contains(parts.port ?? 1)
+            (1...65_535).contains(parts.port ?? 1), server.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { throw .malformedURL }
         guard !writeKey.isEmpty, writeKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .invalidKey }
         var url = server

@@ -6,6 +6,7 @@ import HapaxModel
 package final class URLSessionTransport: NSObject, EventTransport, URLSessionTaskDelegate {
     // URLSession is thread-safe by its documentation; the delegate below holds no state.
     private let session: URLSession
+    private let isClosed = Locked(false)
 
     package override init() {
         let configuration = URLSessionConfiguration.ephemeral
@@ -17,7 +18,10 @@ package final class URLSessionTransport: NSObject, EventTransport, URLSessionTas
         super.init()
     }
 
+    deinit { session.finishTasksAndInvalidate() }
+
     package func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure> {
+        guard !isClosed.withLock({ $0 }) else { return .failure(.aborted) }
         guard let url = URL(string: request.url) else { return .failure(.cannotConnect) }
         var urlRequest = URLRequest(url: url, timeoutInterval: request.timeout / .seconds(1))
         urlRequest.httpMethod = "POST"
@@ -36,8 +40,11 @@ package final class URLSessionTransport: NSObject, EventTransport, URLSessionTas
         }
     }
 
+    /// The session stays valid: a request that begins at this moment must not find it otherwise, which is an exception
+    /// (https://developer.apple.com/documentation/foundation/urlsession/invalidateandcancel()). Such a one ends at its deadline.
     package func close() {
-        session.invalidateAndCancel()
+        isClosed.withLock { $0 = true }
+        session.getAllTasks { tasks in for task in tasks { task.cancel() } }
     }
 
     package func urlSession(
