@@ -96,7 +96,8 @@ struct QueueCommandTests {
         #expect(try await hapax.run("status", "--json").json["dead_letters"] as? Int == 0)
         #expect(try await hapax.run("track", "next", "--json").json["delivered"] as? Bool == true)
         let told = try #require(server.batches.last?.scanned.envelope)
-        #expect(told.dropped == ["purged": 2] && told.takenOver.values.map { $0["purged"] } == [1, 1, 1], "the server is told, of each install")
+        #expect(
+            told.dropped == ["purged": 2] && told.takenOver.values.map { $0["purged"] } == [1, 1, 1], "the server is told, of each install")
         #expect(server.stored.count == 1)
     }
 

@@ -36,7 +36,9 @@ extension QueueDamageTests {
         let delivered = Set(try await drain(queue).keys.compactMap { EventID(bytes: $0) })
         let buried = Set(try queue.deadLetters(after: 0, limit: 999).compactMap(\.eventID))
         let told = Int(queue.books.drops.byReason["damaged"] ?? 0)
-        #expect(queue.books.isBalanced && queue.books.depth == 0 && queue.books.discarded == told, "\(queue.books), \(String(describing: queue.latestDamage))")
+        #expect(
+            queue.books.isBalanced && queue.books.depth == 0 && queue.books.discarded == told,
+            "\(queue.books), \(String(describing: queue.latestDamage))")
         return (waiting.subtracting(delivered).subtracting(buried).count, told, queue.latestDamage.map { $0.lost != nil } ?? true)
     }
 

@@ -27,7 +27,8 @@ extension SpoolTests {
         func open(_ directory: QueueDirectory) throws -> EventQueue {
             var ids = UUIDv7Generator()
             return try EventQueue(
-                directory: directory, durability: .process, newInstallID: ids.next(unixMilliseconds: 1), isSpool: directory.path != queue.path)
+                directory: directory, durability: .process, newInstallID: ids.next(unixMilliseconds: 1),
+                isSpool: directory.path != queue.path)
         }
         let (main, spool) = (try open(queue), try open(queue.spool(named: "1")))
         main.lendBallast(to: spool)
