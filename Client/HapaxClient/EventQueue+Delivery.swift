@@ -106,7 +106,7 @@ extension EventQueue {
     static func moveHead(_ db: Database, _ books: inout QueueBooks) throws -> Int64? {
         guard let oldest = try Row.fetchOne(db.cachedStatement(sql: "SELECT row, time FROM queue ORDER BY row LIMIT 1")) else {
             let given = try Int64.fetchOne(db.cachedStatement(sql: "SELECT seq FROM sqlite_sequence WHERE name = 'queue'")) ?? 0
-            books.head = max(books.head, given + 1)
+            books.head = max(books.head, given < .max ? given + 1 : given)
             return nil
         }
         let first: Int64 = try oldest.value("row")
@@ -148,19 +148,23 @@ struct QueueBatchSource: BatchSource {
     }
 
     private func read(limit: Int, maximumBytes: Int, skipping: Int) throws -> SourceBatch {
-        do {
-            return try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
-        } catch let damaged as DamagedRows {
-            let buried = try queue.bury(damaged, time: clock.unixMilliseconds)
-            settled(
-                buried.map {
-                    Settlement(
-                        event: OutgoingEvent(row: 0, id: $0, bytes: []),
-                        fate: .deadLetter(reason: DamagedRows.reason, detail: DamagedRows.detail))
-                })
-            var batch = try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
-            batch.buried = damaged.rows.count
-            return batch
+        var buried = 0
+        while true {
+            do {
+                var batch = try queue.nextBatch(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
+                batch.buried = buried
+                return batch
+            } catch let damaged as DamagedRows {
+                // Others may follow, which a batch without these reaches.
+                let ids = try queue.bury(damaged, time: clock.unixMilliseconds)
+                buried += damaged.rows.count
+                settled(
+                    ids.map {
+                        Settlement(
+                            event: OutgoingEvent(row: 0, id: $0, bytes: []),
+                            fate: .deadLetter(reason: DamagedRows.reason, detail: DamagedRows.detail))
+                    })
+            }
         }
     }
 

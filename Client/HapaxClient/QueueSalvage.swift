@@ -24,22 +24,27 @@ struct QueueSalvage {
     let session: EventQueue.OpenSession?
     /// Where the file's own row numbers begin.
     private let begin: Int64
-    /// Numbers in a part that is searched to its end.
-    private let smallPart: Int
+    /// So many numbers can be those of rows.
+    private let capacity: Int
+    var limits = Limits()
     /// The disk failed: another time there may be more to be read.
     private(set) var trouble: DatabaseError?
 
-    /// Stretches of row numbers that are tried in a row without finding anything, before the rest of a large part is given up. A damaged page
-    /// costs about two for each row it held.
-    private static let maximumVainStretches = 4_096
-    /// Before all the rest is given up, as where the way to every row is damaged.
-    private static let maximumVainStretchesOfAll = 16_384
-    /// Numbers from the first that waits to the last that was given, all of which are tried if need be; more where more rows waited.
-    private static let largestExpectedPart: Int64 = 1 << 14
-    /// The same for a disk that fails.
-    private static let maximumVainReads = 64
-    /// Numbers in a part that is searched to its end, if the file can hold so many rows.
-    private static let largestSmallPart = 1 << 16
+    /// When a search gives up.
+    struct Limits {
+        /// Stretches of row numbers that are tried in a row without finding anything, before the rest of a large part is given up. A damaged
+        /// page costs about two for each row it held.
+        var vainStretches = 4_096
+        /// Before all the rest is given up, as where the way to every row is damaged.
+        var vainStretchesOfAll = 16_384
+        /// Numbers from the first that waits to the last that was given, all of which are tried if need be; more where more rows waited.
+        var expectedPart: Int64 = 1 << 14
+        /// Numbers in a part that is searched to its end, if the file can hold so many rows.
+        var smallPart = 1 << 16
+        /// Before the rest of a part is left for another time because the disk fails.
+        var vainReads = 64
+    }
+
     /// No row takes less of a page than a fortieth.
     private static let maximumRowsOfAPage = 40
     /// Nobody has so many damaged files.
@@ -54,7 +59,7 @@ struct QueueSalvage {
         guard FileManager.default.fileExists(atPath: path) else { return nil }
         let older = min((QueueDirectory.number((path as NSString).lastPathComponent) ?? 1) - 1, Self.maximumFiles)
         begin = Int64(older) * EventQueue.rowsPerDamagedFile
-        smallPart = min(Int(clamping: Self.size(of: path)) / QueueRoom.pageBytes * Self.maximumRowsOfAPage, Self.largestSmallPart)
+        capacity = Int(clamping: Self.size(of: path)) / QueueRoom.pageBytes * Self.maximumRowsOfAPage
         let written = QueueLog(of: path)
         let log = written?.mended()
         let isCutOff = written?.hidesCommits == true && (log == nil || written?.isWhole == false)
@@ -199,10 +204,10 @@ struct QueueSalvage {
                 var (tried, vain) = (0, 0)
                 var mayGoOn: Bool {
                     // Where the disk fails all of it is tried again later.
-                    if trouble != nil { return vain < Self.maximumVainReads }
+                    if trouble != nil { return vain < limits.vainReads }
                     if part.isExpected { return true }
-                    return allVain < Self.maximumVainStretchesOfAll
-                        && (vain < Self.maximumVainStretches || part.numbers.count <= smallPart)
+                    return allVain < limits.vainStretchesOfAll
+                        && (vain < limits.vainStretches || part.numbers.count <= min(capacity, limits.smallPart))
                 }
                 while tried < stretches.count, mayGoOn {
                     tried += 1
@@ -244,7 +249,7 @@ struct QueueSalvage {
         let stored = try? Int64.fetchOne(db, sql: "SELECT last_sequence + adopted FROM books")
         let possible = 0...Int64(Self.maximumFiles) * step
         let last = [given, stored.map { $0 &+ begin }].compactMap { $0 }.filter { possible.contains($0) }.max()
-        if table == "queue", let head, let depth, let last, (0..<max(4 * depth, Self.largestExpectedPart)).contains(last - head) {
+        if table == "queue", let head, let depth, let last, (0..<max(4 * depth, limits.expectedPart)).contains(last - head) {
             let expected = (head...last).clamped(to: rest)
             var parts = [Part(numbers: expected, isExpected: true)]
             if rest.lowerBound < expected.lowerBound { parts.append(Part(numbers: rest.lowerBound...expected.lowerBound - 1)) }

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -58,6 +59,19 @@ struct DamagedLettersTests {
         #expect(await test.client.flush().failure == nil)
         #expect(try test.client.deadLetters.list().map(\.reason) == ["damaged"])
         #expect(try test.client.deadLetters.retry().retried.isEmpty)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("events that changed one behind the other are dead letters after one look, and the others are sent (I3)")
+    func changedEventsHoldUpNoOther() async throws {
+        let test = try TestClient(directory: directory)
+        try await test.track(0..<120)
+        try await test.client.queue.database.write {
+            try $0.execute(sql: "UPDATE queue SET check_sum = 1 - check_sum WHERE row IN (10, 51, 52, 92)")
+        }
+        let report = await test.client.flush()
+        #expect(report.stored == 116 && report.deadLettered == 4 && report.failure == nil)
+        #expect(await test.client.status().isBalanced)
         await test.client.shutdown(within: .zero)
     }
 

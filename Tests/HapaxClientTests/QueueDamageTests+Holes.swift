@@ -7,6 +7,31 @@ import Testing
 
 /// Many pages of rows beside each other that cannot be read.
 extension QueueDamageTests {
+    @Test("row numbers so far apart that the last is beyond all counts are no damage", arguments: [8_192, 999_999] as [Int64])
+    func farNumbersAreNoDamage(number: Int64) throws {
+        try open("first").close()
+        try Data().write(to: URL(fileURLWithPath: file + ".damaged-\(number)"))
+        for round in 1...3 as ClosedRange<Int64> {
+            let queue = try open("other")
+            try queue.append([Self.event(round)])
+            let batch = try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
+            try queue.settle(batch.events.map { Settlement(event: $0, fate: .stored) }, time: 0)
+            #expect(queue.installID == Self.install && queue.books.stored == round && asides().count == 1)
+            queue.close()
+        }
+    }
+
+    @Test("a last number that leaves none to be given ends nobody")
+    func lastNumberIsNoEnd() async throws {
+        let queue = try open("first")
+        try queue.append([Self.event(1)])
+        try await queue.database.write { try $0.execute(sql: "UPDATE sqlite_sequence SET seq = \(Int64.max)") }
+        let batch = try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
+        try queue.settle(batch.events.map { Settlement(event: $0, fate: .stored) }, time: 0)
+        #expect(queue.books.stored == 1 && queue.books.isBalanced)
+        queue.close()
+    }
+
     @Test("what lies behind a hole of thousands of rows is found, be it as long as it is (I11, D17)")
     func rowsBehindAHoleAreFound() async throws {
         let count: Int64 = 24_000
@@ -28,6 +53,37 @@ extension QueueDamageTests {
         #expect(damage.salvaged + lost == count && lost > 9_400 && lost < 9_500)
         #expect(queue.books.isBalanced)
         queue.close()
+    }
+
+    @Test("every row is found where the books expect some, and the others beside it, whatever a search elsewhere would give up (I11, D17)")
+    func expectedRowsAreSearchedForToTheEnd() async throws {
+        let count: Int64 = 1_500
+        let events = (1...count).map { PreparedEvent.sample($0, fill: 10) }
+        let queue = try open("first")
+        try queue.append(events)
+        // One row alone among many numbers; and books that are off at both ends, as others can be that add up.
+        try await queue.database.write { db in
+            try db.execute(sql: "DELETE FROM queue WHERE row BETWEEN 400 AND 900 AND row <> 650")
+            try db.execute(sql: "UPDATE sqlite_sequence SET seq = 1000; UPDATE books SET head = 200, last_sequence = 1000, depth = 1000")
+        }
+        queue.close()
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        let noise = try leaves(of: 50...50, 300...300, 1_250...1_250)
+        for page in noise { for index in page * 4_096..<page * 4_096 + 100 { bytes[index] = 0xFF } }
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        var source = try #require(try QueueSalvage(path: file, .everything))
+        defer { source.close() }
+        source.limits = QueueSalvage.Limits(vainStretches: 100, vainStretchesOfAll: 250, expectedPart: 0, smallPart: 0)
+        var found: Set<Int64> = []
+        try source.rows(of: "queue") { row in
+            found.insert(row["row"])
+            return (try? WaitingRow(row)) != nil
+        }
+        let waiting = Set((1...count).filter { !(400...900).contains($0) || $0 == 650 })
+        let missing = waiting.subtracting(found)
+        #expect(found.isSubset(of: waiting) && missing.count < 90, "\(missing.sorted())")
+        for edge in [50, 300, 1_250] as [Int64] { #expect(missing.contains(edge), "control: its page is noise") }
+        #expect(missing.allSatisfy { row in [50, 300, 1_250].contains { abs($0 - row) < 30 } })
     }
 
     /// The pages that hold these rows: SQLite's own table of pages (https://www.sqlite.org/dbstat.html) is not compiled in, so they are found

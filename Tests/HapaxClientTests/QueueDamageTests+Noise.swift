@@ -42,7 +42,7 @@ extension QueueDamageTests {
 
     @Test(
         "rows between pages of noise, or of others' rows, are found: an end that no error tells of is not believed (I11, D17)",
-        arguments: [1, 3])
+        arguments: [1, 3, 6])
     func rowsBetweenNoiseAreFound(seed: UInt64) throws {
         var random = SeededRandom(seed: Self.damages == nil ? seed : .random(in: 0...999_999))
         print("seed of rowsBetweenNoiseAreFound: \(random.seed)")

@@ -86,6 +86,30 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("books from before the last event: no sequence is given again, and what they say of a loss is not believed (I7, I12)")
+    func oldBooksAreNotBelieved() async throws {
+        var queue = try open("first")
+        try queue.append((1...150).map { PreparedEvent.sample($0, fill: 300) })
+        queue.close()
+        let before = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        queue = try open("first")
+        let batch = try queue.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
+        try queue.settle(batch.events.map { Settlement(event: $0, fate: .stored) }, time: 0)
+        try queue.append((151...160).map { PreparedEvent.sample($0, fill: 300) })
+        queue.close()
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        let books = try pageOfBooks(bytes) * Self.pageBytes
+        bytes.replaceSubrange(books..<books + Self.pageBytes, with: before[books..<books + Self.pageBytes])
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        queue = try open("second")
+        await queue.salvage()
+        #expect(queue.installID != Self.install, "or a sequence would be given twice")
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.isSalvaged && damage.lost == nil && damage.salvaged == 60)
+        #expect(queue.books.drops.byReason.isEmpty && queue.books.isBalanced)
+        queue.close()
+    }
+
     @Test("pages that stand in the places of others: the process goes on, and what is lost is told (I1, I11)", arguments: [300, 1_500])
     func misplacedPagesAreDamage(fill: Int) async throws {
         let (_, now, waiting) = try await makeTwice(fill: fill)
