@@ -183,12 +183,16 @@ public struct DeadLetter: Hashable, Sendable {
 }
 
 extension DeadLetter {
-    /// The same letter as it looks from another queue.
+    /// The same letter as it looks from another queue: with a number by which that one knows it again.
     func belonging(to install: EventID) -> DeadLetter {
-        guard origin == .own else { return self }
         var letter = self
-        letter.origin = .install(install)
-        letter.originNumber = number
+        if origin == .own {
+            letter.origin = .install(install)
+            letter.originNumber = number
+        } else if originNumber == nil {
+            // An event that this queue had taken over, and that was refused here.
+            letter.originNumber = Int64(bitPattern: EventID.derived(name: "\(install)", key: "\(number)").low)
+        }
         return letter
     }
 }

@@ -64,7 +64,8 @@ package struct QueueBooks: Hashable, Sendable {
         letterBytes = try row.value("letter_bytes")
         // SQLite has no checksums: a number that changed on the disk shows here.
         let all = [lastSequence, adopted, depth, bytes, stored, duplicates, deadLettered, discarded, letters, letterBytes]
-        guard all.allSatisfy(Self.possible.contains), isBalanced, min(lastSequence, adopted, head, depth, bytes, letters, letterBytes) >= 0 else {
+        guard all.allSatisfy(Self.possible.contains), isBalanced, min(lastSequence, adopted, head, depth, bytes, letters, letterBytes) >= 0
+        else {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
         }
     }

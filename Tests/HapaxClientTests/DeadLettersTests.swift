@@ -29,6 +29,20 @@ struct DeadLettersTests {
         #expect(test.transport.batches[1].sequences == [2], "it is the event it was")
     }
 
+    @Test("taking over a queue's letters again, as after a kill, is nothing, whosever events they are (I12)")
+    func lettersAreTakenOverOnce() throws {
+        let (spool, test) = (EventID.derived(name: "install", key: "spool"), try TestClient())
+        let origins: [DeadLetter.Origin] = [.own, .nobody, .install(.derived(name: "install", key: "other"))]
+        let letters = origins.enumerated().map { number, origin in
+            var letter = DeadLetter(number: Int64(number) + 1, eventID: nil, reason: "rejected", detail: "", time: 1, event: [0x7B, 0x7D])
+            letter.origin = origin
+            return letter.belonging(to: spool)
+        }
+        for _ in 1...2 { try test.client.queue.adoptDeadLetters(letters) }
+        #expect(try test.client.deadLetters.count() == 3)
+        #expect(test.client.queue.books.adopted == 3 && test.client.queue.books.isBalanced)
+    }
+
     @Test("a letter that breaks a limit stays; retrying cannot help it")
     func unfitLetterStays() async throws {
         let test = try TestClient()

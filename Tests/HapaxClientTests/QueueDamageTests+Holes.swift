@@ -64,6 +64,7 @@ extension QueueDamageTests {
         // One row alone among many numbers; and books that are off at both ends, as others can be that add up.
         try await queue.database.write { db in
             try db.execute(sql: "DELETE FROM queue WHERE row BETWEEN 400 AND 900 AND row <> 650")
+            try db.execute(sql: "UPDATE queue SET install_id = x'' WHERE row = \(count)")
             try db.execute(sql: "UPDATE sqlite_sequence SET seq = 1000; UPDATE books SET head = 200, last_sequence = 1000, depth = 1000")
         }
         queue.close()
@@ -73,6 +74,7 @@ extension QueueDamageTests {
         try Data(bytes).write(to: URL(fileURLWithPath: file))
         var source = try #require(try QueueSalvage(path: file, .everything))
         defer { source.close() }
+        #expect(source.head == 200 && source.depth == 1_000)
         source.limits = QueueSalvage.Limits(vainStretches: 100, vainStretchesOfAll: 250, expectedPart: 0, smallPart: 0)
         var found: Set<Int64> = []
         try source.rows(of: "queue") { row in
