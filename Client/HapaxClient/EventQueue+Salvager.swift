@@ -98,15 +98,16 @@ extension EventQueue {
                         try insert.insert(
                             id: event.id, payload: event.payload, checkSum: event.checkSum, time: time, row: number, install: install)
                     }
-                    // Its number can be another's: that can be damaged as well.
-                    guard try take(at: number) || take(at: nil) else {
+                    // Its number can be another's, or one behind which there is no room: that can be damaged as well.
+                    let place = number.flatMap { QueueBooks.possible.contains($0) ? $0 : nil }
+                    guard try take(at: place) || take(at: nil) else {
                         // It waits already: from a file that was set aside before, or tracked again by its caller.
                         if waited { salvaged += 1 }
                         if waited, isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
                         continue
                     }
                     if waited { salvaged += 1 }
-                    if let number { books.head = min(books.head, number) }
+                    if let place { books.head = min(books.head, place) }
                     found(&books, isKnown: isOwn && waited, waiting: true)
                     books.bytes += Int64(event.payload.count)
                     taken.append(event.id)

@@ -25,15 +25,13 @@ struct TimeArgument: ExpressibleByArgument, Hashable {
 
     /// The formatter takes a 30th of February for the 2nd of March, and any offset.
     private static func says(_ text: String, _ date: Date) -> Bool {
-        let formatter = ISO8601DateFormatter()
+        var shift = 0
         if !text.hasSuffix("Z") {
             let offset = text.suffix(6).split(whereSeparator: { "+-:".contains($0) }).compactMap { Int($0) }
             guard offset.count == 2, offset[0] < 24, offset[1] < 60 else { return false }
-            let seconds = offset[0] * 3_600 + offset[1] * 60
-            guard let zone = TimeZone(secondsFromGMT: text.suffix(6).hasPrefix("-") ? -seconds : seconds) else { return false }
-            formatter.timeZone = zone
+            shift = (offset[0] * 3_600 + offset[1] * 60) * (text.suffix(6).hasPrefix("-") ? -1 : 1)
         }
-        return formatter.string(from: date).prefix(19) == text.prefix(19)
+        return ISO8601DateFormatter().string(from: date + TimeInterval(shift)).prefix(19) == text.prefix(19)
     }
 }
 
