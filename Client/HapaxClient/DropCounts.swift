@@ -42,7 +42,7 @@ package struct DropCounts: Hashable, Sendable {
     /// What the server is still to learn of other installs: of so many of them as one envelope takes.
     func untold(exceptOf own: EventID) -> [EventID: [String: Int64]] {
         var installs: [EventID: [String: Int64]] = [:]
-        for (key, count) in counts.sorted(by: { $0.key < $1.key }) where count.isUntold && key.install != own {
+        for (key, count) in counts.filter({ $0.value.isUntold && $0.key.install != own }).sorted(by: { $0.key < $1.key }) {
             let install = key.install
             guard installs[install] != nil || installs.count < EventLimits.maximumInstallsTakenOver else { break }
             installs[install, default: [:]][key.reason] = count.count

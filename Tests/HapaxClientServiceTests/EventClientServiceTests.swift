@@ -26,7 +26,7 @@ struct EventClientServiceTests {
     }
 
     private func service(
-        _ server: ScriptedTransport, drainTime: Duration = .seconds(30), clock: any ClientClock = SystemClock()
+        _ server: ScriptedTransport, drainTime: Duration = .seconds(600), clock: any ClientClock = SystemClock()
     ) throws -> EventClientService {
         let client = try EventClient.start(configuration, clock: clock) { server }
         return EventClientService(client, drainTime: drainTime, logger: log.logger)
