@@ -60,14 +60,17 @@ struct EventClientServiceTests {
 
     @Test("events that wait beside the queue, as of a process that was replaced, are not called delivered")
     func saysThatSpoolsAreLeft() async throws {
+        // The spool's client closes its transport when it ends, so the service has its own.
         let refusing = ScriptedTransport { _ in .success(TransportAnswer(status: 401)) }
         let main = try service(refusing)
         var beside = configuration
         beside.whenQueueIsTaken = .spool
-        let spool = try EventClient.start(beside, clock: SystemClock()) { refusing }
+        let spool = try EventClient.start(beside, clock: SystemClock()) { ScriptedTransport() }
         #expect(spool.track("beside") != nil)
         #expect(await spool.shutdown(within: .zero).stored == 1)
         try await run([main]) { _ in }
+        #expect(main.report == ShutdownReport(stored: 0, lost: 0, failure: .status(401, code: nil)))
+        #expect(refusing.batches.map(\.names) == [["beside"]], "not asked again and again until the drain time ends")
         #expect(log.lines.last?.message == "Events of queues beside this one may be left on disk for the next run")
         #expect(log.lines.last?.level == .warning)
     }
