@@ -99,6 +99,7 @@ extension EventClient {
         scheduler.stop()
         let end = CommitWaiter()
         let failure = Locked<DeliveryFailure?>(nil)
+        let mayLeaveMore = Locked(true)
         let start = clock.monotonic
         let storingTime = max(limit, Self.minimumStoringTime)
         let uploading = clock.schedule(after: limit) { [transport, delivery, adopter] in
@@ -122,7 +123,7 @@ extension EventClient {
             // What this shutdown cut short itself is no fault of the network's.
             failure.withLock { $0 = last == .transport(.aborted) ? .shutDown : last }
             writer.giveUp()
-            await closeQueue()
+            await closeQueue { [queue] in mayLeaveMore.withLock { $0 = queue.directory.holdsMore } }
             end.tell(.success(()))
         }
         try? await end.wait()
@@ -131,7 +132,8 @@ extension EventClient {
         let (waiting, inMemory) = (Int(queue.books.depth), writer.intake.withLock { Int($0.uncommitted.events) })
         let isFound = queue.hasFile
         return ShutdownReport(
-            stored: isFound ? waiting : 0, lost: isFound ? inMemory : waiting + inMemory, failure: failure.withLock { $0 })
+            stored: isFound ? waiting : 0, lost: isFound ? inMemory : waiting + inMemory, failure: failure.withLock { $0 },
+            mayLeaveMore: mayLeaveMore.withLock { $0 })
     }
 
     /// - Returns: Why the spools could not be delivered, if it came to them.
@@ -141,10 +143,11 @@ extension EventClient {
     }
 
     /// On a thread that may block: closing waits for a commit that is under way.
-    private func closeQueue() async {
+    private func closeQueue(_ closed: @escaping @Sendable () -> Void) async {
         await withCheckedContinuation { continuation in
             DispatchQueue.global().async { [queue] in
                 if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
+                closed()
                 continuation.resume()
             }
         }
@@ -182,11 +185,13 @@ extension FlushReport {
 
 /// What was left when a client was shut down.
 public struct ShutdownReport: Hashable, Sendable {
-    /// Events on disk; the next client on this directory sends them. Those in a damaged file that could not be salvaged yet
-    /// (``Status/damage``) are not counted, nor those of queues beside this one: of these ``failure`` tells.
+    /// Events in this queue, on disk; the next client on this directory sends them.
     public var stored: Int
     /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted.
     public var lost: Int
     /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
     public var failure: DeliveryFailure?
+    /// Whether there may be events on disk that ``stored`` does not count: in queues beside this one, also of processes that still work on
+    /// them, or in a damaged file that could not be salvaged yet (``Status/damage``). True as well if there was no time to look.
+    public var mayLeaveMore = false
 }

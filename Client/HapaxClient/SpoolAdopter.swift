@@ -46,16 +46,22 @@ actor SpoolAdopter {
     ///
     /// - Returns: What was delivered, and why it ended early if it did. Called while under way, it waits and
     ///   leaves the counts to that call.
-    /// - Parameter persistently: Whether a spool is tried backoff after backoff, until ``stop()``.
+    /// - Parameter persistently: Whether a spool is tried backoff after backoff, until ``stop()``; also after a call that was under way.
     func adopt(persistently: Bool = false) async -> DeliveryState {
         await adopt(isManual: true, persistently: persistently)
     }
 
     private func adopt(isManual: Bool, persistently: Bool = false) async -> DeliveryState {
-        if let running { return DeliveryState(counts: DeliveryCounts(), failure: await running.value.failure) }
-        let task = Task { await adoptAll(isManual: isManual, persistently: persistently) }
+        while let running {
+            let failure = await running.value.failure
+            // That one may have given up at what a backoff later is over.
+            if !persistently { return DeliveryState(counts: DeliveryCounts(), failure: failure) }
+        }
+        let task = Task {
+            defer { running = nil }
+            return await adoptAll(isManual: isManual, persistently: persistently)
+        }
         running = task
-        defer { running = nil }
         return await task.value
     }
 
@@ -76,7 +82,11 @@ actor SpoolAdopter {
         var unusable: StorageFailure?
         var spools: [QueueDirectory] = []
         do throws(StorageFailure) { spools = try main.directory.spools() } catch { unusable = error }
-        for directory in spools where !isStopped && total.failure == nil {
+        for directory in spools where total.failure == nil {
+            if isStopped {
+                total.failure = .shutDown
+                break
+            }
             var ids = UUIDv7Generator()
             let spool: EventQueue
             do throws(QueueOpenError) {

@@ -113,8 +113,11 @@ public final class EventClientService: Service, Sendable {
             logger.error("Events are lost: they could not be stored", metadata: metadata)
         } else if report.stored > 0 {
             logger.warning("Events are left on disk for the next run", metadata: metadata)
-        } else if report.failure != nil {
-            logger.warning("Events of queues beside this one may be left on disk for the next run", metadata: metadata)
+        } else if report.mayLeaveMore {
+            // No failure: perhaps another process works on them.
+            logger.log(
+                level: report.failure == nil ? .notice : .warning,
+                "Nothing is left in this queue, but queues beside it, or damaged files, may hold events", metadata: metadata)
         } else {
             logger.info("Nothing is left to deliver", metadata: metadata)
         }

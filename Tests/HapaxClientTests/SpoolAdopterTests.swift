@@ -93,7 +93,30 @@ struct SpoolAdopterTests {
         left.close()
         #expect(await adopted.failure == .transport(.cannotConnect))
         main.transport.script { .success($0.receipt()) }
-        #expect(await adopter.adopt().counts.stored == 0 && spools.count == 1)
+        let later = await adopter.adopt()
+        #expect(later.counts.stored == 0 && later.failure == .shutDown && spools.count == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("who persists goes on where an attempt that was under way gives up (R38)")
+    func persistenceOutlastsAnAttempt() async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        let mayFail = AwaitedCount()
+        main.transport.script { [transport = main.transport] batch in
+            guard transport.batches.count == 1 else { return .success(batch.receipt()) }
+            await mayFail.reaches(1)
+            return .failure(.cannotConnect)
+        }
+        try await abandonSpool()
+        async let once = adopter.adopt()
+        await main.transport.requests(1)
+        async let persistent = adopter.adopt(persistently: true)
+        // Time to find the other one under way; without it the test would only see less.
+        for _ in 0..<50 { await Task.yield() }
+        mayFail.set(1)
+        #expect(await once.failure == .transport(.cannotConnect))
+        #expect(await persistent.counts.stored == 1 && spools.isEmpty)
         await main.client.shutdown(within: .zero)
     }
 
