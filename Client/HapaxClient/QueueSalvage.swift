@@ -26,24 +26,9 @@ struct QueueSalvage {
     private let begin: Int64
     /// So many numbers can be those of rows.
     private let capacity: Int
-    var limits = Limits()
+    var limits = RowSearch.Limits()
     /// The disk failed: another time there may be more to be read.
     private(set) var trouble: DatabaseError?
-
-    /// When a search gives up.
-    struct Limits {
-        /// Stretches of row numbers that are tried in a row without finding anything, before the rest of a large part is given up. A damaged
-        /// page costs about two for each row it held.
-        var vainStretches = 4_096
-        /// Before all the rest is given up, as where the way to every row is damaged.
-        var vainStretchesOfAll = 16_384
-        /// Numbers from the first that waits to the last that was given, all of which are tried if need be; more where more rows waited.
-        var expectedPart: Int64 = 1 << 14
-        /// Numbers in a part that is searched to its end, if the file can hold so many rows.
-        var smallPart = 1 << 16
-        /// Before the rest of a part is left for another time because the disk fails.
-        var vainReads = 64
-    }
 
     /// No row takes less of a page than a fortieth.
     private static let maximumRowsOfAPage = 40
@@ -194,55 +179,20 @@ struct QueueSalvage {
     /// - Parameter body: Returns whether the row is what was stored; if not, its number says nothing.
     /// - Throws: What `body` throws.
     mutating func rows(of table: String, _ body: (Row) throws -> Bool) throws {
-        var trouble: DatabaseError?
-        defer { self.trouble = self.trouble ?? trouble }
         // Without a transaction: its end would fail once a page could not be read.
         try database.unsafeRead { db in
-            var allVain = 0
-            for part in try parts(of: table, db, &trouble, body) {
-                var stretches = [part.numbers]
-                var (tried, vain) = (0, 0)
-                var mayGoOn: Bool {
-                    // Where the disk fails all of it is tried again later.
-                    if trouble != nil { return vain < limits.vainReads }
-                    if part.isExpected { return true }
-                    return allVain < limits.vainStretchesOfAll
-                        && (vain < limits.vainStretches || part.numbers.count <= min(capacity, limits.smallPart))
-                }
-                while tried < stretches.count, mayGoOn {
-                    tried += 1
-                    (vain, allVain) = (vain + 1, allVain + 1)
-                    guard
-                        let rest = try readFromBothEnds(
-                            db, table, stretches[tried - 1], mayHaveGaps: !part.isExpected, &trouble, body)
-                    else { continue }
-                    if rest != stretches[tried - 1] { (vain, allVain) = (0, 0) }
-                    // One row has had its turn.
-                    guard rest.lowerBound < rest.upperBound || rest != stretches[tried - 1] else { continue }
-                    let middle = rest.lowerBound + (rest.upperBound - rest.lowerBound) / 2
-                    stretches.append(rest.lowerBound...middle)
-                    if middle < rest.upperBound { stretches.append(middle + 1...rest.upperBound) }
-                }
-                if part.isExpected { allVain = 0 }
-            }
+            var search = RowSearch(db, table, limits: limits, capacity: capacity)
+            defer { trouble = trouble ?? search.trouble }
+            guard let rest = try search.firstLook(body) else { return }
+            try search.search(parts(of: table, in: rest, db), body)
         }
-    }
-
-    /// Numbers that are searched together.
-    private struct Part {
-        var numbers: ClosedRange<Int64>
-        /// Whether the books say that the rows are here, and the numbers are not many more: then each is tried that no row was read of.
-        var isExpected = false
     }
 
     /// What is left after a first look from both ends, in parts that are searched one by one.
     ///
     /// Every number for which SQLite looks on a damaged page fails, and those can be a trillion: behind the last row, and before the first one
     /// behind a file that was damaged before. So the parts grow from where each file's numbers begin, where its rows are.
-    private func parts(
-        of table: String, _ db: Database, _ trouble: inout DatabaseError?, _ body: (Row) throws -> Bool
-    ) throws -> [Part] {
-        guard let rest = try readFromBothEnds(db, table, 0...(.max - 1), mayHaveGaps: true, &trouble, body) else { return [] }
+    private func parts(of table: String, in rest: ClosedRange<Int64>, _ db: Database) -> [RowSearch.Part] {
         let step = EventQueue.rowsPerDamagedFile
         // The last number given; also by the books, should the page be damaged that says so.
         let given = try? Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table])
@@ -251,9 +201,9 @@ struct QueueSalvage {
         let last = [given, stored.map { $0 &+ begin }].compactMap { $0 }.filter { possible.contains($0) }.max()
         if table == "queue", let head, let depth, let last, (0..<max(4 * depth, limits.expectedPart)).contains(last - head) {
             let expected = (head...last).clamped(to: rest)
-            var parts = [Part(numbers: expected, isExpected: true)]
-            if rest.lowerBound < expected.lowerBound { parts.append(Part(numbers: rest.lowerBound...expected.lowerBound - 1)) }
-            if expected.upperBound < rest.upperBound { parts.append(Part(numbers: expected.upperBound + 1...rest.upperBound)) }
+            var parts = [RowSearch.Part(numbers: expected, isExpected: true)]
+            if rest.lowerBound < expected.lowerBound { parts.append(RowSearch.Part(numbers: rest.lowerBound...expected.lowerBound - 1)) }
+            if expected.upperBound < rest.upperBound { parts.append(RowSearch.Part(numbers: expected.upperBound + 1...rest.upperBound)) }
             return parts
         }
         var starts: [Int64] = []
@@ -265,100 +215,8 @@ struct QueueSalvage {
         if let last { starts = starts.filter { $0 <= last } + [last + 1] }
         starts = starts.filter { rest.contains($0) && $0 > rest.lowerBound }
         // The small ones first: rows are at each file's beginning.
-        return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { Part(numbers: $0...$1) }
+        return zip([rest.lowerBound] + starts, starts.map { $0 - 1 } + [rest.upperBound]).map { RowSearch.Part(numbers: $0...$1) }
             .sorted { $0.numbers.count < $1.numbers.count }
-    }
-
-    /// Reads from the lower end, then from the upper end, each to the damage.
-    ///
-    /// - Parameter mayHaveGaps: Whether to believe that numbers have no row, where both sides say so.
-    /// - Returns: What lies between; nil if nothing does.
-    private func readFromBothEnds(
-        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, mayHaveGaps: Bool, _ trouble: inout DatabaseError?,
-        _ body: (Row) throws -> Bool
-    ) throws -> ClosedRange<Int64>? {
-        let low = try read(db, table, stretch, "ASC", mayHaveGaps, &trouble, body)
-        guard low.last != stretch.upperBound else { return nil }
-        let rest = (low.last.map { $0 + 1 } ?? stretch.lowerBound)...stretch.upperBound
-        let high = try read(db, table, rest, "DESC", mayHaveGaps, &trouble, body)
-        if mayHaveGaps, !low.isCutOff, !high.isCutOff, high.last == nil, Self.isEmpty(rest, db, table) { return nil }
-        let upperBound = high.last.map { $0 - 1 } ?? rest.upperBound
-        return rest.lowerBound <= upperBound ? rest.lowerBound...upperBound : nil
-    }
-
-    /// Whether there is no row, as far as SQLite can be believed: it takes noise for a row of any number, which can seem to be the first one
-    /// behind all that was asked for.
-    ///
-    /// Then the rows at both sides of it, each looked for from the other, are not neighbours.
-    private static func isEmpty(_ stretch: ClosedRange<Int64>, _ db: Database, _ table: String) -> Bool {
-        do {
-            let behind = try next(behind: stretch.upperBound, db, table)
-            let before = try previous(before: stretch.lowerBound, db, table)
-            return try next(behind: before ?? -1, db, table) == behind && previous(before: behind ?? .max, db, table) == before
-        } catch {
-            return false
-        }
-    }
-
-    private static func next(behind number: Int64, _ db: Database, _ table: String) throws -> Int64? {
-        let sql = "SELECT row FROM \(table) WHERE row > ? ORDER BY row LIMIT 1"
-        return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number])
-    }
-
-    private static func previous(before number: Int64, _ db: Database, _ table: String) throws -> Int64? {
-        let sql = "SELECT row FROM \(table) WHERE row < ? ORDER BY row DESC LIMIT 1"
-        return try Int64.fetchOne(db.cachedStatement(sql: sql), arguments: [number])
-    }
-
-    private static func isNext(_ number: Int64, _ last: Int64?, _ stretch: ClosedRange<Int64>, _ order: String) -> Bool {
-        number == (order == "ASC" ? last.map { $0 + 1 } ?? stretch.lowerBound : last.map { $0 - 1 } ?? stretch.upperBound)
-    }
-
-    /// Whether no row was left out before one that was read: a page can stand where another should, with rows that are whole.
-    ///
-    /// - Parameter last: The number of the row read before it; nil for the first of the stretch.
-    private static func follows(
-        _ number: Int64, _ last: Int64?, _ stretch: ClosedRange<Int64>, _ order: String, _ db: Database, _ table: String
-    ) throws -> Bool {
-        if order == "ASC" {
-            let found = try previous(before: number, db, table)
-            return last == nil ? found.map { $0 < stretch.lowerBound } ?? true : found == last
-        }
-        let found = try next(behind: number, db, table)
-        return last == nil ? found.map { $0 > stretch.upperBound } ?? true : found == last
-    }
-
-    /// - Returns: The last row read of those that are what was stored, nil without one; and whether damage was met behind it.
-    private func read(
-        _ db: Database, _ table: String, _ stretch: ClosedRange<Int64>, _ order: String, _ mayHaveGaps: Bool,
-        _ trouble: inout DatabaseError?, _ body: (Row) throws -> Bool
-    ) throws -> (last: Int64?, isCutOff: Bool) {
-        var last: Int64?
-        var met: Int64?
-        do {
-            // Cached: most of the time would go into preparing it.
-            let statement = try db.cachedStatement(sql: "SELECT * FROM \(table) WHERE row BETWEEN ? AND ? ORDER BY row \(order)")
-            let rows = try Row.fetchCursor(statement, arguments: [stretch.lowerBound, stretch.upperBound])
-            while let row = try rows.next() {
-                // A damaged page gives numbers that were not asked for: what is left to be searched must become smaller.
-                guard let number: Int64 = row[0], stretch.contains(number) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-                let isWhole: Bool
-                do { isWhole = try body(row) } catch { throw SalvageFailure(cause: error) }
-                guard try Self.isNext(number, met, stretch, order) || mayHaveGaps && Self.follows(number, met, stretch, order, db, table)
-                else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-                met = number
-                if isWhole { last = number }
-            }
-            return (last, false)
-        } catch let failure as SalvageFailure {
-            throw failure
-        } catch {
-            if error.isTrouble {
-                guard let failure = error as? DatabaseError, error.isDiskFailure else { throw SalvageFailure(cause: error) }
-                trouble = failure
-            }
-            return (last, true)
-        }
     }
 }
 

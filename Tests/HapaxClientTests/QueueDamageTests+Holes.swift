@@ -58,12 +58,8 @@ extension QueueDamageTests {
         let first = try open("first")
         try first.append(events)
         first.close()
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
         // More than are given up after where nobody knows of any rows; and one page more, so that reading from the end is no help.
-        for page in Set(try leaves(of: [8_300...17_700, 23_900...23_900])) {
-            for index in page * 4_096..<page * 4_096 + 100 { bytes[index] = 0xFF }
-        }
-        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        try destroy(try leaves(of: [8_300...17_700, 23_900...23_900]))
         try Data().write(to: URL(fileURLWithPath: file + "-wal"))
         let queue = try open("second")
         await queue.salvage()
@@ -86,16 +82,13 @@ extension QueueDamageTests {
             try db.execute(sql: "UPDATE sqlite_sequence SET seq = 1000; UPDATE books SET head = 200, last_sequence = 1000, depth = 1000")
         }
         queue.close()
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
         // A hole with an island, and a page near each end, so that reading from there is no help.
         let holes = [50...50, 300...300, 420...620, 680...880, 1_250...1_250] as [ClosedRange<Int64>]
-        let noise = try leaves(of: holes)
-        for page in noise { for index in page * 4_096..<page * 4_096 + 100 { bytes[index] = 0xFF } }
-        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        try destroy(try leaves(of: holes))
         var source = try #require(try QueueSalvage(path: file, .everything))
         defer { source.close() }
         #expect(source.head == 200 && source.depth == 1_000)
-        source.limits = QueueSalvage.Limits(vainStretches: 4, vainStretchesOfAll: 5, expectedPart: 0, smallPart: 0)
+        source.limits = RowSearch.Limits(vainStretches: 4, vainStretchesOfAll: 5, expectedPart: 0, smallPart: 0)
         var found: Set<Int64> = []
         try source.rows(of: "queue") { row in
             found.insert(row["row"])
@@ -120,5 +113,11 @@ extension QueueDamageTests {
             let text = String(decoding: bytes[page * 4_096..<(page + 1) * 4_096], as: UTF8.self)
             return text.components(separatedBy: #""event_id":""#).dropFirst().contains { wanted[String($0.prefix(36))] != nil }
         }
+    }
+
+    private func destroy(_ pages: [Int]) throws {
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        for page in pages { for index in page * 4_096..<page * 4_096 + 100 { bytes[index] = 0xFF } }
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
     }
 }
