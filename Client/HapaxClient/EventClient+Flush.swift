@@ -99,7 +99,12 @@ extension EventClient {
         scheduler.stop()
         let end = CommitWaiter()
         let failure = Locked<DeliveryFailure?>(nil)
-        let mayLeaveMore = Locked(true)
+        // What is believed if the disk hangs.
+        let left = Locked((hasFile: true, mayBeMore: true))
+        let look: @Sendable () -> Void = { [queue] in
+            let seen = (queue.hasFile, queue.isSpool || queue.directory.holdsMore)
+            left.withLock { $0 = seen }
+        }
         let start = clock.monotonic
         let storingTime = max(limit, Self.minimumStoringTime)
         let uploading = clock.schedule(after: limit) { [transport, delivery, adopter] in
@@ -109,7 +114,10 @@ extension EventClient {
                 await adopter?.stop()
             }
         }
-        let storing = clock.schedule(after: storingTime) { [writer] in writer.giveUp() }
+        let storing = clock.schedule(after: storingTime) { [writer] in
+            writer.giveUp()
+            DispatchQueue.global().async(execute: look)
+        }
         let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
         Task {
             try? await writer.barrier()
@@ -123,17 +131,17 @@ extension EventClient {
             // What this shutdown cut short itself is no fault of the network's.
             failure.withLock { $0 = last == .transport(.aborted) ? .shutDown : last }
             writer.giveUp()
-            await closeQueue { [queue] in mayLeaveMore.withLock { $0 = queue.directory.holdsMore } }
+            await closeQueue(then: look)
             end.tell(.success(()))
         }
         try? await end.wait()
         leaving.cancel()
         reporter.end()
         let (waiting, inMemory) = (Int(queue.books.depth), writer.intake.withLock { Int($0.uncommitted.events) })
-        let isFound = queue.hasFile
+        let (hasFile, mayBeMore) = left.withLock { $0 }
         return ShutdownReport(
-            stored: isFound ? waiting : 0, lost: isFound ? inMemory : waiting + inMemory, failure: failure.withLock { $0 },
-            mayLeaveMore: mayLeaveMore.withLock { $0 })
+            stored: hasFile ? waiting : 0, lost: hasFile ? inMemory : waiting + inMemory, failure: failure.withLock { $0 },
+            mayLeaveMore: mayBeMore)
     }
 
     /// - Returns: Why the spools could not be delivered, if it came to them.
@@ -143,7 +151,7 @@ extension EventClient {
     }
 
     /// On a thread that may block: closing waits for a commit that is under way.
-    private func closeQueue(_ closed: @escaping @Sendable () -> Void) async {
+    private func closeQueue(then closed: @escaping @Sendable () -> Void) async {
         await withCheckedContinuation { continuation in
             DispatchQueue.global().async { [queue] in
                 if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
@@ -191,7 +199,8 @@ public struct ShutdownReport: Hashable, Sendable {
     public var lost: Int
     /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
     public var failure: DeliveryFailure?
-    /// Whether there may be events on disk that ``stored`` does not count: in queues beside this one, also of processes that still work on
-    /// them, or in a damaged file that could not be salvaged yet (``Status/damage``). True as well if there was no time to look.
+    /// Whether there may be events on disk that ``stored`` does not count: in a damaged file that could not be salvaged yet
+    /// (``Status/damage``), or in queues beside this one, which other processes may work on; so for every client that found the queue taken.
+    /// True as well if there was no time to look.
     public var mayLeaveMore = false
 }

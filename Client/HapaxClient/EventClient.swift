@@ -165,7 +165,8 @@ public final class EventClient: Sendable {
 
     // MARK: - Tracking
 
-    /// Takes an event. Never waits for disk or network; the event is on disk some milliseconds later.
+    /// Takes an event. Never waits for disk or network; the event is on disk some milliseconds later. Only a client that found the queue
+    /// taken looks each time whether a file is there: whoever holds the queue may have opted out.
     ///
     /// What is lost if the process ends before that: this event. Use ``trackDurably(_:properties:id:time:distinctID:)`` where that matters.
     ///

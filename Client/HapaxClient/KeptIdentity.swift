@@ -33,7 +33,8 @@ extension EventQueue {
     }
 
     package func setOptedOut(_ isOptedOut: Bool) throws {
-        try OptOutMark(path: directory.optOutPath).set(isOptedOut)
+        var mark = OptOutMark(path: directory.optOutPath)
+        try mark.set(isOptedOut)
     }
 }
 

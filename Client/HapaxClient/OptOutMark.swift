@@ -5,11 +5,25 @@ import Foundation
 /// Not in the queue's database: whoever opted out stays so when that is damaged, deleted or replaced (D16).
 struct OptOutMark: Sendable {
     let path: String
+    /// What was asked for last and cannot be read from the disk, because it could not be written.
+    private var unwritten: Bool?
 
-    var isSet: Bool { access(path, F_OK) == 0 }
+    init(path: String) { self.path = path }
 
-    /// Durable on return, against a power cut as well.
-    func set(_ isSet: Bool) throws {
+    /// Nobody who may have opted out is taken for somebody who has not.
+    var isSet: Bool {
+        if let unwritten { return unwritten }
+        return access(path, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno)
+    }
+
+    /// Durable on return, against a power cut as well. If it throws, it holds as long as this value does.
+    mutating func set(_ isSet: Bool) throws {
+        unwritten = isSet
+        try write(isSet)
+        unwritten = nil
+    }
+
+    private func write(_ isSet: Bool) throws {
         if isSet {
             let descriptor = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }

@@ -135,7 +135,7 @@ extension TestClient {
         let scheduled = clock.pending.count
         async let report = client.shutdown(within: .zero)
         await clock.scheduled(scheduled + 3)
-        clock.advance(by: .milliseconds(600))
+        clock.advance(by: .milliseconds(500))
         return await report
     }
 }

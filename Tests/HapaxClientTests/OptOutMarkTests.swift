@@ -10,7 +10,7 @@ struct OptOutMarkTests {
 
     @Test("set or not, once or twice, it is what was asked for")
     func repetitionsAreNothing() throws {
-        let mark = OptOutMark(path: directory.path + "/opted-out")
+        var mark = OptOutMark(path: directory.path + "/opted-out")
         for isSet in [false, true, true, false, false] {
             try mark.set(isSet)
             #expect(mark.isSet == isSet)
@@ -20,10 +20,33 @@ struct OptOutMarkTests {
     @Test("what cannot be written is told: neither way may it be taken for done")
     func failuresAreTold() throws {
         // Where the mark would be there is something that is no file.
-        let mark = OptOutMark(path: directory.path + "/opted-out")
+        var mark = OptOutMark(path: directory.path + "/opted-out")
         try FileManager.default.createDirectory(atPath: mark.path + "/something", withIntermediateDirectories: true)
         for isSet in [true, false] { #expect(throws: POSIXError.self) { try mark.set(isSet) } }
-        let lost = OptOutMark(path: directory.path + "/nowhere/opted-out")
+        var lost = OptOutMark(path: directory.path + "/nowhere/opted-out")
         for isSet in [true, false] { #expect(throws: POSIXError.self) { try lost.set(isSet) } }
+    }
+
+    @Test("what cannot be written holds for whoever asked, and not for others, until it can be")
+    func unwrittenWishHolds() throws {
+        let place = directory.path + "/place"
+        var mark = OptOutMark(path: place + "/opted-out")
+        #expect(throws: POSIXError.self) { try mark.set(true) }
+        #expect(mark.isSet && !OptOutMark(path: mark.path).isSet)
+        try FileManager.default.createDirectory(atPath: mark.path + "/something", withIntermediateDirectories: true)
+        #expect(throws: POSIXError.self) { try mark.set(false) }
+        #expect(!mark.isSet && OptOutMark(path: mark.path).isSet)
+        try FileManager.default.removeItem(atPath: mark.path)
+        try mark.set(true)
+        #expect(mark.isSet)
+        try FileManager.default.removeItem(atPath: mark.path)
+        #expect(!mark.isSet, "what others change counts again")
+    }
+
+    @Test("one that cannot be looked for may be there")
+    func unknownCountsAsSet() throws {
+        let path = directory.path + "/opted-out"
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: path)
+        #expect(OptOutMark(path: path).isSet)
     }
 }

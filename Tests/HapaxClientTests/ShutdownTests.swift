@@ -221,4 +221,24 @@ struct ShutdownTests {
         #expect(await report == ShutdownReport(stored: 1, lost: 0))
         #expect(test.clock.pending.isEmpty)
     }
+
+    @Test("a disk that hangs when the file is looked for holds nobody up; what was stored is believed to be (D7, R38)")
+    func hangingDiskIsLeft() async throws {
+        let test = try TestClient()
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        try await test.track(0..<3)
+        let hangs = Gate()
+        // Whoever looks needs this lock.
+        let disk = Task { [queue = test.client.queue] in
+            try await blocking { queue.file.withLock { _ in hangs.blockUntilOpen() } }
+        }
+        await hangs.waitForArrivals(1)
+        async let report = test.client.shutdown(within: .seconds(2))
+        await test.transport.requests(1)
+        test.clock.advance(by: .milliseconds(2_100))
+        let left = await report
+        #expect(left.stored == 3 && left.lost == 0 && left.mayLeaveMore)
+        hangs.open()
+        try await disk.value
+    }
 }

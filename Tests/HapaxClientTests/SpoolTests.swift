@@ -120,6 +120,30 @@ struct SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("an opt-out beside the queue that cannot be written holds as long as its process all the same (D16)")
+    func unwrittenOptOutHoldsInASpool() async throws {
+        let (queue, moved) = (directory.path("queue"), directory.path("moved"))
+        let main = try open()
+        let spool = try open()
+        try FileManager.default.moveItem(atPath: queue, toPath: moved)
+        #expect(throws: IdentityError.self) { try spool.client.optOut() }
+        try FileManager.default.moveItem(atPath: moved, toPath: queue)
+        for _ in 0..<2 { #expect(spool.client.track("refused") == nil && spool.client.isOptedOut) }
+        #expect(main.client.track("taken") != nil)
+        try spool.client.optIn()
+        #expect(spool.client.track("taken") != nil)
+        await spool.client.shutdown(within: .zero)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a client beside the queue does not know what the others hold when it ends")
+    func spoolDoesNotSpeakForOthers() async throws {
+        let main = try open()
+        let spool = try open()
+        #expect(await spool.client.shutdown(within: .seconds(1)) == ShutdownReport(stored: 0, lost: 0, mayLeaveMore: true))
+        #expect(await main.client.shutdown(within: .seconds(1)) == ShutdownReport(stored: 0, lost: 0))
+    }
+
     @Test("a running client that uploads by itself adopts a spool at its next interval, and respects a backoff (I15, I16)")
     func runningClientAdopts() async throws {
         let main = try TestClient(directory: directory) {
