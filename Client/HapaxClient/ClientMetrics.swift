@@ -159,6 +159,7 @@ extension TransportFailure {
         case .cut: "cut"
         case .answerTooLarge: "answer_too_large"
         case .aborted: "aborted"
+        case .outOfResources: "out_of_resources"
         case .other: "transport"
         }
     }

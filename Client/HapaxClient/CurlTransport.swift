@@ -9,25 +9,22 @@ import HapaxModel
 /// handlers of its own. TLS is verified; proxies come from the environment as curl takes them. The multi interface carries the single
 /// transfer because its wait can be bounded and woken: the easy interface calls back about once a second only.
 package final class CurlTransport: EventTransport {
-    private let queue: RequestQueue
+    private let queue = RequestQueue()
+    private let connectTimeout: Duration
+    private let startThread: StartThread
+
+    /// Runs it on a thread of its own; returns whether there is one.
+    typealias StartThread = @Sendable (@escaping @Sendable () -> Void) -> Bool
 
     /// - Parameter connectTimeout: For name resolution, connecting and the TLS handshake.
-    package init(connectTimeout: Duration = .seconds(10)) {
+    package convenience init(connectTimeout: Duration = .seconds(10)) {
+        self.init(connectTimeout: connectTimeout, startThread: Self.startThread)
+    }
+
+    init(connectTimeout: Duration = .seconds(10), startThread: @escaping StartThread) {
         _ = Self.global
-        queue = RequestQueue()
-        let worker = Thread { [queue] in
-            // Without memory for its handles nothing can be sent: refused then, rather than never answered.
-            guard let thread = UploadThread(queue: queue, connectTimeout: connectTimeout) else { return queue.close() }
-            thread.run()
-        }
-        worker.name = "hapax.upload"
-        // A thread inherits the mask of the one that starts it: there is no moment at which it could be handed a signal.
-        var all = sigset_t()
-        var before = sigset_t()
-        sigfillset(&all)
-        pthread_sigmask(SIG_SETMASK, &all, &before)
-        worker.start()
-        pthread_sigmask(SIG_SETMASK, &before, nil)
+        self.connectTimeout = connectTimeout
+        self.startThread = startThread
     }
 
     deinit {
@@ -35,11 +32,48 @@ package final class CurlTransport: EventTransport {
     }
 
     package func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure> {
-        await withCheckedContinuation { queue.add(request, $0) }
+        await withCheckedContinuation { continuation in
+            guard queue.add(request, continuation) else { return }
+            // Where there is none, requests are refused rather than never answered, and the next one tries again.
+            let isStarted = startThread { [queue, connectTimeout] in
+                guard let thread = UploadThread(queue: queue, connectTimeout: connectTimeout) else { return queue.threadIsMissing() }
+                thread.run()
+            }
+            if !isStarted { queue.threadIsMissing() }
+        }
     }
 
     package func close() {
         queue.close()
+    }
+
+    /// With pthreads, because Foundation's `Thread` does not say if there is none (https://man7.org/linux/man-pages/man3/pthread_create.3.html).
+    private static let startThread: StartThread = { body in
+        final class Body: Sendable {
+            let run: @Sendable () -> Void
+            init(_ run: @escaping @Sendable () -> Void) { self.run = run }
+        }
+        let context = Unmanaged.passRetained(Body(body))
+        // A thread inherits the mask of the one that starts it: there is no moment at which it could be handed a signal.
+        var all = sigset_t()
+        var before = sigset_t()
+        sigfillset(&all)
+        pthread_sigmask(SIG_SETMASK, &all, &before)
+        var thread = pthread_t()
+        let failure = pthread_create(
+            &thread, nil,
+            { context in
+                Thread.current.name = "hapax.upload"
+                if let context { Unmanaged<Body>.fromOpaque(context).takeRetainedValue().run() }
+                return nil
+            }, context.toOpaque())
+        pthread_sigmask(SIG_SETMASK, &before, nil)
+        guard failure == 0 else {
+            context.release()
+            return false
+        }
+        pthread_detach(thread)
+        return true
     }
 
     /// Once in a process, and never undone: other libraries may use libcurl, too.
@@ -49,34 +83,53 @@ package final class CurlTransport: EventTransport {
 }
 
 /// What waits for the upload thread.
-// Unchecked: `waiting` and `isClosed` are touched with `condition` held; `multi` is set before the thread's first request and
-// curl_multi_wakeup may be called from any thread.
+// Unchecked: what can change is touched with `condition` held; `multi` is set before the thread's first request and curl_multi_wakeup may
+// be called from any thread.
 private final class RequestQueue: @unchecked Sendable {
     typealias Continuation = CheckedContinuation<Result<TransportAnswer, TransportFailure>, Never>
 
     private let condition = NSCondition()
     private var waiting: [(TransportRequest, Continuation)] = []
     private var closed = false
+    private var hasThread = false
     private var multi: OpaquePointer?
 
-    func add(_ request: TransportRequest, _ continuation: Continuation) {
+    /// - Returns: Whether a thread is to be started, by this caller.
+    func add(_ request: TransportRequest, _ continuation: Continuation) -> Bool {
         condition.lock()
         let refused = closed
         if !refused { waiting.append((request, continuation)) }
+        let needsThread = !refused && !hasThread
+        if needsThread { hasThread = true }
         condition.signal()
         condition.unlock()
         if refused { continuation.resume(returning: .failure(.aborted)) }
+        return needsThread
     }
 
     func close() {
         condition.lock()
         closed = true
-        let dropped = waiting
-        waiting = []
         if let multi { curl_multi_wakeup(UnsafeMutableRawPointer(multi)) }
         condition.signal()
         condition.unlock()
-        for (_, continuation) in dropped { continuation.resume(returning: .failure(.aborted)) }
+        refuse(.aborted)
+    }
+
+    /// It could not be started, or could not work.
+    func threadIsMissing() {
+        condition.lock()
+        hasThread = false
+        condition.unlock()
+        refuse(.outOfResources)
+    }
+
+    private func refuse(_ failure: TransportFailure) {
+        condition.lock()
+        let refused = waiting
+        waiting = []
+        condition.unlock()
+        for (_, continuation) in refused { continuation.resume(returning: .failure(failure)) }
     }
 
     /// Blocks until there is a request; nil when closed.

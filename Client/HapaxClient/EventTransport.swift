@@ -48,6 +48,8 @@ public enum TransportFailure: Error, Hashable, Sendable {
     case answerTooLarge
     /// The client ended it, as in a shutdown; the server may have acted.
     case aborted
+    /// The process has no thread or memory for it. The server has seen nothing.
+    case outOfResources
     /// Anything else; the number is the transport's own.
     case other(Int)
 }
@@ -62,6 +64,7 @@ extension TransportFailure: CustomStringConvertible {
         case .cut: "the connection broke"
         case .answerTooLarge: "the answer is too large"
         case .aborted: "it was aborted"
+        case .outOfResources: "no thread or memory is left for it"
         case .other(let number): "transport error \(number)"
         }
     }

@@ -54,6 +54,24 @@ struct CurlTransportTests {
         #expect(server.connections == 3)
     }
 
+    @Test("a request for which there is no thread is refused, and the next one tries again; one is enough for all (I15, I16)")
+    func missingThreadIsTold() async throws {
+        let server = try LoopbackServer { _ in .answer(Self.ok) }
+        defer { server.stop() }
+        let starts = Locked(0)
+        let transport = CurlTransport { body in
+            let isLeft = starts.withLock { starts in
+                starts += 1
+                return starts > 2
+            }
+            if isLeft { Thread.detachNewThread(body) }
+            return isLeft
+        }
+        for _ in 0..<2 { #expect(failure(await transport.send(request(server.url))) == .outOfResources) }
+        for _ in 0..<2 { #expect(try await transport.send(request(server.url)).get().status == 200) }
+        #expect(starts.withLock { $0 } == 3)
+    }
+
     @Test("redirects are not followed", arguments: [301, 307, 308])
     func redirectIsAnAnswer(status: Int) async throws {
         let server = try LoopbackServer { request in
