@@ -8,7 +8,7 @@ extension EventClient {
         let books = queue.books
         return Status(
             installID: queue.installID, depth: Int(books.depth), bytes: Int(books.bytes), inMemory: inMemory,
-            oldest: queue.oldestTime, failure: delivery.failure, storageFailure: writer.lastFailure,
+            oldest: queue.oldestTime, failure: delivery.failure ?? adopter?.failure.withLock { $0 }, storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt, created: created, tracked: books.lastSequence + books.adopted, stored: books.stored,
             duplicates: books.duplicates, deadLettered: books.deadLettered, discarded: books.discarded,
             dropped: books.drops.byReason.merging(uncounted, uniquingKeysWith: +), isSpool: queue.isSpool,
@@ -38,11 +38,11 @@ public struct Status: Hashable, Sendable {
     public var inMemory: Int
     /// The time of the oldest waiting event, in Unix milliseconds.
     public var oldest: Int64?
-    /// Why the latest attempt to deliver failed; nil if it did not.
+    /// Why the latest attempt to deliver failed; if it did not, why that to deliver queues beside this one did; else nil.
     public var failure: DeliveryFailure?
     /// Why the latest commit failed; nil if it did not.
     public var storageFailure: StorageFailure?
-    /// When the next attempt is made after a failure, in Unix milliseconds.
+    /// When the next attempt to deliver this queue is made after a failure, in Unix milliseconds.
     public var nextAttempt: Int64?
     /// The highest sequence given, those in memory included.
     public var created: Int64

@@ -78,7 +78,9 @@ extension EventQueue {
     package func retryDeadLetters(_ numbers: [Int64]?) throws -> RetriedDeadLetters {
         try transaction { db, books in
             var result = RetriedDeadLetters()
+            var tried: Set<Int64> = []
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
+                guard tried.insert(number).inserted else { continue }
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
                 let letter = try Self.deadLetter(row)
                 let scanned = EventScanner.scan(letter.event[...])

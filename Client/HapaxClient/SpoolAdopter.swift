@@ -21,6 +21,8 @@ actor SpoolAdopter {
     private var failures = 0
     /// Monotonic; before that only a caller's wish tries again (I16).
     private var notBefore: Duration = .zero
+    /// Why a spool could not be delivered at the latest look; nil if there was no such.
+    nonisolated let failure = Locked<DeliveryFailure?>(nil)
 
     /// Stores the recovered end of a spool's session; durable on return.
     nonisolated let sessionEnded = Locked<(@Sendable (EventQueue.OpenSession) async throws(TrackError) -> Void)?>(nil)
@@ -104,18 +106,26 @@ actor SpoolAdopter {
             main.lendBallast(to: spool)
             let delivered = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
-            total.failure = delivered.failure
+            (total.failure, total.nextAttempt) = (delivered.failure, delivered.nextAttempt)
         }
-        if total.failure == nil {
+        rest(after: total)
+        total.failure = total.failure ?? unusable.map { .queue($0) }
+        failure.withLock { $0 = total.failure }
+        return total
+    }
+
+    /// Each attempt is another delivery's first, so the failures before it are counted here; what the server asked for, it knows.
+    private func rest(after total: DeliveryState) {
+        guard total.failure != nil else {
             failures = 0
             notBefore = .zero
-        } else {
-            failures += 1
-            var randomness = SystemRandomNumberGenerator()
-            notBefore = clock.monotonic + RetryPolicy.delivery.delay(failures: failures, using: &randomness)
+            return
         }
-        total.failure = total.failure ?? unusable.map { .queue($0) }
-        return total
+        failures += 1
+        var randomness = SystemRandomNumberGenerator()
+        let backoff = RetryPolicy.delivery.delay(failures: failures, using: &randomness)
+        let asked = total.nextAttempt.map { Duration.milliseconds($0 - clock.unixMilliseconds) } ?? .zero
+        notBefore = clock.monotonic + max(backoff, asked)
     }
 
     private func deliver(_ spool: EventQueue, isManual: Bool, persistently: Bool) async -> DeliveryState {

@@ -89,6 +89,8 @@ struct TrackCommand: AsyncParsableCommand {
         let client = try EventClient.startForCommand(try configuration(), queue)
         let properties = try properties()
         let id = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
+        // One of this id that was refused before says nothing about this event.
+        let before = id.flatMap { try? client.deadLetter(of: $0) }
         let stored: EventID
         do throws(TrackError) {
             stored = try await client.trackDurably(
@@ -102,7 +104,7 @@ struct TrackCommand: AsyncParsableCommand {
         var report: FlushReport?
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
         let isSpool = await client.status().isSpool
-        let letter = try? client.deadLetter(of: stored)
+        let letter = (try? client.deadLetter(of: stored)).flatMap { $0.number == before?.number ? nil : $0 }
         _ = await client.shutdown(within: .zero)
         tell(stored, report, letter, isSpool: isSpool)
         if letter != nil { throw ExitCode.deadLettered }

@@ -119,6 +119,21 @@ struct CommandFailureTests {
         #expect(output.status == 1)
         #expect(output.json["retried"] as? Int == 1)
         #expect(output.error.contains("number 7"))
+        #expect(try await hapax.run("track", "").status == 3)
+        let twice = try await hapax.run("dead-letters", "retry", "2", "2", "--json")
+        #expect(twice.json["unfit"] as? Int == 1, "there is one, however often it is named")
+    }
+
+    @Test("a dead letter of the same id from before says nothing about an event that is tracked now", arguments: [true, false])
+    func oldLetterIsNotThisEvents(isSent: Bool) async throws {
+        func track(_ name: String) async throws -> CommandLine.Output {
+            let id = "01980000-0000-7000-8000-00000000f001"
+            return try await hapax.run("track", name, "--id", id, "--json", isSent ? "--power" : "--no-flush")
+        }
+        for _ in 0..<2 { #expect(try await track("").status == 3) }
+        let output = try await track("good")
+        #expect(output.status == 0 && output.json["delivered"] as? Bool == isSent && output.json["dead_letter"] is NSNull)
+        #expect(server.stored.count == (isSent ? 1 : 0))
     }
 
     @Test("an event whose bytes changed on the disk is one dead letter more for the flush that meets it: exit 3")

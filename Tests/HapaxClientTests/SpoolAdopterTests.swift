@@ -61,6 +61,29 @@ struct SpoolAdopterTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test(
+        "a server's wish to be left alone holds for spools as well, and why they wait is told (I15, I16)",
+        arguments: [(TransportAnswer.problem(.overloaded, headers: ["retry-after": "120"]), 120), (.problem(.unknownKey), 300)])
+    func serverIsLeftAlone(answer: TransportAnswer, seconds: Int) async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        main.transport.script { _ in .success(answer) }
+        try await abandonSpool()
+        network.withLock { $0.type = .wired }
+        for _ in 0..<seconds / 5 {
+            await adopter.adoptIfDue()
+            main.clock.advance(by: .seconds(5))
+        }
+        #expect(main.transport.batches.count == 1)
+        #expect(await main.client.status().failure == adopter.adopt().failure, "asked for it is tried all the same")
+        #expect(main.transport.batches.count == 2)
+        main.transport.script { .success($0.receipt()) }
+        main.clock.advance(by: .seconds(300))
+        await adopter.adoptIfDue()
+        #expect(await main.client.status().failure == nil && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("without a network nothing is tried, and that is no failure: with one the spool is delivered at once (R23, I15)")
     func missingNetworkIsNoFailure() async throws {
         let main = try await main()
