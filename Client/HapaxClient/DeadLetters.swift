@@ -26,9 +26,10 @@ public struct DeadLetters: Sendable {
     /// - Parameter numbers: nil for all.
     /// - Throws: ``StorageFailure``; nothing has been changed then.
     public func retry(_ numbers: [Int64]? = nil) throws(StorageFailure) -> RetriedDeadLetters {
-        let result = try work { try queue.retryDeadLetters(numbers) }
-        intake.withLock { $0.queued(result.retried) }
-        return result
+        try work {
+            // An id that is added once its event may have been delivered again would never be removed, and all later ones of it refused.
+            try queue.retryDeadLetters(numbers, queued: { ids in intake.withLock { $0.queued(ids) } })
+        }
     }
 
     /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are no event, `text`; if they are

@@ -128,7 +128,8 @@ extension EventClient.Configuration {
     package func endpoint() throws(StartError) -> Endpoint {
         guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
             let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil,
-            (1...65_535).contains(parts.port ?? (parts.rangeOfPort?.isEmpty == false ? 0 : 1)), server.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+            (1...65_535).contains(parts.port ?? (parts.rangeOfPort?.isEmpty == false ? 0 : 1)),
+            server.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { throw .malformedURL }
         guard !writeKey.isEmpty, writeKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .invalidKey }
         var url = server

@@ -74,9 +74,11 @@ extension EventQueue {
 
     /// Puts letters back at the queue's end if they obey the limits now; the others stay.
     ///
-    /// - Parameter numbers: nil for all.
-    package func retryDeadLetters(_ numbers: [Int64]?) throws -> RetriedDeadLetters {
-        try transaction { db, books in
+    /// - Parameters:
+    ///   - numbers: nil for all.
+    ///   - queued: Told which wait again, before they can be delivered.
+    package func retryDeadLetters(_ numbers: [Int64]?, queued: ([EventID]) -> Void = { _ in }) throws -> RetriedDeadLetters {
+        try transaction(committed: { queued($0.retried) }) { db, books in
             var result = RetriedDeadLetters()
             var tried: Set<Int64> = []
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
@@ -84,8 +86,7 @@ extension EventQueue {
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
                 let letter = try Self.deadLetter(row)
                 let scanned = EventScanner.scan(letter.event[...])
-                // One whose bytes changed on the disk is not what the app tracked, even if it is JSON (I3).
-                guard scanned.problem == nil, let id = scanned.id, letter.reason != DamagedRows.reason else {
+                guard scanned.problem == nil, let id = scanned.id, letter.holdsWhatWasTracked else {
                     result.unfit += 1
                     continue
                 }
@@ -185,6 +186,12 @@ public struct DeadLetter: Hashable, Sendable {
 }
 
 extension DeadLetter {
+    /// Not if its bytes changed on the disk, or hold a text for a number that JSON has not, even if they obey the limits (I3).
+    fileprivate var holdsWhatWasTracked: Bool {
+        reason != DamagedRows.reason
+            && (reason != EventProblem.notFinite.reason.rawValue || detail != EventProblem.notFinite.detail)
+    }
+
     /// The same letter as it looks from another queue: with a number by which that one knows it again.
     func belonging(to install: EventID) -> DeadLetter {
         var letter = self

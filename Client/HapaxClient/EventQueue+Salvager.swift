@@ -77,7 +77,8 @@ extension EventQueue {
 
         private func takeTogether(_ rows: ArraySlice<(row: Row, event: WaitingRow?)>) throws {
             let isOwn = file.isOwn
-            let taken = try queue.transaction(growing: true) { db, books in
+            let observer = queue.damage.withLock { $0.observer }
+            _ = try queue.transaction(growing: true, committed: observer.took) { db, books in
                 var taken: [EventID] = []
                 var (salvaged, buried) = (0, 0)
                 let insert = try RowInsert(db)
@@ -117,8 +118,6 @@ extension EventQueue {
                     arguments: [salvaged, buried, file.name])
                 return taken
             }
-            let observer = queue.damage.withLock { $0.observer }
-            observer.took(taken)
         }
 
         /// - Parameter isKnown: Whether it is in this queue's books already, as discarded.

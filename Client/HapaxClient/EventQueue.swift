@@ -174,40 +174,47 @@ package final class EventQueue: Sendable {
     /// - Parameters:
     ///   - growing: Whether it stores events: then a full disk refuses it, while others get the ballast's room.
     ///   - released: Reservations of the events that it stores.
+    ///   - committed: Told of the result before anybody else can read what was stored.
     func transaction<Value>(
-        growing: Bool = false, releasing released: QueueUsage = QueueUsage(), _ body: (Database, inout QueueBooks) throws -> Value
+        growing: Bool = false, releasing released: QueueUsage = QueueUsage(), committed: (Value) -> Void = { _ in },
+        _ body: (Database, inout QueueBooks) throws -> Value
     ) throws -> Value {
+        func run(on database: DatabaseQueue) throws -> Value {
+            try Self.work(on: database) { db in
+                let value = try perform(db, growing: growing, releasing: released, body)
+                committed(value)
+                return value
+            }
+        }
         let database = try database
         do {
-            return try transaction(on: database, growing: growing, releasing: released, body)
+            return try run(on: database)
         } catch {
             // What stores goes on; others decided by rows that may be gone.
             guard try takesOver(from: database, after: error), growing else { throw error }
-            return try transaction(on: self.database, growing: growing, releasing: released, body)
+            return try run(on: self.database)
         }
     }
 
-    private func transaction<Value>(
-        on database: DatabaseQueue, growing: Bool, releasing released: QueueUsage, _ body: (Database, inout QueueBooks) throws -> Value
+    private func perform<Value>(
+        _ db: Database, growing: Bool, releasing released: QueueUsage, _ body: (Database, inout QueueBooks) throws -> Value
     ) throws -> Value {
-        try Self.work(on: database) { db in
-            if growing {
-                try requireFile()
-                try requireBallast()
-                return try attempt(db, releasing: released, body)
-            }
-            defer { giveBackRoom(db) }
+        if growing {
+            try requireFile()
+            try requireBallast()
+            return try attempt(db, releasing: released, body)
+        }
+        defer { giveBackRoom(db) }
+        do {
+            return try attempt(db, releasing: released, body)
+        } catch  where error.isDiskFull {
+            makeRoom(db)
             do {
                 return try attempt(db, releasing: released, body)
             } catch  where error.isDiskFull {
-                makeRoom(db)
-                do {
-                    return try attempt(db, releasing: released, body)
-                } catch  where error.isDiskFull {
-                    // A page that counts its room wrong looks like a full disk.
-                    if Self.freeBytes(directory.path) ?? 0 > Int64(room.ballastBytes) { try Self.check(db, largest: .max) }
-                    throw error
-                }
+                // A page that counts its room wrong looks like a full disk.
+                if Self.freeBytes(directory.path) ?? 0 > Int64(room.ballastBytes) { try Self.check(db, largest: .max) }
+                throw error
             }
         }
     }

@@ -82,7 +82,7 @@ struct DamageObserver: Sendable {
     var state: @Sendable () -> (identity: EventQueue.SavedIdentity?, session: EventQueue.OpenSession?) = { (nil, nil) }
     /// A running client's file was set aside: nobody knows which ids wait.
     var replaced: @Sendable () -> Void = {}
-    /// These wait again.
+    /// These wait again; called before they can be delivered.
     var took: @Sendable ([EventID]) -> Void = { _ in }
     /// The id is the one under which to tell the server.
     var salvaged: @Sendable (QueueDamage, EventID) -> Void = { _, _ in }

@@ -11,6 +11,9 @@ public struct EventProblem: Hashable, Sendable, Error {
         self.detail = Self.cut(detail)
     }
 
+    /// The event was written with a text in place of that number, so its bytes alone do not show it; dead letters are known by these words.
+    package static let notFinite = EventProblem(.invalidNumber, detail: "a number is not finite")
+
     /// At a character's end, so that what is left is a whole text.
     private static func cut(_ detail: String) -> String {
         guard detail.utf8.count > EventLimits.maximumDetailBytes else { return detail }

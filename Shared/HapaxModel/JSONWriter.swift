@@ -189,7 +189,7 @@ package struct JSONWriter: ~Copyable {
 
     private mutating func double(_ number: Double) {
         guard number.isFinite else {
-            note(EventProblem(.invalidNumber, detail: "a number is not finite"))
+            note(.notFinite)
             return string("\(number)")
         }
         // Swift's description is the shortest text that reads back as the same double, and valid JSON for finite values.

@@ -1,4 +1,5 @@
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -86,6 +87,49 @@ struct DeadLettersTests {
         let created = await test.client.status().created
         test.client.track("again", id: id)
         #expect(await test.client.status().created == created)
+    }
+
+    @Test("a retried letter's id is known before its event can be delivered: one added behind that would stay for ever (I1, R12)")
+    func retriedIDIsKnownFirst() async throws {
+        let test = try await rejectingClient()
+        let letter = try #require(try test.client.deadLetters.list().first)
+        let id = try #require(letter.eventID)
+        let sent = test.transport.batches.count
+        let mayGoOn = Gate()
+        let holder = Task { [intake = test.client.writer.intake] in
+            try await blocking { intake.withLock { _ in mayGoOn.blockUntilOpen() } }
+        }
+        await mayGoOn.waitForArrivals(1)
+        let retrying = Task { [client = test.client] in
+            try await blocking { try client.deadLetters.retry([letter.number]) }
+        }
+        // It is stored, and its id waits for the lock.
+        while test.client.queue.books.depth == 0 { await Task.yield() }
+        let uploading = Task { [delivery = test.client.delivery] in await delivery.drain() }
+        // Time for a delivery that would not wait.
+        for _ in 0..<1_000 { await Task.yield() }
+        #expect(test.transport.batches.count == sent)
+        mayGoOn.open()
+        try await holder.value
+        #expect(try await retrying.value.retried == [id])
+        #expect(await uploading.value.counts.deadLettered == 1)
+        let created = await test.client.status().created
+        #expect(test.client.track("corrected", id: id) != nil)
+        #expect(await test.client.status().created == created + 1, "and so the next one is taken")
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a letter with a text for a number that JSON has not is not what was tracked: it stays (I3)", arguments: [true, false])
+    func infiniteNumberStays(isInBase: Bool) async throws {
+        let test = try TestClient()
+        let number: Properties = ["n": .double(.infinity)]
+        if isInBase { test.client.superProperties = number }
+        test.client.track("n", properties: isInBase ? [:] : number)
+        try await test.client.writer.barrier()
+        let result = try test.client.deadLetters.retry()
+        #expect(result.retried.isEmpty && result.unfit == 1)
+        #expect(try test.client.deadLetters.list().map(\.reason) == ["invalid_number"])
+        await test.client.shutdown(within: .zero)
     }
 
     @Test("exported as one line of JSON each, with the event or its bytes as text")
