@@ -120,9 +120,14 @@ extension EventClient {
         }
         let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
         Task {
-            try? await writer.barrier()
-            storing.cancel()
-            let adopted = clock.monotonic - start < limit ? await deliverAll() : nil
+            var adopted: DeliveryFailure?
+            var isStored = false
+            repeat {
+                isStored = (try? await writer.barrier()) != nil
+                if isStored { storing.cancel() }
+                // On a full disk it is what makes room.
+                if clock.monotonic - start < limit { adopted = await deliverAll() }
+            } while !isStored && !writer.hasGivenUp
             uploading.cancel()
             transport.close()
             await delivery.stop()
@@ -130,6 +135,9 @@ extension EventClient {
             let last = await delivery.state.failure ?? adopted
             // What this shutdown cut short itself is no fault of the network's.
             failure.withLock { $0 = last == .transport(.aborted) ? .shutDown : last }
+            // What was refused since is counted as well.
+            if writer.intake.withLock({ !$0.uncounted.isEmpty }) { try? await writer.barrier(retrying: true) }
+            storing.cancel()
             writer.giveUp()
             await closeQueue(then: look)
             end.tell(.success(()))

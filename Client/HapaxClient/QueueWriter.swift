@@ -95,6 +95,11 @@ final class QueueWriter: Sendable {
     /// Why the latest commit failed; nil once one has succeeded.
     var lastFailure: StorageFailure? { state.withLock { $0.lastFailure } }
 
+    /// Commits that failed in a row.
+    var failures: Int { state.withLock { $0.failures } }
+
+    var hasGivenUp: Bool { state.withLock { $0.hasGivenUp } }
+
     func wake() {
         dispatch.async { self.drain() }
     }
@@ -106,7 +111,7 @@ final class QueueWriter: Sendable {
         let waiter = CommitWaiter()
         if intake.withLock({ $0.mark(waiter) }) || (retrying && lastFailure != nil) { wake() }
         // Nobody would come to tell it. Looked at after the mark: giving up looks for marks after it has said so here.
-        if state.withLock({ $0.hasGivenUp }) { waiter.tell(.failure(.shutDown)) }
+        if hasGivenUp { waiter.tell(.failure(.shutDown)) }
         try await waiter.wait()
     }
 
@@ -127,7 +132,7 @@ final class QueueWriter: Sendable {
     // MARK: - On the queue
 
     private func drain() {
-        while !state.withLock({ $0.hasGivenUp }) {
+        while !hasGivenUp {
             if work.group.isEmpty { swap(&work.group, &work.next) }
             if work.group.isEmpty { fill(&work.group, behind: []) }
             if work.group.isEmpty {

@@ -21,8 +21,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Number, time, id, reason and detail of each.",
             discussion: """
-                Without the events themselves; see export. With --json each is an object on a line of its own. Looks only; a process \
-                that works on the queue is not disturbed. Exits with 0, or with 1 if the queue cannot be read.
+                Without the events themselves; see export. With --json each is an object on a line of its own. Those of queues stored \
+                beside this one are only counted. Looks only; a process that works on the queue is not disturbed. Exits with 0, or with 1 if the queue cannot be read.
 
                 Example:
                   hapax dead-letters list --after 100 --limit 100
@@ -33,6 +33,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
+            defer { DeadLettersCommand.tellOfOthers(queue) }
             for letter in try DeadLettersCommand.read(queue, after: page.after, limit: page.limit) {
                 if output.json {
                     Terminal.say(json: [
@@ -51,10 +52,10 @@ struct DeadLettersCommand: AsyncParsableCommand {
 
     struct Export: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Writes all of them, events included, as one JSON object on each line.",
+            abstract: "Writes all of this queue, events included, as one JSON object on each line.",
             discussion: """
                 `event` holds the event as it was; bytes that are not a valid event are in `text`, and in `base64` if they are not UTF-8. \
-                Looks only. Exits with 0, or with 1 if the queue cannot be read.
+                Those of queues stored beside this one are only counted. Looks only. Exits with 0, or with 1 if the queue cannot be read.
 
                 Example:
                   hapax dead-letters export > refused.ndjson
@@ -66,6 +67,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         var json = false
 
         func run() async throws {
+            defer { DeadLettersCommand.tellOfOthers(queue) }
             var last: Int64 = 0
             while true {
                 let letters = try DeadLettersCommand.read(queue, after: last, limit: 500)
@@ -130,6 +132,16 @@ struct DeadLettersCommand: AsyncParsableCommand {
         guard !unknown.isEmpty else { return }
         Terminal.complain("no dead letter has number \(unknown.map { "\($0)" }.joined(separator: ", ")); see hapax dead-letters list")
         throw ExitCode.failure
+    }
+
+    /// Of events that were tracked while another process worked on the queue.
+    fileprivate static func tellOfOthers(_ queue: QueueOptions) {
+        let spools = SpoolSurvey(of: queue.directory)
+        if spools.deadLetters > 0 {
+            Terminal.complain(
+                "\(spools.deadLetters) more are in \(spools.summaries.count) queues stored beside this one, until these are delivered")
+        }
+        spools.complain()
     }
 
     fileprivate static func read(_ queue: QueueOptions, after: Int64, limit: Int) throws -> [DeadLetter] {

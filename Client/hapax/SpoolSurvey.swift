@@ -38,6 +38,9 @@ struct SpoolSurvey {
     /// Events that wait in those that can be read.
     var depth: Int64 { summaries.reduce(0) { $0 + $1.books.depth } }
 
+    /// They are moved to the main queue when a spool is delivered.
+    var deadLetters: Int { summaries.reduce(0) { $0 + $1.deadLetters } }
+
     func complain() {
         for spool in unusable { Terminal.complain("a spooled queue cannot be used and may hold events: \(spool.path)") }
     }

@@ -31,7 +31,17 @@ struct StatusCommand: AsyncParsableCommand {
     private func tell(_ main: QueueReader.Summary?, _ spools: SpoolSurvey) {
         if output.json { return Terminal.say(json: fields(main, spools)) }
         Terminal.say("queue        \(queue.path)")
-        guard let main else { return Terminal.say("             does not exist yet") }
+        if let main { tell(main) } else { Terminal.say("             does not exist yet") }
+        if queue.directory.isOptedOut { Terminal.say("opted out    events are refused; see hapax identity") }
+        for file in damagedFiles { Terminal.say("damaged      \(file), set aside") }
+        if !spools.summaries.isEmpty {
+            Terminal.say(
+                "beside it    \(spools.depth) events and \(spools.deadLetters) dead letters in \(spools.summaries.count) spooled queues")
+        }
+        if !spools.unusable.isEmpty { Terminal.say("unusable     \(spools.unusable.count) spooled queues") }
+    }
+
+    private func tell(_ main: QueueReader.Summary) {
         Terminal.say("install      \(main.books.installID)")
         Terminal.say("waiting      \(main.books.depth) events, \(main.books.bytes) bytes\(age(main.oldest))")
         Terminal.say("delivered    \(main.books.stored) stored, \(main.books.duplicates) duplicates")
@@ -39,12 +49,6 @@ struct StatusCommand: AsyncParsableCommand {
         for (reason, count) in main.books.drops.byReason.sorted(by: { $0.key < $1.key }) {
             Terminal.say("dropped      \(count) (\(reason))")
         }
-        if queue.directory.isOptedOut { Terminal.say("opted out    events are refused; see hapax identity") }
-        for file in damagedFiles { Terminal.say("damaged      \(file), set aside") }
-        if !spools.summaries.isEmpty {
-            Terminal.say("beside it    \(spools.depth) events in \(spools.summaries.count) spooled queues")
-        }
-        if !spools.unusable.isEmpty { Terminal.say("unusable     \(spools.unusable.count) spooled queues") }
     }
 
     private var damagedFiles: [String] { queue.directory.filesSetAside + queue.directory.filesSetAsideBeside }
@@ -65,7 +69,8 @@ struct StatusCommand: AsyncParsableCommand {
             "dead_letters": .count(main?.deadLetters ?? 0), "damaged_files": .count(damagedFiles.count),
             "opted_out": .bool(queue.directory.isOptedOut),
             "dropped": .object(main?.books.drops.byReason.mapValues { .integer($0) } ?? [:]), "spools": .count(spools.summaries.count),
-            "spooled": .integer(spools.depth), "unusable_spools": .count(spools.unusable.count),
+            "spooled": .integer(spools.depth), "spooled_dead_letters": .count(spools.deadLetters),
+            "unusable_spools": .count(spools.unusable.count),
         ]
     }
 }

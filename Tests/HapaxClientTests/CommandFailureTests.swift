@@ -69,6 +69,25 @@ struct CommandFailureTests {
         #expect(output.out == "")
     }
 
+    @Test("what lies beside a queue is told, also where there is no queue, or only dead letters (I1)")
+    func whatLiesBesideIsTold() async throws {
+        let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        #expect(try await hapax.run("track", "").status == 3)
+        #expect(try await hapax.run("track", "e", "--no-flush").status == 0)
+        for command in ["list", "export"] {
+            let output = try await hapax.run("dead-letters", command)
+            #expect(output.status == 0 && output.error.contains("1 more are in 2 queues stored beside this one"))
+        }
+        let status = try await hapax.run("status", "--json")
+        #expect(status.json["spooled_dead_letters"] as? Int == 1 && status.json["dead_letters"] as? Int == 0)
+        holder.close()
+        for file in ["queue.sqlite", "queue.sqlite-wal", "queue.sqlite-shm"] {
+            try? FileManager.default.removeItem(atPath: hapax.queue + "/" + file)
+        }
+        let text = try await hapax.run("status").out
+        #expect(text.contains("does not exist yet") && text.contains("1 events and 1 dead letters in 2 spooled queues"))
+    }
+
     @Test("a spooled queue that cannot be read is counted, named, and makes flush and status fail (I1)")
     func unusableSpoolIsNotHidden() async throws {
         #expect(try await hapax.run("flush").status == 0)

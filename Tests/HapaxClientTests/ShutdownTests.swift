@@ -222,6 +222,39 @@ struct ShutdownTests {
         #expect(test.clock.pending.isEmpty)
     }
 
+    @Test("what cannot be stored at once is tried again as long as there is time (I1, R38)")
+    func storingIsTriedAgain() async throws {
+        let test = try TestClient()
+        try test.refuseCommits(true)
+        test.client.track("kept")
+        await test.clock.scheduled(1)
+        async let report = test.client.shutdown(within: .seconds(10))
+        // The next attempt, and the limits for uploading, storing and leaving.
+        await test.clock.scheduled(4)
+        let failures = test.client.writer.failures
+        test.clock.advance(by: .seconds(1))
+        while test.client.writer.failures == failures { await Task.yield() }
+        await test.clock.scheduled(4)
+        try test.refuseCommits(false)
+        test.clock.advance(by: .seconds(2))
+        #expect(await report == ShutdownReport(stored: 0, lost: 0))
+        #expect(test.transport.batches.map(\.names) == [["kept"]])
+    }
+
+    @Test("what is refused during a shutdown is counted on disk, too (I12)")
+    func lateRefusalsAreCounted() async throws {
+        let test = try TestClient()
+        test.transport.script { [transport = test.transport] _ in await transport.hang() }
+        try await test.track(0..<1)
+        async let report = test.client.shutdown(within: .seconds(2))
+        await test.transport.requests(1)
+        for _ in 0..<3 { #expect(test.client.track("late") == nil) }
+        test.clock.advance(by: .seconds(2))
+        #expect(await report.stored == 1)
+        let summary = try QueueReader(directory: test.client.queue.directory)?.summary()
+        #expect(summary?.books.drops.byReason == [DropReason.shutDown.rawValue: 3])
+    }
+
     @Test("a disk that hangs when the file is looked for holds nobody up; what was stored is believed to be (D7, R38)")
     func hangingDiskIsLeft() async throws {
         let test = try TestClient()
