@@ -46,12 +46,15 @@ struct Ballast: Sendable {
         var left = bytes
         while left > 0 {
             let written = page.withUnsafeBytes { write(descriptor, $0.baseAddress, min(left, $0.count)) }
+            if written < 0, errno == EINTR { continue }
             if written <= 0 { return false }
             left -= written
         }
         return true
         #else
-        return posix_fallocate(descriptor, 0, bytes) == 0
+        var failure: Int32
+        repeat { failure = posix_fallocate(descriptor, 0, bytes) } while failure == EINTR
+        return failure == 0
         #endif
     }
 }

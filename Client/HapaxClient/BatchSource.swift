@@ -3,15 +3,15 @@ import HapaxModel
 /// Where events to deliver come from: a queue, or a file that is being imported.
 ///
 /// Contract: ``nextBatch(limit:maximumBytes:skipping:)`` changes nothing and always gives the oldest events; ``settle(_:)`` makes all of
-/// its changes durable or none. One delivery at a time works on a source.
+/// its changes durable or none. One delivery at a time works on a source; both run where the delivery does, which may wait for the disk.
 package protocol BatchSource: Sendable {
     /// - Parameters:
     ///   - maximumBytes: Of the events together; the first event is given even if it alone is larger.
     ///   - skipping: How many of the oldest events to leave out.
     /// - Returns: Without events if there are none behind the skipped ones.
-    func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch
+    nonisolated(nonsending) func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch
 
-    func settle(_ settlements: [Settlement]) async throws
+    nonisolated(nonsending) func settle(_ settlements: [Settlement]) async throws
 }
 
 /// The oldest events and what the envelope says about where they come from.

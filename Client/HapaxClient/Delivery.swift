@@ -5,6 +5,7 @@ import Logging
 ///
 /// One task at a time carries a pass from its first read to its rest. A rest that ends by itself is scheduled with the clock.
 package actor Delivery<Source: BatchSource> {
+    private let executor = BlockingExecutor(label: "hapax.delivery")
     let source: Source
     let endpoint: Endpoint
     let transport: any EventTransport
@@ -82,6 +83,8 @@ package actor Delivery<Source: BatchSource> {
         self.randomness = randomness
         machine = DeliveryStateMachine(batchSize: endpoint.batchSize)
     }
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     package var state: DeliveryState {
         DeliveryState(counts: counts, failure: lastFailure, nextAttempt: nextAttempt)

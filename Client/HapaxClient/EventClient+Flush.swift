@@ -45,6 +45,13 @@ extension EventClient {
             let adopted = await adopter.adopt()
             state.counts = state.counts + adopted.counts
             state.failure = adopted.failure
+            // The end of a spool's session, or its damage, is told by this queue.
+            if state.failure == nil, remaining > 0 {
+                try? await writer.barrier(retrying: true)
+                let told = await delivery.drain()
+                state.counts = state.counts + told.counts
+                state.failure = told.failure
+            }
         }
         // An empty queue is not all there is: these could not be stored.
         if state.failure == nil, writer.intake.withLock({ $0.uncommitted.events > 0 }) {

@@ -50,7 +50,7 @@ public struct Status: Hashable, Sendable {
     public var tracked: Int64
     /// Acknowledged as stored for the first time.
     public var stored: Int64
-    /// Acknowledged as stored before, or tracked again under an id that waited.
+    /// Acknowledged as stored before; or taken again after damage, when nobody knew that the id still waited.
     public var duplicates: Int64
     /// Moved to the dead letters since the queue began and not put back; those that were deleted since count as well.
     public var deadLettered: Int64

@@ -130,7 +130,7 @@ struct QueueBatchSource: BatchSource {
     /// Called after the commit that settled these.
     var settled: @Sendable ([Settlement]) -> Void = { _ in }
 
-    func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
+    nonisolated(nonsending) func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
         // What a damaged file held is older than anything here (R9).
         if queue.isSalvageDue { await queue.salvage() }
         if skipping == 0 {
@@ -168,7 +168,7 @@ struct QueueBatchSource: BatchSource {
         }
     }
 
-    func settle(_ settlements: [Settlement]) async throws {
+    nonisolated(nonsending) func settle(_ settlements: [Settlement]) async throws {
         settled(try queue.settle(settlements, time: clock.unixMilliseconds))
     }
 }

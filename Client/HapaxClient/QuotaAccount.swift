@@ -13,13 +13,17 @@ struct QuotaAccount: Sendable {
         self.used = used
     }
 
+    /// Whether an event would be taken.
+    func hasRoom(for event: QueueUsage) -> Bool {
+        quota.policy == .dropOldest || quota.allows(used + reserved + event)
+    }
+
     /// Takes room for an event.
     ///
     /// - Returns: false if there is none and the policy is to refuse.
     mutating func reserve(_ event: QueueUsage) -> Bool {
-        let wanted = reserved + event
-        guard quota.policy == .dropOldest || quota.allows(used + wanted) else { return false }
-        reserved = wanted
+        guard hasRoom(for: event) else { return false }
+        reserved = reserved + event
         return true
     }
 
@@ -32,8 +36,8 @@ struct QuotaAccount: Sendable {
     }
 }
 
+/// What an event will take, as far as that can be told without encoding it.
 extension QueueUsage {
-    /// What an event will take, as far as that can be told without encoding it.
     /// What an event takes besides its properties: its own two texts, the names of the fields, the id and the numbers.
     static func bytes(_ name: String, _ distinctID: String) -> Int64 {
         Int64(134 + name.utf8.count + distinctID.utf8.count)

@@ -6,6 +6,7 @@ import Logging
 /// A spool whose lock can be had belongs to nobody any more. It is delivered as the install it is, its dead letters go to the main queue,
 /// and only an empty one is removed, while its lock is held. A crash anywhere leaves a spool that the next adopter takes up again.
 actor SpoolAdopter {
+    private let executor = BlockingExecutor(label: "hapax.spools")
     private let main: EventQueue
     private let durability: Durability
     private let endpoint: Endpoint
@@ -43,6 +44,8 @@ actor SpoolAdopter {
         self.clock = clock
         self.logger = logger
     }
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     /// Goes through the spools until one cannot be delivered: the others would fare no better (I16).
     ///
@@ -165,6 +168,8 @@ actor SpoolAdopter {
         do throws(TrackError) {
             try await end(session)
         } catch {
+            // It stays, with its spool, and holds no other up.
+            if [.shutDown, .refused(.shutDown), .refused(.quotaFull), .refused(.mailboxFull)].contains(error) { return }
             // To somebody who does not want events none is owed; all else can be different another time, as at the next start.
             guard [.refused(.optedOut), .refused(.disabled), .refused(.enricher)].contains(error) else { throw error }
         }

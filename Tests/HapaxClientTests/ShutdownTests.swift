@@ -1,3 +1,5 @@
+import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -253,6 +255,29 @@ struct ShutdownTests {
         #expect(await report.stored == 1)
         let summary = try QueueReader(directory: test.client.queue.directory)?.summary()
         #expect(summary?.books.drops.byReason == [DropReason.shutDown.rawValue: 3])
+    }
+
+    @Test("a disk that hangs stops no task but the client's own (D7)")
+    func hangingDiskStopsNobodyElse() async throws {
+        let hangs = Gate()
+        // One more than the language has threads.
+        let tests = try (0...ProcessInfo.processInfo.activeProcessorCount).map { _ in try TestClient() }
+        var disks: [Task<Void, any Error>] = []
+        for (index, test) in tests.enumerated() {
+            try await test.track(0..<1)
+            disks.append(
+                Task { [queue = test.client.queue] in
+                    try await blocking { try queue.database.writeWithoutTransaction { _ in hangs.blockUntilOpen() } }
+                })
+            await hangs.waitForArrivals(index + 1)
+        }
+        let uploads = tests.map { test in Task { await test.client.delivery.drain().counts.stored } }
+        for _ in 0..<1_000 { await Task.detached {}.value }
+        #expect(tests.allSatisfy { $0.transport.batches.isEmpty })
+        hangs.open()
+        for disk in disks { try await disk.value }
+        for upload in uploads { #expect(await upload.value == 1) }
+        for test in tests { await test.client.shutdown(within: .zero) }
     }
 
     @Test("a disk that hangs when the file is looked for holds nobody up; what was stored is believed to be (D7, R38)")

@@ -31,7 +31,7 @@ package final class TinyDisk: Sendable {
     package func fill(except rest: Int = 0) {
         let descriptor = open(path + "/filler", O_CREAT | O_WRONLY, 0o600)
         defer { close(descriptor) }
-        posix_fallocate(descriptor, 0, max(freeBytes - rest, 0))
+        while posix_fallocate(descriptor, 0, max(freeBytes - rest, 0)) == EINTR {}
     }
 
     package func unfill() { unlink(path + "/filler") }
