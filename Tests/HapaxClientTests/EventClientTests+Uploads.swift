@@ -1,3 +1,4 @@
+import HapaxModel
 import TestSupport
 import Testing
 
@@ -47,9 +48,27 @@ extension EventClientTests {
         #expect(test.transport.batches[0].names == ["only"])
     }
 
-    @Test("the periodic timer uploads, and there is one (R21)")
+    @Test("what an earlier run left is uploaded at the start if it reaches the count, with the timer if not (R14, R19)", arguments: [2, 3])
+    func earlierRunsEventsCount(bulkSize: Int) async throws {
+        let first = try TestClient()
+        try await first.track(0..<2)
+        await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: first.directory) {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = bulkSize
+        }
+        if bulkSize > 2 {
+            #expect(second.transport.batches.isEmpty)
+            second.clock.advance(by: .seconds(15))
+        }
+        await second.transport.requests(1)
+        #expect(second.transport.batches[0].names == ["event 0", "event 1"])
+    }
+
+    @Test("the periodic timer starts with the client and uploads, and there is one (R21)")
     func timerUploads() async throws {
         let test = try TestClient { $0.uploadsAutomatically = true }
+        #expect(test.clock.pending == [.seconds(15)])
         try await test.track(0..<1)
         test.client.scheduler.startTimer()
         #expect(test.clock.pending == [.seconds(15)])
@@ -68,6 +87,15 @@ extension EventClientTests {
         await test.transport.requests(1)
         #expect(test.clock.pending == [.seconds(60)])
         #expect(test.client.flushInterval == .seconds(60))
+    }
+
+    @Test("whatever ids and times events were given, they leave in the order of their calls, oldest first (R9)")
+    func orderIsThatOfTheCalls() async throws {
+        let test = try TestClient { $0.batchSize = 2 }
+        let ids = (0..<5).map { EventID.derived(name: "order", key: "\($0)") }.sorted(by: >)
+        for (index, id) in ids.enumerated() { test.client.track("event \(index)", id: id, time: Int64(5 - index)) }
+        #expect(await test.client.flush().stored == 5)
+        #expect(test.transport.batches.map(\.ids) == [Array(ids[0..<2]), Array(ids[2..<4]), Array(ids[4..<5])])
     }
 
     @Test("an immediate event uploads at once (R25)")

@@ -40,14 +40,17 @@ struct FlushPolicyTests {
         #expect(policy.timerFired(depth: 1, now: .seconds(16)) == [], "just uploaded")
         #expect(policy.timerFired(depth: 0, now: .seconds(31)) == [], "nothing to send")
         #expect(policy.timerFired(depth: 1, now: .seconds(31)) == [.upload])
+        #expect(policy.eventsStored(depth: 1, immediate: false, now: .seconds(45)) == [], "the timer has just uploaded")
+        #expect(policy.eventsStored(depth: 1, immediate: false, now: .seconds(46)) == [.upload])
     }
 
     @Test("a different interval flushes and restarts, the same does nothing (R22)")
     func onlyADifferentIntervalActs() {
         var policy = policy()
         #expect(policy.setInterval(.seconds(15), now: .zero) == [])
-        #expect(policy.setInterval(.seconds(2), now: .zero) == [.upload, .restartTimer(every: .seconds(5))])
+        #expect(policy.setInterval(.seconds(2), now: .seconds(100)) == [.upload, .restartTimer(every: .seconds(5))])
         #expect(policy.interval == .seconds(2))
+        #expect(policy.eventsStored(depth: 1, immediate: false, now: .seconds(104)) == [], "just uploaded")
     }
 
     @Test("certain events are uploaded at once (R25)")

@@ -33,6 +33,18 @@ struct RunTimeSettingsTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("a bulk size that is set while the client runs holds from the next stored event on (R24)")
+    func bulkSizeChanges() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        try await test.track(0..<2)
+        #expect(test.transport.batches.isEmpty)
+        test.client.flushBulkSize = 3
+        #expect(test.client.flushBulkSize == 3)
+        try await test.track(2..<3)
+        await test.transport.requests(1)
+        #expect(test.transport.batches.map(\.names) == [["event 0", "event 1", "event 2"]])
+    }
+
     @Test("entering the background waits for its uploads from when that is set (R35)")
     func waitingForUploadsCanBeSet() async throws {
         let test = try TestClient { $0.uploadOnlyInBackground() }
