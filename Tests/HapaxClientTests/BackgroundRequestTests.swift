@@ -80,7 +80,7 @@ struct BackgroundRequestTests {
         #expect(test.transport.batches.count == 1)
     }
 
-    @Test("under the assertion a policy's request has the time that is left, and no more (R33)")
+    @Test("under the assertion a policy's request has the time that the adapter says is left, and no more (R33, R34)")
     func policyKeepsTheBudget() async throws {
         let test = try client { $0.batchSize = 1 }
         let app = ScriptedApplication(remaining: .seconds(9))

@@ -65,6 +65,9 @@ struct EventClientTests {
             #expect(batch.scanned.events.map(\.time) == [ManualClock.start, ManualClock.start - 3_600_000])
         }
         #expect(test.transport.batches.count == 2)
+        test.client.track("three")
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches[2].scanned.events.map(\.time) == [ManualClock.start + 3_600_000])
     }
 
     @Test("16 threads while answers are awaited: uploaded strictly in order, without a gap (R8, R9, I7)")

@@ -126,7 +126,7 @@ struct IdentityTests {
         #expect(test.client.track("after") == nil)
     }
 
-    @Test("automatic < super < computed < own (R57), enriched or not; $app_state while passive (R48)", arguments: [false, true])
+    @Test("automatic < super < computed < own (R57), enriched or not; no $app_state unless passive (R48)", arguments: [false, true])
     func ownPropertiesWin(isEnriched: Bool) async throws {
         let test = try TestClient {
             if isEnriched { $0.enrichers = [{ $0 }] }

@@ -66,6 +66,10 @@ extension QueueDamageTests {
             try FileManager.default.removeItem(atPath: file)
         }
         #expect(asides() == (1...11).map { "queue.sqlite.damaged-\($0)" })
+        // Taken over in this order at the next opening, too.
+        let queue = try open("12")
+        #expect(queue.damage.withLock { $0.pending.map(\.name) } == asides())
+        queue.close()
     }
 
     @Test("a log that belongs to a damaged file goes with it, also when the process ended between the two renames")

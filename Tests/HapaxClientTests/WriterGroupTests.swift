@@ -128,6 +128,29 @@ struct WriterGroupTests {
         #expect(clock.pending.count == 1 && clock.pending.allSatisfy { $0 <= base })
     }
 
+    @Test("events are encoded once, however often their commit fails (R4)")
+    func failedCommitEncodesNothingAgain() async throws {
+        // The names are asked for when a group is encoded.
+        let encodings = Locked(0)
+        let atCommits = Locked<[Int]>([])
+        let writer = writer(immediateEvents: {
+            encodings.withLock { $0 += 1 }
+            return []
+        })
+        record.withLock { record in
+            record.failing = true
+            record.duringCommit = { atCommits.withLock { $0.append(encodings.withLock { $0 }) } }
+        }
+        if admit(writer.intake) == true { writer.wake() }
+        await clock.scheduled(1)
+        for _ in 0..<3 { await #expect(throws: TrackError.self) { try await writer.barrier(retrying: true) } }
+        record.withLock { $0.failing = false }
+        try? await writer.barrier(retrying: true)
+        try await writer.barrier()
+        #expect(record.withLock { $0.groups } == [[1]])
+        #expect(atCommits.withLock { $0 } == [1, 1, 1, 1, 1])
+    }
+
     @Test("refusals are counted by a commit of their own if no event comes, and by the next one if it fails (I12)")
     func refusalsAreCountedOnce() async throws {
         let writer = writer()
