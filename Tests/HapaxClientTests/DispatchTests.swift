@@ -1,4 +1,5 @@
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -115,6 +116,38 @@ struct DispatchTests {
         test.transport.script { _ in .success(TransportAnswer(status: 503)) }
         #expect(await test.client.dispatchStep() == .failed(.status(503, code: nil)))
         #expect(test.transport.batches.count == 3 && test.client.queue.books.depth == 1)
+    }
+
+    @Test("with nothing to send a step says so, also where it would have no time to send (R28)")
+    func stepWithoutDataNeedsNoTime() async throws {
+        let test = try TestClient()
+        let app = ScriptedApplication(isInBackground: true)
+        test.client.attach(app)
+        #expect(await test.client.flush().remaining == 0)
+        app.remainingBackgroundTime = .zero
+        #expect(await test.client.dispatchStep() == .noData)
+        test.client.track("event")
+        #expect(await test.client.dispatchStep() == .failed(.noBackgroundTime))
+    }
+
+    @Test("a step that finds the queue emptied by a flush has sent nothing: one of the two reports it (R28)")
+    func stepBehindAFlushHasNoData() async throws {
+        let mayAnswer = AwaitedCount()
+        let test = try TestClient()
+        test.transport.script { batch in
+            await mayAnswer.reaches(1)
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<1)
+        async let flushed = test.client.flush()
+        await test.transport.requests(1)
+        async let stepped = test.client.dispatchStep()
+        while await !test.client.delivery.isLimited { await Task.yield() }
+        mayAnswer.set(1)
+        let step = await stepped
+        let report = await flushed
+        #expect((step == .noData) == (report.stored == 1))
+        #expect(test.transport.batches.count == 1 && test.client.queue.books.depth == 0)
     }
 
     @Test("a poison event does not stop a loop of steps for ever (R28, D13)")
