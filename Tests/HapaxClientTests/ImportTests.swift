@@ -164,16 +164,46 @@ struct ImportTests {
         #expect(export.contains("bad line 1") && export.contains("bad line 2"))
     }
 
-    @Test("an import that goes on exits with 3 if its earlier part made dead letters")
-    func resumedImportRemembersItsDeadLetters() async throws {
-        let path = try write("bad\n" + lines(0..<1_000).joined(separator: "\n") + "\nbad too\n")
+    @Test("an import that goes on exits with 3 if its earlier part made dead letters", arguments: ["", "bad too\n"])
+    func resumedImportRemembersItsDeadLetters(end: String) async throws {
+        let count = end.isEmpty ? 0 : 1
+        let path = try write("bad\n" + lines(0..<1_000).joined(separator: "\n") + "\n" + end)
         try await interrupt(path, batches: 1)
         let output = try await hapax.run("import", path, "--json")
         #expect(output.status == 3)
         #expect(output.json["resumed_after_line"] as? Int == 501)
         #expect(output.json["dead_lettered_before"] as? Int == 1)
-        #expect(output.json["dead_lettered"] as? Int == 1)
-        #expect(try await letters().count == 2)
+        #expect(output.json["dead_lettered"] as? Int == count)
+        #expect(try await letters().count == 1 + count)
+    }
+
+    @Test("an interrupted import goes on at the first line that is not settled, whatever is settled behind it (I1)")
+    func unsettledLineIsNotPassed() async throws {
+        server.change { ($0.retry, $0.silentAfter) = ((3, 1), 1) }
+        var lines = lines(0..<10)
+        lines[7] = "bad"
+        let path = try write(lines.joined(separator: "\n") + "\n")
+        let (process, finish) = try hapax.start(["import", path])
+        await server.requests(2)
+        process.kill(SIGINT)
+        #expect(await finish().status == 128 + SIGINT)
+        #expect(server.stored.count == 8)
+        server.change { $0.silentAfter = nil }
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.status == 3 && server.stored.count == 9)
+        #expect(output.json["resumed_after_line"] as? Int == 3)
+        #expect(output.json["dead_lettered_before"] as? Int == 0 && output.json["dead_lettered"] as? Int == 1)
+        #expect(try await letters().count == 1)
+    }
+
+    @Test("--restart begins at the first line whatever an earlier run has left, as after the server's data was lost")
+    func restartBeginsAgain() async throws {
+        let path = try write(lines(0..<1_000).joined(separator: "\n") + "\n")
+        try await interrupt(path, batches: 1)
+        server.change { $0.stored = [:] }
+        let output = try await hapax.run("import", path, "--restart", "--json")
+        #expect(output.status == 0 && output.json["resumed_after_line"] as? Int == 0)
+        #expect(output.json["stored"] as? Int == 1_000 && server.stored.count == 1_000)
     }
 
     @Test("the unfinished last line of a file is left for the next run, which delivers it (I1)")
