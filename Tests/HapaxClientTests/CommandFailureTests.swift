@@ -53,6 +53,10 @@ struct CommandFailureTests {
         // By the signal itself, or by the error if the signal is ignored.
         #expect([SIGPIPE, 128 + SIGPIPE].contains(output.status))
         #expect(output.error == "")
+        let ignoring = try ChildProcess(
+            "/bin/sh", ["-c", #"trap '' PIPE; exec "$0" status"#, try PackageLayout.executable("hapax")],
+            environment: ["HAPAX_QUEUE": hapax.queue], output: .duplicate(pipe.fileHandleForWriting.fileDescriptor))
+        #expect(await ignoring.waitUntilExit() == .exited(128 + SIGPIPE))
     }
 
     @Test(

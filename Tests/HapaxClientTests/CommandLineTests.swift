@@ -188,6 +188,7 @@ struct CommandLineTests {
         arguments: [
             ["track"], ["track", "x", "-p", "novalue"], ["track", "x", "-p", "n:=nonsense"], ["track", "x", "--id", "1"],
             ["track", "x", "--server", "ftp://host"], ["dead-letters", "retry"], ["import"], ["flush", "--timeout", "0"],
+            ["import", "x", "--give-up-after", "0"],
         ])
     func wrongUsageIsExplained(arguments: [String]) async throws {
         let output = try await hapax.start(arguments).finish()

@@ -29,6 +29,21 @@ struct CommandSurroundingsTests {
         #expect(FileManager.default.fileExists(atPath: home + "/.local/state/hapax/queue.sqlite"))
     }
 
+    @Test("--queue goes before $HAPAX_QUEUE, that before $XDG_STATE_HOME, and that before $HOME, as the help says")
+    func placesHaveAnOrder() async throws {
+        let places = ["option", "variable", "state", "home"].map { directory.path($0) }
+        let queues = [places[0], places[1], places[2] + "/hapax", places[3] + "/.local/state/hapax"]
+        let variables = ["HAPAX_QUEUE": places[1], "XDG_STATE_HOME": places[2], "HOME": places[3]]
+        for (index, unset) in [[], ["HAPAX_QUEUE"], ["HAPAX_QUEUE", "XDG_STATE_HOME"]].enumerated() {
+            let environment = variables.merging(unset.map { ($0, "") }) { $1 }
+            #expect(try await run(#"exec "$0" track e --no-flush"#, environment).status == .exited(0))
+            #expect(queues.map { FileManager.default.fileExists(atPath: $0) } == queues.indices.map { (1...index + 1).contains($0) })
+        }
+        let script = #"exec "$0" track e --no-flush --queue "$OPTION""#
+        #expect(try await run(script, variables.merging(["OPTION": places[0]]) { $1 }).status == .exited(0))
+        #expect(FileManager.default.fileExists(atPath: queues[0]))
+    }
+
     @Test("a queue without a name, as from a variable that is not set, is a usage error")
     func emptyNameIsRefused() async throws {
         let (status, error) = try await run(#"cd "$PLACE" && exec "$0" track e --no-flush --queue """#, ["PLACE": directory.path])

@@ -1,0 +1,51 @@
+import Foundation
+import HapaxClient
+import HapaxModel
+import TestSupport
+import Testing
+
+
+@Suite("hapax track")
+struct TrackCommandTests {
+    private let server: IngestStandIn
+    private let hapax: CommandLine
+
+    init() throws {
+        server = try IngestStandIn()
+        hapax = CommandLine(server: server.url)
+    }
+
+    @Test("a derived id is made of name and key: another name, or another key, is another event (I2)")
+    func derivedIDHasTheName() async throws {
+        for (name, key) in [("paid", "4711"), ("sent", "4711"), ("paid", "4712"), ("paid", "4711")] {
+            #expect(try await hapax.run("track", name, "--derive-id", key).status == 0)
+        }
+        #expect(server.stored.count == 3)
+    }
+
+    @Test("an id is given or derived, not both: a usage error, and nothing is stored")
+    func idIsGivenOrDerived() async throws {
+        let id = EventID.derived(name: "a", key: "b").description
+        let output = try await hapax.run("track", "paid", "--id", id, "--derive-id", "4711")
+        #expect(output.status == 64 && output.error.contains("--derive-id"))
+        #expect(server.batches.isEmpty && !FileManager.default.fileExists(atPath: hapax.queue))
+    }
+
+    @Test("without a flush, or without time for one, it only stores", arguments: [["--no-flush"], ["--timeout", "0"]])
+    func withoutTimeItOnlyStores(arguments: [String]) async throws {
+        let output = try await hapax.start(["track", "kept", "--json"] + arguments).finish()
+        #expect(output.status == 0 && output.json["delivered"] as? Bool == false)
+        #expect(server.batches.isEmpty)
+        #expect(try await hapax.run("status", "--json").json["depth"] as? Int == 1)
+    }
+
+    @Test("an event that was stored beside a taken queue is told as spooled, unless it was delivered at once")
+    func spooledIsTold() async throws {
+        let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        defer { holder.close() }
+        let kept = try await hapax.run("track", "kept", "--no-flush", "--json")
+        #expect(kept.json["spooled"] as? Bool == true && kept.json["delivered"] as? Bool == false)
+        let sent = try await hapax.run("track", "sent", "--json")
+        #expect(sent.json["spooled"] as? Bool == false && sent.json["delivered"] as? Bool == true)
+    }
+}
