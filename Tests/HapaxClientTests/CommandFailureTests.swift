@@ -92,7 +92,7 @@ struct CommandFailureTests {
         #expect(text.contains("does not exist yet") && text.contains("1 events and 1 dead letters in 2 spooled queues"))
     }
 
-    @Test("a spooled queue that cannot be read is counted, named, and makes flush and status fail (I1)")
+    @Test("a spooled queue that cannot be read is counted, named, and makes flush, status and a purge fail (I1)")
     func unusableSpoolIsNotHidden() async throws {
         #expect(try await hapax.run("flush").status == 0)
         let spool = hapax.queue + "/spool/\(UUID().uuidString)"
@@ -105,8 +105,8 @@ struct CommandFailureTests {
                     INSERT INTO grdb_migrations VALUES ('1'), ('99 from the future');
                     """)
         }
-        for command in ["flush", "status"] {
-            let output = try await hapax.run(command, "--json")
+        for command in [["flush"], ["status"], ["queue", "purge", "--yes"]] {
+            let output = try await hapax.start(command + ["--json"]).finish()
             #expect(output.status == 1)
             #expect(output.json["unusable_spools"] as? Int == 1)
             #expect(output.error.contains(spool))

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -154,9 +155,14 @@ struct QueueCommandTests {
         #expect(show.status == 1 && show.error.contains("the event's bytes changed on the disk"))
     }
 
-    @Test("a damaged queue: looking says what to do, the next command sets the file aside, and status names it (I11)")
-    func damagedQueueIsExplained() async throws {
-        try Files.write([UInt8](repeating: 0x55, count: 8_192), to: hapax.queue + "/queue.sqlite")
+    /// - Parameter whole: How many bytes of a queue's file are left: none, or the header by which it is known for a database.
+    @Test(
+        "a damaged queue: looking says what to do, the next command sets the file aside, and status names it (I11)", arguments: [0, 100])
+    func damagedQueueIsExplained(whole: Int) async throws {
+        let (file, made) = (hapax.queue + "/queue.sqlite", hapax.directory.path + "/made")
+        try EventQueue.open(made, whenTaken: .refuse, durability: .process, clock: SystemClock()).close()
+        let header = try #require(FileManager.default.contents(atPath: made + "/queue.sqlite")).prefix(whole)
+        try Files.write(Array(header) + [UInt8](repeating: 0x55, count: 8_192 - whole), to: file)
         for arguments in [["status"], ["queue", "list"], ["identity", "show"], ["dead-letters", "list"]] {
             let output = try await hapax.start(arguments).finish()
             #expect(output.status == 1 && output.out.isEmpty && output.error.contains("the next hapax flush or track sets the file aside"))
