@@ -83,4 +83,11 @@ struct CommandSurroundingsTests {
         #expect(try TrackCommand.parse(["e", "--power"] + place).configuration().durability == .power)
         #expect(try TrackCommand.parse(["e"] + place).configuration().durability == .process)
     }
+
+    @Test("a command that changes the queue says that it is done once that survives a power cut (I6)")
+    func changesAreDurable() throws {
+        let owner = try EventQueue.forCommand(try QueueOptions.parse(["--queue", directory.path]))
+        #expect(owner.durability == .power)
+        owner.close()
+    }
 }

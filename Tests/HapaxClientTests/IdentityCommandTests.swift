@@ -44,8 +44,10 @@ struct IdentityCommandTests {
         let refused = try await hapax.run("track", "after")
         #expect(refused.status == 1 && refused.error.contains("opted out") && refused.out.isEmpty)
         #expect(try await hapax.run("flush", "--json").json["stored"] as? Int == 1)
-        #expect(try await hapax.run("status", "--json").json["dropped"] as? [String: Int] == ["opted_out": 1])
+        let status = try await hapax.run("status", "--json")
+        #expect(status.json["dropped"] as? [String: Int] == ["opted_out": 1] && status.json["opted_out"] as? Bool == true)
         #expect(try await hapax.run("identity", "opt-in").status == 0)
+        #expect(try await hapax.run("status", "--json").json["opted_out"] as? Bool == false)
         #expect(try await hapax.run("track", "again").status == 0)
         #expect(server.batches.flatMap(\.names) == ["before", "again"])
     }
