@@ -54,6 +54,11 @@ package struct DropCounts: Hashable, Sendable {
         get { counts[key] ?? Count() }
         set { counts[key] = newValue }
     }
+
+    mutating func remove(_ key: Key) { counts[key] = nil }
+
+    /// Those of installs that are gone take a row each, which every envelope looks at: from here on they are gathered.
+    static let maximumRows = 256
 }
 
 extension EventQueue {
@@ -105,6 +110,21 @@ extension EventQueue {
         }
         try told(envelope.dropped, of: books.installID)
         for (install, counts) in envelope.takenOver { try told(counts, of: install) }
+    }
+
+    /// Adds up what the server has of other installs, under one name, which it is never told.
+    ///
+    /// Only if none of them can be taken over again: then it would count twice.
+    static func gatherDrops(_ db: Database, _ books: inout QueueBooks) throws {
+        let gone = EventID.derived(name: "\(books.installID)", key: "dropped by installs that are gone")
+        for (key, count) in books.drops.counts where ![books.installID, gone].contains(key.install) && !count.isUntold {
+            let sum = DropCounts.Key(install: gone, reason: key.reason)
+            let all = books.drops[sum].count + count.count
+            try save(DropCounts.Count(count: all, told: all), for: sum, db, &books)
+            try db.cachedStatement(sql: "DELETE FROM dropped WHERE install_id = ? AND reason = ?")
+                .execute(arguments: [Data(key.install.bytes), key.reason])
+            books.drops.remove(key)
+        }
     }
 
     /// Takes over what another queue dropped, which is to go then; durable on return. Done twice, it is the same as once.
