@@ -3,7 +3,7 @@ import HapaxModel
 /// Where events to deliver come from: a queue, or a file that is being imported.
 ///
 /// Contract: ``nextBatch(limit:maximumBytes:skipping:)`` changes nothing and always gives the oldest events; ``settle(_:)`` makes all of
-/// its changes durable or none. One delivery at a time works on a source; both run where the delivery does, which may wait for the disk.
+/// its changes durable or none. One delivery at a time works on a source, on a thread that may wait for the disk.
 package protocol BatchSource: Sendable {
     /// - Parameters:
     ///   - maximumBytes: Of the events together; the first event is given even if it alone is larger.

@@ -40,11 +40,12 @@ package actor Delivery<Source: BatchSource> {
     var skipped = 0
     /// Something that the server has accepted: sent again, it shows whether the server still accepts anything.
     var witness: SourceBatch?
-    var counts = DeliveryCounts()
+    var counts = DeliveryCounts() { didSet { publish() } }
     /// What calls have reported already.
     var reported = DeliveryCounts()
-    var lastFailure: DeliveryFailure?
-    var nextAttempt: Int64?
+    var lastFailure: DeliveryFailure? { didSet { publish() } }
+    var nextAttempt: Int64? { didSet { publish() } }
+    private let published = Locked(DeliveryState(counts: DeliveryCounts()))
     var isResting = true
     var isHeld = false
     var ending: Ending?
@@ -88,6 +89,14 @@ package actor Delivery<Source: BatchSource> {
 
     package var state: DeliveryState {
         DeliveryState(counts: counts, failure: lastFailure, nextAttempt: nextAttempt)
+    }
+
+    /// The same for those who must not wait: the actor may be waiting for the disk.
+    nonisolated var latestState: DeliveryState { published.withLock { $0 } }
+
+    private func publish() {
+        let state = state
+        published.withLock { $0 = state }
     }
 
     /// Starts a pass unless one is under way or, for a policy's wish, a rest is.

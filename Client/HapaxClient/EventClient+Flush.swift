@@ -30,7 +30,7 @@ extension EventClient {
         closing.cancel()
         leaving.cancel()
         if let whole = report.withLock({ $0 }) { return whole }
-        return FlushReport(await delivery.state.counts, remaining: remaining, failure: .transport(.aborted))
+        return FlushReport(delivery.latestState.counts, remaining: remaining, failure: .transport(.aborted))
     }
 
     /// The event that tells of damage comes when the salvage ends: it is part of what a flush delivers.
@@ -128,12 +128,12 @@ extension EventClient {
         let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
         Task {
             var adopted: DeliveryFailure?
-            var isStored = false
+            var (isStored, mayDeliver) = (false, true)
             repeat {
                 isStored = (try? await writer.barrier()) != nil
                 if isStored { storing.cancel() }
                 // On a full disk it is what makes room.
-                if clock.monotonic - start < limit { adopted = await deliverAll() }
+                if mayDeliver, clock.monotonic - start < limit { (adopted, mayDeliver) = await deliverAll() }
             } while !isStored && !writer.hasGivenUp
             uploading.cancel()
             transport.close()
@@ -159,10 +159,12 @@ extension EventClient {
             mayLeaveMore: mayBeMore)
     }
 
-    /// - Returns: Why the spools could not be delivered, if it came to them.
-    private func deliverAll() async -> DeliveryFailure? {
-        guard await delivery.deliverAll() == .drained else { return nil }
-        return await adopter?.adopt(persistently: true).failure
+    /// - Returns: Why the spools could not be delivered, if it came to them; and whether the server may be asked again (I16).
+    private func deliverAll() async -> (failure: DeliveryFailure?, mayGoOn: Bool) {
+        guard await delivery.deliverAll() == .drained else { return (nil, false) }
+        let failure = await adopter?.adopt(persistently: true).failure
+        if case .queue? = failure { return (failure, true) }
+        return (failure, failure == nil)
     }
 
     /// On a thread that may block: closing waits for a commit that is under way.

@@ -3,7 +3,7 @@ import HapaxModel
 extension EventClient {
     /// How the queue and the delivery stand.
     public func status() async -> Status {
-        let delivery = await delivery.state
+        let delivery = delivery.latestState
         let (created, inMemory, uncounted) = writer.intake.withLock { ($0.created, Int($0.uncommitted.events), $0.uncounted) }
         let books = queue.books
         return Status(

@@ -84,8 +84,8 @@ extension EventQueue {
             let isDone = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
             guard isDone, let damage = try Self.found(file, db)?.damage else { return }
-            // At the opening the disk may have failed.
-            try Self.adopt(drops, db, &books)
+            // At the opening the disk may have failed. Of a running client's file the books in memory knew more.
+            if !file.isOwn { try Self.adopt(drops, db, &books) }
             if let lost = damage.lost { try Self.countMissing(Int64(lost), of: file, as: Self.damagedEvent, db, &books) }
             if let lost = damage.lostDeadLetters, lost > 0 { try Self.count(db, &books, Self.damagedLetter, Int64(lost)) }
         }

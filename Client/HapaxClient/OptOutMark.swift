@@ -5,22 +5,21 @@ import Foundation
 /// Not in the queue's database: whoever opted out stays so when that is damaged, deleted or replaced (D16).
 struct OptOutMark: Sendable {
     let path: String
-    /// What was asked for last and cannot be read from the disk, because it could not be written.
-    private var unwritten: Bool?
+    /// Whether the last one to ask opted out, and that could not be written.
+    private var isUnwritten = false
 
     init(path: String) { self.path = path }
 
     /// Nobody who may have opted out is taken for somebody who has not.
     var isSet: Bool {
-        if let unwritten { return unwritten }
-        return access(path, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno)
+        isUnwritten || access(path, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno)
     }
 
-    /// Durable on return, against a power cut as well. If it throws, it holds as long as this value does.
+    /// Durable on return, against a power cut as well. If it throws, an opt-out holds as long as this value does.
     mutating func set(_ isSet: Bool) throws {
-        unwritten = isSet
+        isUnwritten = isSet
         try write(isSet)
-        unwritten = nil
+        isUnwritten = false
     }
 
     private func write(_ isSet: Bool) throws {

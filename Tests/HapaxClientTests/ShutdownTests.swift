@@ -243,6 +243,27 @@ struct ShutdownTests {
         #expect(test.transport.batches.map(\.names) == [["kept"]])
     }
 
+    @Test("a server that refuses for a reason which time does not change is asked once, though storing is tried again (I16)")
+    func refusedKeyIsNotAskedAgain() async throws {
+        let test = try TestClient()
+        test.transport.script { _ in .success(.problem(.unknownKey)) }
+        try await test.track(0..<1)
+        try test.refuseCommits(true)
+        test.client.track("in memory")
+        await test.clock.scheduled(1)
+        async let report = test.client.shutdown(within: .seconds(10))
+        await test.clock.scheduled(4)
+        for _ in 0..<3 {
+            let failures = test.client.writer.failures
+            test.clock.advance(by: .seconds(2))
+            while test.client.writer.failures == failures { await Task.yield() }
+        }
+        await test.transport.requests(1)
+        test.clock.advance(by: .seconds(10))
+        let left = await report
+        #expect(left.stored == 1 && left.lost == 1 && test.transport.batches.count == 1)
+    }
+
     @Test("what is refused during a shutdown is counted on disk, too (I12)")
     func lateRefusalsAreCounted() async throws {
         let test = try TestClient()
@@ -274,6 +295,7 @@ struct ShutdownTests {
         let uploads = tests.map { test in Task { await test.client.delivery.drain().counts.stored } }
         for _ in 0..<1_000 { await Task.detached {}.value }
         #expect(tests.allSatisfy { $0.transport.batches.isEmpty })
+        for test in tests { #expect(await test.client.status().depth == 1, "nor does one wait who asks how it stands") }
         hangs.open()
         for disk in disks { try await disk.value }
         for upload in uploads { #expect(await upload.value == 1) }
