@@ -112,10 +112,15 @@ extension EventQueue {
         for (install, counts) in envelope.takenOver { try told(counts, of: install) }
     }
 
-    /// Adds up what the server has of other installs, under one name, which it is never told.
+    /// Adds up what the server has of other installs, under one name, which it is never told, if these are many.
     ///
     /// Only if none of them can be taken over again: then it would count twice.
-    static func gatherDrops(_ db: Database, _ books: inout QueueBooks) throws {
+    func gatherDrops() throws {
+        guard books.drops.counts.count > DropCounts.maximumRows, !directory.holdsMore else { return }
+        try transaction { db, books in try Self.gatherDrops(db, &books) }
+    }
+
+    private static func gatherDrops(_ db: Database, _ books: inout QueueBooks) throws {
         let gone = EventID.derived(name: "\(books.installID)", key: "dropped by installs that are gone")
         for (key, count) in books.drops.counts where ![books.installID, gone].contains(key.install) && !count.isUntold {
             let sum = DropCounts.Key(install: gone, reason: key.reason)

@@ -26,10 +26,11 @@ extension EventClient {
 
     /// Takes an event in, or counts it as refused.
     func admit(
-        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil
+        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil,
+        isKept: Bool = false
     ) -> Intake.Admission {
         if queue.isSpool { followOptOut() }
-        let admission = admitEnriched(name, properties, id, time, distinctID, waiter)
+        let admission = admitEnriched(name, properties, id, time, distinctID, waiter, isKept)
         if case .refused(let reason) = admission, reason != .shutDown { countRefusalsSoon() }
         return admission
     }
@@ -59,7 +60,8 @@ extension EventClient {
 
     /// What the user's code adds is asked for outside of the lock: it may take its time, or track.
     private func admitEnriched(
-        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?
+        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?,
+        _ isKept: Bool
     ) -> Intake.Admission {
         var own = properties
         if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
@@ -68,7 +70,7 @@ extension EventClient {
             return writer.intake.withLock {
                 $0.admit(
                     name: name, properties: own, id: id, time: time, distinctID: distinctID, now: clock.unixMilliseconds, waiter: waiter,
-                    propertyBytes: bytes)
+                    isKept: isKept, propertyBytes: bytes)
             }
         }
         var attemptsLeft = Self.maximumEnrichments
@@ -87,7 +89,7 @@ extension EventClient {
                 guard $0.context.generation == context.generation || attemptsLeft == 0 else { return nil }
                 return $0.admit(
                     name: draft.name, properties: draft.properties, id: id, time: time, distinctID: draft.distinctID,
-                    now: clock.unixMilliseconds, waiter: waiter, isComplete: true, propertyBytes: bytes)
+                    now: clock.unixMilliseconds, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes)
             }
             if let admission { return admission }
         }

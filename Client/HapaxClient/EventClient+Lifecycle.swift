@@ -92,10 +92,9 @@ extension EventClient {
 
     /// The same for a session of another client, which stored beside this one.
     func recoverAppEnd(of open: EventQueue.OpenSession) async throws(TrackError) {
-        // Not lost if there is no room: then it is tried again, and a refusal by the intake would be counted each time.
-        guard queue.account.withLock({ $0.hasRoom(for: QueueUsage(events: 1, bytes: 1_024)) }) else { throw .refused(.quotaFull) }
-        try await trackDurably(
-            AutomaticEvent.appEnd.rawValue, properties: Self.recovered, id: SessionMarker.endID(open.start), time: open.lastActivity)
+        _ = try await trackDurablySequenced(
+            AutomaticEvent.appEnd.rawValue, properties: Self.recovered, id: SessionMarker.endID(open.start), time: open.lastActivity,
+            isKept: true)
     }
 
     private static let recovered: Properties = ["$recovered": true]

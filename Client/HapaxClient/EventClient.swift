@@ -202,11 +202,14 @@ public final class EventClient: Sendable {
     }
 
     /// The same, with the sequence that the event got; nil if its id was waiting already.
+    ///
+    /// - Parameter isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
     package func trackDurablySequenced(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil,
+        isKept: Bool = false
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
         let waiter = CommitWaiter()
-        let admission = admit(name, properties, id, time, distinctID, waiter)
+        let admission = admit(name, properties, id, time, distinctID, waiter, isKept: isKept)
         switch admission {
         case .admitted(let id, let sequence, let wake):
             if wake { writer.wake() }

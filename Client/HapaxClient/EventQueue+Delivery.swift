@@ -64,10 +64,7 @@ extension EventQueue {
             let delete = try RowDelete(db)
             let (gone, envelope) = underWay.withLock { ($0.gone, $0.envelope) }
             // With a receipt the server has the envelope's counts as well.
-            if settlements.contains(where: { $0.fate == .stored || $0.fate == .duplicate }) {
-                try Self.told(envelope, db, &books)
-                if books.drops.counts.count > DropCounts.maximumRows, !directory.holdsMore { try Self.gatherDrops(db, &books) }
-            }
+            if settlements.contains(where: { $0.fate == .stored || $0.fate == .duplicate }) { try Self.told(envelope, db, &books) }
             // What the quota removed while it was being sent is counted as dropped and stays so.
             for settlement in settlements where !gone.contains(settlement.event.row) {
                 if case .deadLetter(let reason, let detail) = settlement.fate {

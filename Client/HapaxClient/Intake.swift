@@ -66,11 +66,13 @@ struct Intake: Sendable {
     ///   - distinctID: nil for the context's.
     ///   - now: The wall clock in Unix milliseconds.
     ///   - isComplete: Whether the properties hold the context's already.
+    ///   - isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
     ///   - propertyBytes: About what the properties take, see ``QueueUsage/bytes(of:)``; added up before, so that nobody waits for it.
     mutating func admit(
         name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
-        isComplete: Bool = false, propertyBytes: Int64? = nil
+        isComplete: Bool = false, isKept: Bool = false, propertyBytes: Int64? = nil
     ) -> Admission {
+        func refuse(_ reason: DropReason) -> Admission { isKept && reason.passes ? .refused(reason) : self.refuse(reason) }
         if isClosed { return refuse(.shutDown) }
         if context.isOptedOut { return refuse(.optedOut) }
         if let id, waitingIDs.contains(id) {
@@ -185,4 +187,12 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     case enricher
     /// A service has no client: it is not configured, or did not start.
     case disabled
+
+    /// Whether the same event may be taken another time, as by the next client on the queue.
+    var passes: Bool {
+        switch self {
+        case .mailboxFull, .quotaFull, .shutDown: true
+        case .optedOut, .enricher, .disabled: false
+        }
+    }
 }

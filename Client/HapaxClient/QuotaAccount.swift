@@ -13,17 +13,13 @@ struct QuotaAccount: Sendable {
         self.used = used
     }
 
-    /// Whether an event would be taken.
-    func hasRoom(for event: QueueUsage) -> Bool {
-        quota.policy == .dropOldest || quota.allows(used + reserved + event)
-    }
-
     /// Takes room for an event.
     ///
     /// - Returns: false if there is none and the policy is to refuse.
     mutating func reserve(_ event: QueueUsage) -> Bool {
-        guard hasRoom(for: event) else { return false }
-        reserved = reserved + event
+        let wanted = reserved + event
+        guard quota.policy == .dropOldest || quota.allows(used + wanted) else { return false }
+        reserved = wanted
         return true
     }
 

@@ -111,6 +111,7 @@ actor SpoolAdopter {
             total.counts = total.counts + delivered.counts
             (total.failure, total.nextAttempt) = (delivered.failure, delivered.nextAttempt)
         }
+        do { try main.gatherDrops() } catch { unusable = StorageFailure(error) }
         rest(after: total)
         total.failure = total.failure ?? unusable.map { .queue($0) }
         failure.withLock { $0 = total.failure }
@@ -168,10 +169,13 @@ actor SpoolAdopter {
         do throws(TrackError) {
             try await end(session)
         } catch {
+            switch error {
+            // To somebody who does not want events none is owed.
+            case .refused(let reason) where !reason.passes: break
             // It stays, with its spool, and holds no other up.
-            if [.shutDown, .refused(.shutDown), .refused(.quotaFull), .refused(.mailboxFull)].contains(error) { return }
-            // To somebody who does not want events none is owed; all else can be different another time, as at the next start.
-            guard [.refused(.optedOut), .refused(.disabled), .refused(.enricher)].contains(error) else { throw error }
+            case .refused, .shutDown: return
+            case .notStored: throw error
+            }
         }
         try spool.removeSession(start: session.start)
     }

@@ -18,6 +18,9 @@ actor ImportSource: BatchSource {
         var before: ImportFingerprint
     }
 
+    private let executor = BlockingExecutor(label: "hapax.import")
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
     private var reader: LineReader
     private let now: @Sendable () -> Int64
     private let bury: Bury

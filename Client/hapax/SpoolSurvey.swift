@@ -8,7 +8,8 @@ struct SpoolSurvey {
     /// Those that cannot be read, and so may hold events that nobody can deliver.
     private(set) var unusable: [QueueDirectory] = []
 
-    /// - Parameter pause: Between two looks at one that cannot be read.
+    /// - Parameter pause: Between two looks at one that cannot be read. By sleeping: what is waited for tells nobody, and a command has
+    ///   nothing else to do meanwhile.
     init(of queue: QueueDirectory, pause: () -> Void = { usleep(100_000) }) {
         do throws(StorageFailure) {
             for spool in try queue.spools() { look(at: spool, pause) }
@@ -17,8 +18,7 @@ struct SpoolSurvey {
         }
     }
 
-    /// A spool that its owner makes or removes at this moment looks as if it could not be read. That ends by itself and tells nobody, so it is
-    /// waited for; there is no work in this process that it holds up.
+    /// A spool that its owner makes or removes at this moment looks as if it could not be read. That ends by itself.
     private mutating func look(at spool: QueueDirectory, _ pause: () -> Void) {
         for look in 0..<Self.looks {
             if look > 0 { pause() }

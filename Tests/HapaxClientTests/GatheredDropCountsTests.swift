@@ -43,22 +43,25 @@ struct GatheredDropCountsTests {
         await again.client.shutdown(within: .zero)
     }
 
-    @Test("while a queue beside this one is left, or a damaged file, they stay apart: those can be taken over once more")
-    func countsStayApartBesideOthers() async throws {
+    @Test(
+        "while a damaged file is left, or a queue beside this one, they stay apart: those can be taken over once more",
+        arguments: [true, false])
+    func countsStayApartBesideOthers(isSpool: Bool) async throws {
         let test = try TestClient()
         let queue = test.client.queue
         try queue.adopt(Self.drops(told: 1))
-        let place = queue.directory.spool(named: "01900000-0000-7000-8000-000000000000")
-        try FileManager.default.createDirectory(atPath: place.path, withIntermediateDirectories: true)
+        let spool = try TestClient(directory: test.directory) { $0.whenQueueIsTaken = .spool }
+        let damaged = queue.directory.databasePath + ".damaged-1"
+        if !isSpool {
+            await spool.client.shutdown(within: .zero)
+            try Data().write(to: URL(fileURLWithPath: damaged))
+        }
         let before = queue.books.drops
-        try await test.track(0..<1)
-        #expect(await test.client.delivery.drain().counts.stored == 1)
-        #expect(queue.books.drops == before)
+        #expect(await test.client.flush().failure == nil && queue.books.drops == before)
         try queue.adopt(Self.drops(told: 1))
         #expect(queue.books.drops == before)
-        try FileManager.default.removeItem(atPath: place.path)
-        try await test.track(0..<1)
-        #expect(await test.client.delivery.drain().counts.stored == 1)
+        if isSpool { await spool.client.shutdown(within: .zero) } else { try FileManager.default.removeItem(atPath: damaged) }
+        #expect(await test.client.flush().failure == nil)
         #expect(queue.books.drops.counts.count == 2 && queue.books.drops.byReason == before.byReason)
         await test.client.shutdown(within: .zero)
     }
