@@ -122,6 +122,8 @@ extension StartError: CustomStringConvertible {
 
 extension EventClient.Configuration {
     func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
+        // As from a setting that is not set. It would be the working directory.
+        if queueDirectory.isEmpty { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
         if isRefused && SharedContainer.holds(queueDirectory) { throw .sharedContainer }
     }
 

@@ -108,9 +108,9 @@ extension EventClient {
         let failure = Locked<DeliveryFailure?>(nil)
         // What is believed if the disk hangs.
         let left = Locked((hasFile: true, mayBeMore: true))
-        let look: @Sendable () -> Void = { [queue] in
-            let seen = (queue.hasFile, queue.isSpool || queue.directory.holdsMore)
-            left.withLock { $0 = seen }
+        let look: @Sendable (_ hasFile: Bool) -> Void = { [queue] hasFile in
+            let mayBeMore = queue.isSpool || queue.directory.holdsMore
+            left.withLock { $0 = (hasFile, mayBeMore) }
         }
         let start = clock.monotonic
         let storingTime = max(limit, Self.minimumStoringTime)
@@ -121,9 +121,9 @@ extension EventClient {
                 await adopter?.stop()
             }
         }
-        let storing = clock.schedule(after: storingTime) { [writer] in
+        let storing = clock.schedule(after: storingTime) { [writer, queue] in
             writer.giveUp()
-            DispatchQueue.global().async(execute: look)
+            DispatchQueue.global().async { look(queue.hasFile) }
         }
         let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
         Task {
@@ -168,11 +168,13 @@ extension EventClient {
     }
 
     /// On a thread that may block: closing waits for a commit that is under way.
-    private func closeQueue(then closed: @escaping @Sendable () -> Void) async {
+    private func closeQueue(then closed: @escaping @Sendable (_ hadFile: Bool) -> Void) async {
         await withCheckedContinuation { continuation in
             DispatchQueue.global().async { [queue] in
+                // Looked at while it is locked: afterwards another client may deliver and remove it.
+                let hasFile = queue.hasFile
                 if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
-                closed()
+                closed(hasFile)
                 continuation.resume()
             }
         }

@@ -40,6 +40,13 @@ struct ConfigurationTests {
         }
     }
 
+    @Test("a directory without a name is refused: it would be the working directory")
+    func directoryNeedsAName() {
+        var configuration = configuration
+        configuration.queueDirectory = ""
+        #expect(throws: StartError.queueUnusable(StorageFailure(errno: ENOENT))) { _ = try EventClient.start(configuration) }
+    }
+
     @Test("a relative directory stays where it is when the process goes elsewhere: the opt-out mark, too (D16)")
     func directoryIsAbsolute() {
         let here = FileManager.default.currentDirectoryPath
