@@ -1,5 +1,3 @@
-import Foundation
-import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -224,46 +222,6 @@ struct ShutdownTests {
         #expect(test.clock.pending.isEmpty)
     }
 
-    @Test("what cannot be stored at once is tried again as long as there is time (I1, R38)")
-    func storingIsTriedAgain() async throws {
-        let test = try TestClient()
-        try test.refuseCommits(true)
-        test.client.track("kept")
-        await test.clock.scheduled(1)
-        async let report = test.client.shutdown(within: .seconds(10))
-        // The next attempt, and the limits for uploading, storing and leaving.
-        await test.clock.scheduled(4)
-        let failures = test.client.writer.failures
-        test.clock.advance(by: .seconds(1))
-        while test.client.writer.failures == failures { await Task.yield() }
-        await test.clock.scheduled(4)
-        try test.refuseCommits(false)
-        test.clock.advance(by: .seconds(2))
-        #expect(await report == ShutdownReport(stored: 0, lost: 0))
-        #expect(test.transport.batches.map(\.names) == [["kept"]])
-    }
-
-    @Test("a server that refuses for a reason which time does not change is asked once, though storing is tried again (I16)")
-    func refusedKeyIsNotAskedAgain() async throws {
-        let test = try TestClient()
-        test.transport.script { _ in .success(.problem(.unknownKey)) }
-        try await test.track(0..<1)
-        try test.refuseCommits(true)
-        test.client.track("in memory")
-        await test.clock.scheduled(1)
-        async let report = test.client.shutdown(within: .seconds(10))
-        await test.clock.scheduled(4)
-        for _ in 0..<3 {
-            let failures = test.client.writer.failures
-            test.clock.advance(by: .seconds(2))
-            while test.client.writer.failures == failures { await Task.yield() }
-        }
-        await test.transport.requests(1)
-        test.clock.advance(by: .seconds(10))
-        let left = await report
-        #expect(left.stored == 1 && left.lost == 1 && test.transport.batches.count == 1)
-    }
-
     @Test("what is refused during a shutdown is counted on disk, too (I12)")
     func lateRefusalsAreCounted() async throws {
         let test = try TestClient()
@@ -276,49 +234,5 @@ struct ShutdownTests {
         #expect(await report.stored == 1)
         let summary = try QueueReader(directory: test.client.queue.directory)?.summary()
         #expect(summary?.books.drops.byReason == [DropReason.shutDown.rawValue: 3])
-    }
-
-    @Test("a disk that hangs stops no task but the client's own (D7)")
-    func hangingDiskStopsNobodyElse() async throws {
-        let hangs = Gate()
-        // One more than the language has threads.
-        let tests = try (0...ProcessInfo.processInfo.activeProcessorCount).map { _ in try TestClient() }
-        var disks: [Task<Void, any Error>] = []
-        for (index, test) in tests.enumerated() {
-            try await test.track(0..<1)
-            disks.append(
-                Task { [queue = test.client.queue] in
-                    try await blocking { try queue.database.writeWithoutTransaction { _ in hangs.blockUntilOpen() } }
-                })
-            await hangs.waitForArrivals(index + 1)
-        }
-        let uploads = tests.map { test in Task { await test.client.delivery.drain().counts.stored } }
-        for _ in 0..<1_000 { await Task.detached {}.value }
-        #expect(tests.allSatisfy { $0.transport.batches.isEmpty })
-        for test in tests { #expect(await test.client.status().depth == 1, "nor does one wait who asks how it stands") }
-        hangs.open()
-        for disk in disks { try await disk.value }
-        for upload in uploads { #expect(await upload.value == 1) }
-        for test in tests { await test.client.shutdown(within: .zero) }
-    }
-
-    @Test("a disk that hangs when the file is looked for holds nobody up; what was stored is believed to be (D7, R38)")
-    func hangingDiskIsLeft() async throws {
-        let test = try TestClient()
-        test.transport.script { [transport = test.transport] _ in await transport.hang() }
-        try await test.track(0..<3)
-        let hangs = Gate()
-        // Whoever looks needs this lock.
-        let disk = Task { [queue = test.client.queue] in
-            try await blocking { queue.file.withLock { _ in hangs.blockUntilOpen() } }
-        }
-        await hangs.waitForArrivals(1)
-        async let report = test.client.shutdown(within: .seconds(2))
-        await test.transport.requests(1)
-        test.clock.advance(by: .milliseconds(2_100))
-        let left = await report
-        #expect(left.stored == 3 && left.lost == 0 && left.mayLeaveMore)
-        hangs.open()
-        try await disk.value
     }
 }
