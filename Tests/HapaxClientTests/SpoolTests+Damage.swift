@@ -69,6 +69,32 @@ extension SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("a flush waits until the event that tells of a spool's damage is stored, and delivers it (R13, I11)")
+    func reportOfASpoolIsDelivered() async throws {
+        let main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        try await spool.client.trackDurably("spooled")
+        await spool.client.shutdown(within: .zero)
+        try FileManager.default.moveItem(atPath: place.databasePath, toPath: place.databasePath + ".damaged-1")
+        let mayStore = Gate()
+        main.transport.script { [client = main.client] batch in
+            if batch.names == ["spooled"] {
+                client.whenStored { mayStore.blockUntilOpen() }
+                await mayStore.waitForArrivals(1)
+            }
+            return .success(batch.receipt())
+        }
+        async let report = main.client.flush()
+        while main.client.writer.intake.withLock({ $0.uncommitted.events == 0 }) { await Task.yield() }
+        // Time for a flush that would not wait.
+        for _ in 0..<1_000 { await Task.yield() }
+        mayStore.open()
+        #expect(await report == FlushReport(stored: 2, duplicates: 0, deadLettered: 0, remaining: 0))
+        #expect(main.transport.batches.map(\.names) == [["spooled"], [QueueDamage.eventName]])
+        await main.client.shutdown(within: .zero)
+    }
+
     /// Leaves a spool with a dead letter and a page of events that nobody can read.
     ///
     /// - Returns: How many events are lost.

@@ -76,4 +76,18 @@ extension SpoolTests {
         #expect(next.transport.batches.flatMap(\.names) == ["$AppEnd"] && spools.isEmpty)
         await next.client.shutdown(within: .zero)
     }
+
+    @Test("to somebody who has opted out no end of a session is owed: it goes with its spool, and counts as refused (D16, I12)")
+    func optOutEndsASession() async throws {
+        let main = try open()
+        let spool = try open()
+        try await spool.client.trackDurably("inside")
+        try spool.client.queue.save(EventQueue.OpenSession(start: .derived(name: "$AppStart", key: "1"), lastActivity: 5_000))
+        await spool.client.shutdown(within: .zero)
+        try main.client.optOut()
+        #expect(await main.client.flush().failure == nil)
+        #expect(main.transport.batches.flatMap(\.names) == ["inside"] && spools.isEmpty)
+        #expect(await main.client.status().dropped == [DropReason.optedOut.rawValue: 1])
+        await main.client.shutdown(within: .zero)
+    }
 }

@@ -8,7 +8,7 @@ import Testing
 @testable import HapaxClient
 
 /// An empty queue is not always the end of it.
-@Suite("A flush says why something is left (R13, I12, I15)")
+@Suite("A flush says why something is left (R13, I12, I15)", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct UnfinishedFlushTests {
     @Test("events that cannot be stored: the flush names the failure of the store")
     func unstoredEventsAreAFailure() async throws {
@@ -62,6 +62,30 @@ struct UnfinishedFlushTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("the same while its delivery waits for a disk that hangs: the report says what had been delivered before (R13, D7)")
+    func limitBoundsADiskThatHangs() async throws {
+        let test = try TestClient()
+        try await test.track(0..<60)
+        let hangs = Gate()
+        let disk = Task { [queue = test.client.queue, transport = test.transport] in
+            await transport.requests(2)
+            try await blocking { try queue.database.writeWithoutTransaction { _ in hangs.blockUntilOpen() } }
+        }
+        test.transport.script { [transport = test.transport] batch in
+            if transport.batches.count == 2 { await hangs.waitForArrivals(1) }
+            return .success(batch.receipt())
+        }
+        async let report = test.client.finalFlush(within: .seconds(2))
+        await hangs.waitForArrivals(1)
+        // Time for the delivery to come to the disk; without it the test would only see less.
+        for _ in 0..<1_000 { await Task.detached {}.value }
+        test.clock.advance(by: .seconds(3))
+        #expect(await report == FlushReport(stored: 50, duplicates: 0, deadLettered: 0, remaining: 10, failure: .transport(.aborted)))
+        hangs.open()
+        try await disk.value
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a flush sends what is still being stored, with a limit and without (R13)", arguments: [true, false])
     func storingIsWaitedFor(isLimited: Bool) async throws {
         let test = try TestClient()
@@ -78,7 +102,7 @@ struct UnfinishedFlushTests {
         await test.client.shutdown(within: .zero)
     }
 
-    @Test("a request that hangs is ended when the time is over (R13)", .timeLimit(.minutes(10)))
+    @Test("a request that hangs is ended when the time is over (R13)")
     func limitEndsARequest() async throws {
         let test = try TestClient()
         let transport = test.transport
