@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("CurlTransport over real sockets (R5, R6, D6, I5)")
+@Suite("CurlTransport over real sockets (R5, R6, D6, I5)", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct CurlTransportTests {
     private static let ok = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 

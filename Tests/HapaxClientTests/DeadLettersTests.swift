@@ -1,13 +1,15 @@
+import GRDBSQLite
 import HapaxModel
 import TestSupport
 import Testing
 
 @testable import HapaxClient
 
-@Suite("DeadLetters (I1, I12)")
+@Suite("DeadLetters (I1, I12)", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct DeadLettersTests {
-    private func rejectingClient() async throws -> TestClient {
-        let test = try TestClient(transport: ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) })
+    private func rejectingClient(_ directory: TemporaryDirectory = TemporaryDirectory()) async throws -> TestClient {
+        let transport = ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) }
+        let test = try TestClient(directory: directory, transport: transport)
         try await test.track(0..<3)
         #expect(await test.client.flush().deadLettered == 3)
         return test
@@ -116,6 +118,22 @@ struct DeadLettersTests {
         let created = await test.client.status().created
         #expect(test.client.track("corrected", id: id) != nil)
         #expect(await test.client.status().created == created + 1, "and so the next one is taken")
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a retry that cannot be stored leaves the id free: an event under it is taken (I1, R12)")
+    func failedRetryLeavesTheIDFree() async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let test = try await rejectingClient(directory)
+        let letter = try #require(try test.client.deadLetters.list().first)
+        disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: SQLITE_FULL, operations: [.write]))
+        #expect(throws: StorageFailure.self) { try test.client.deadLetters.retry([letter.number]) }
+        #expect(disk.failures > 0)
+        disk.fail(nil)
+        let created = await test.client.status().created
+        #expect(test.client.track("corrected", id: letter.eventID) == letter.eventID)
+        #expect(await test.client.status().created == created + 1)
         await test.client.shutdown(within: .zero)
     }
 
