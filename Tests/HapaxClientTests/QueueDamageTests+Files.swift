@@ -57,6 +57,22 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("a purge just behind a salvage: what is lost with the file counts as lost, and not as purged as well (I12)")
+    func purgeBehindASalvageCountsOnce() async throws {
+        try makeDamaged()
+        let queue = try open()
+        let pending = queue.damage.withLock { $0.pending }
+        for file in asides() { try FileManager.default.removeItem(atPath: path + "/" + file) }
+        await queue.salvage()
+        let dropped = queue.books.drops.byReason
+        #expect(dropped[EventQueue.damagedEvent] == 60, "control")
+        // As if the salvage had ended on the disk, and nobody here had heard of it.
+        queue.damage.withLock { $0.pending = pending }
+        _ = try queue.purge()
+        #expect(queue.books.drops.byReason == dropped && queue.books.isBalanced)
+        queue.close()
+    }
+
     @Test("files are set aside under numbers, not texts: the tenth follows the ninth (D14)")
     func asidesAreNumbered() throws {
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)

@@ -52,4 +52,18 @@ extension QueueDamageTests {
         #expect(await test.client.status().isBalanced)
         await test.client.shutdown(within: .zero)
     }
+
+    @Test("what was salvaged waits under its id: its caller's retry is no second event (R12, I12)")
+    func salvagedIDsAreKnown() async throws {
+        let test = try TestClient(directory: directory, transport: ScriptedTransport { _ in .failure(.cut) })
+        let ids = try await test.track(1...200)
+        try DamagedPage.make(in: test.client.queue, at: ids[0])
+        for _ in 0..<2 { #expect(await test.client.flush().failure != nil) }
+        #expect(asides().count == 1)
+        let waiting = try test.client.queue.waitingIDs()
+        let created = await test.client.status().created
+        for id in waiting { #expect(test.client.track("again", id: id) == id) }
+        #expect(await test.client.status().created == created && waiting.count > 100)
+        await test.client.shutdown(within: .zero)
+    }
 }
