@@ -111,6 +111,10 @@ struct CommandFailureTests {
             #expect(output.json["unusable_spools"] as? Int == 1)
             #expect(output.error.contains(spool))
         }
+        for command in ["list", "export"] {
+            let output = try await hapax.run("dead-letters", command)
+            #expect(output.status == 0 && output.error.contains(spool), "it may hold some")
+        }
     }
 
     @Test("a property whose value is not JSON is named, its value is not repeated (I14)", arguments: [#"card:={"number":4711"#, "4711"])
