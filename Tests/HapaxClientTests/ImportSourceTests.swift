@@ -35,6 +35,23 @@ struct ImportSourceTests {
         #expect(counts.deadLettered == count && counts.lines == count)
     }
 
+    @Test("a file of which nothing comes for a while stops no other task")
+    func waitingStopsNobodyElse() async throws {
+        // One more than the language has threads.
+        let pipes = (0...ProcessInfo.processInfo.activeProcessorCount).map { _ in Pipe() }
+        defer { withExtendedLifetime(pipes) {} }
+        let batches = pipes.map { pipe in
+            let source = ImportSource(
+                descriptor: pipe.fileHandleForReading.fileDescriptor, start: ImportCheckpoint(), after: ImportFingerprint(),
+                letterNames: nil, isStopped: { false }, now: { 1 }, bury: { _ in }, settled: { _ in }, saveCheckpoint: { _ in },
+                failed: { Issue.record("\($0)") })
+            return Task { try await source.nextBatch(limit: 1, maximumBytes: .max, skipping: 0).events.count }
+        }
+        for _ in 0..<1_000 { await Task.detached {}.value }
+        for pipe in pipes { try pipe.fileHandleForWriting.close() }
+        for batch in batches { #expect(try await batch.value == 0) }
+    }
+
     @Test("once the queue holds no more, the import ends with the reason; the file has the rest, and the next run goes on with it")
     func fullQueueEndsTheImport() async throws {
         var configuration = EventClient.Configuration(

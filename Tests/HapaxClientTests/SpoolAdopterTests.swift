@@ -1,3 +1,5 @@
+import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -151,6 +153,36 @@ struct SpoolAdopterTests {
         let adopted = try #require(await main.client.adopter?.adopt(persistently: true))
         #expect(adopted.failure != nil && main.transport.batches.count == 1 && spools.count == 1)
         await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a disk that hangs while a spool's dead letters are moved stops no task but the client's own (D7)")
+    func hangingDiskStopsNobodyElse() async throws {
+        let hangs = Gate()
+        var tests: [TestClient] = []
+        var disks: [Task<Void, any Error>] = []
+        // One more than the language has threads.
+        for count in 1...ProcessInfo.processInfo.activeProcessorCount + 1 {
+            let test = try TestClient()
+            let spool = try TestClient(directory: test.directory) { $0.whenQueueIsTaken = .spool }
+            spool.client.track("")
+            await spool.client.shutdown(within: .zero)
+            disks.append(
+                Task { [queue = test.client.queue] in
+                    try await blocking { try queue.database.writeWithoutTransaction { _ in hangs.blockUntilOpen() } }
+                })
+            await hangs.waitForArrivals(count)
+            tests.append(test)
+        }
+        let moves = tests.map { test in Task { await test.client.adopter?.adopt().failure } }
+        // Time for all of them to come to the disk; without it the test would only see less.
+        for _ in 0..<50_000 { await Task.detached {}.value }
+        hangs.open()
+        for disk in disks { try await disk.value }
+        for move in moves { #expect(await move.value == nil) }
+        for test in tests {
+            #expect(try test.client.queue.deadLetterCount() == 1)
+            await test.client.shutdown(within: .zero)
+        }
     }
 
     @Test("all dead letters of a spool are moved, however many they are, and then it is removed (I1, I12)")
