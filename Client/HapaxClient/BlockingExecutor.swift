@@ -15,5 +15,10 @@ package final class BlockingExecutor: SerialExecutor {
         queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
     }
 
+    /// Runs once what waits for the disk or is long. On Linux the language's pool is Dispatch's global queues: what blocks there stops it as well.
+    static func run(_ label: String, _ body: @escaping @Sendable () -> Void) {
+        DispatchQueue(label: label).async(execute: body)
+    }
+
     package func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
 }

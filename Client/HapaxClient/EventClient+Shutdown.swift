@@ -1,5 +1,3 @@
-import Dispatch
-
 extension EventClient {
     /// Refuses new events, stores those it has, uploads while time is left, and closes the queue.
     ///
@@ -19,10 +17,10 @@ extension EventClient {
         let end = CommitWaiter()
         let failure = Locked<DeliveryFailure?>(nil)
         // What is believed if the disk hangs.
-        let left = Locked((hasFile: true, mayBeMore: true))
-        let look: @Sendable (_ hasFile: Bool) -> Void = { [queue] hasFile in
+        let left = Locked((file: EventQueue.FileState.there, mayBeMore: true))
+        let look: @Sendable (EventQueue.FileState) -> Void = { [queue] file in
             let mayBeMore = queue.isSpool || queue.directory.holdsMore
-            left.withLock { $0 = (hasFile, mayBeMore) }
+            left.withLock { $0 = (file, mayBeMore) }
         }
         let start = clock.monotonic
         let storingTime = max(limit, Self.minimumStoringTime)
@@ -35,7 +33,7 @@ extension EventClient {
         }
         let storing = clock.schedule(after: storingTime) { [writer, queue] in
             writer.giveUp()
-            DispatchQueue.global().async { look(queue.hasFile) }
+            BlockingExecutor.run("hapax.look") { look(queue.fileState) }
         }
         let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
         Task {
@@ -65,28 +63,34 @@ extension EventClient {
         leaving.cancel()
         reporter.end()
         let (waiting, inMemory) = (Int(queue.books.depth), writer.intake.withLock { Int($0.uncommitted.events) })
-        let (hasFile, mayBeMore) = left.withLock { $0 }
+        let (file, mayBeMore) = left.withLock { $0 }
         return ShutdownReport(
-            stored: hasFile ? waiting : 0, lost: hasFile ? inMemory : waiting + inMemory, failure: failure.withLock { $0 },
+            stored: file == .there ? waiting : 0, lost: inMemory + (file == .gone ? waiting : 0), failure: failure.withLock { $0 },
             mayLeaveMore: mayBeMore)
     }
 
     /// - Returns: Why the spools could not be delivered, if it came to them; and whether the server may be asked again (I16).
     private func deliverAll() async -> (failure: DeliveryFailure?, mayGoOn: Bool) {
-        guard await delivery.deliverAll() == .drained else { return (nil, false) }
+        let ending = await delivery.deliverAll()
+        // Where the server refuses some of this queue's events, those of the spools can show whether it is they.
+        let awaitsWitness = await delivery.awaitsWitness
+        guard ending == .drained || awaitsWitness else { return (nil, false) }
         let failure = await adopter?.adopt(persistently: true).failure
+        if awaitsWitness {
+            guard delivery.hasWitness, await delivery.deliverAll() == .drained else { return (nil, false) }
+        }
         if case .queue? = failure { return (failure, true) }
         return (failure, failure == nil)
     }
 
     /// On a thread that may block: closing waits for a commit that is under way.
-    private func closeQueue(then closed: @escaping @Sendable (_ hadFile: Bool) -> Void) async {
+    private func closeQueue(then closed: @escaping @Sendable (EventQueue.FileState) -> Void) async {
         await withCheckedContinuation { continuation in
-            DispatchQueue.global().async { [queue] in
+            BlockingExecutor.run("hapax.closing") { [queue] in
                 // Looked at while it is locked: afterwards another client may deliver and remove it.
-                let hasFile = queue.hasFile
+                let file = queue.fileState
                 if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
-                closed(hasFile)
+                closed(file)
                 continuation.resume()
             }
         }

@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import GRDB
 import HapaxModel
@@ -13,9 +12,8 @@ extension EventQueue {
             guard !record.pending.isEmpty else { return nil }
             if let task = record.salvaging { return task }
             let task = Task { [self] in
-                // Not on the pool of the language: this is long, and waits for the disk.
                 await withCheckedContinuation { continuation in
-                    DispatchQueue.global().async {
+                    BlockingExecutor.run("hapax.salvage") {
                         self.salvagePending()
                         continuation.resume()
                     }

@@ -100,6 +100,20 @@ package final class EventQueue: Sendable {
     /// Whether the file is still where a later client will look for it: somebody may have deleted or moved the directory.
     var hasFile: Bool { file.withLock { $0 } == FileIdentity(path: directory.databasePath) }
 
+    /// What became of the file with the rows that the books know.
+    enum FileState {
+        case there
+        /// It was damaged, and no other could be begun yet.
+        case setAside
+        /// Somebody has deleted or moved it.
+        case gone
+    }
+
+    var fileState: FileState {
+        if damage.withLock({ $0.unfinished != nil }) { return .setAside }
+        return hasFile ? .there : .gone
+    }
+
     /// - Throws: SQLITE_READONLY_DBMOVED: what is stored in a file without a name is lost with the process.
     func requireFile() throws {
         guard hasFile else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }

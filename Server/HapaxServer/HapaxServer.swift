@@ -98,6 +98,7 @@ private struct HardStop: Service {
 
     func run() async throws {
         try? await gracefulShutdown()
-        DispatchQueue.global().asyncAfter(deadline: .now() + Self.grace) { _exit(1) }
+        // Not on a global queue, whose threads may all wait for what never answers.
+        DispatchQueue(label: "hapax.grace").asyncAfter(deadline: .now() + Self.grace) { _exit(1) }
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import TestSupport
 import Testing
@@ -23,6 +24,28 @@ extension QueueDamageTests {
         #expect(names.contains("$QueueDamaged") && names.contains("afterwards"))
         #expect(names.count + (damage.lost ?? 0) >= 202, "what was not lost arrived")
         #expect(status.dropped["damaged"] ?? 0 == damage.lost.map(Int64.init), "what was lost is counted")
+    }
+
+    @Test("a salvage has a thread of its own: on the language's pool it would stop the host's tasks (D7)")
+    func salvageStopsNobodyElse() async throws {
+        let queue = try open()
+        try queue.append((1...60).map { Self.event($0) }[...])
+        try spoil(queue)
+        try queue.append([Self.event(62)][...])
+        let label = Locked("")
+        var observer = DamageObserver()
+        observer.salvaged = { _, _ in label.withLock { $0 = Self.queueLabel } }
+        queue.observeDamage(observer)
+        await queue.salvage()
+        #expect(label.withLock { $0 } == "hapax.salvage")
+        queue.close()
+    }
+
+    /// Of the dispatch queue that runs this. On Linux the module does not declare it.
+    private static var queueLabel: String {
+        typealias Function = @convention(c) (OpaquePointer?) -> UnsafePointer<CChar>?
+        guard let symbol = dlsym(nil, "dispatch_queue_get_label") else { return "?" }
+        return unsafeBitCast(symbol, to: Function.self)(nil).map { String(cString: $0) } ?? ""
     }
 
     @Test("damage met by an upload's own read: that upload takes what was salvaged, and does not call the queue empty (I11, I15)")

@@ -8,6 +8,24 @@ import Testing
 
 /// On a disk that takes nothing for a while, or hangs.
 extension ShutdownTests {
+    @Test("what lies in a file that was set aside is not lost, though no other could be begun (I1, I11)")
+    func fileSetAsideIsNotLost() async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let test = try TestClient(directory: directory)
+        let ids = try await test.track(1...200)
+        try DamagedPage.make(in: test.client.queue, at: ids[0])
+        disk.fail(FaultyDisk.Fault(at: 0, count: .max / 2, code: ResultCode.SQLITE_CANTOPEN.rawValue, operations: [.open]))
+        #expect(await test.client.flush().failure != nil)
+        #expect(test.client.queue.directory.filesSetAside.count == 1 && disk.failures > 0)
+        let report = await test.client.shutdown(within: .zero)
+        #expect(report.stored == 0 && report.lost == 0 && report.mayLeaveMore)
+        disk.fail(nil)
+        let next = try TestClient(directory: directory)
+        #expect(await next.client.flush().stored > 100)
+        await next.client.shutdown(within: .zero)
+    }
+
     @Test(
         "what cannot be stored at once is tried again as long as there is time, and then sent, also if spools cannot be (I1, R38)",
         arguments: [true, false])
