@@ -35,6 +35,7 @@ extension Delivery {
         isHeld = asked == .denied
         guard !isHeld, mayRequest() else { return machine.held() }
         skipped = skipping
+        if hasWitness { machine.witnessFound() }
         do {
             batch = try await source.nextBatch(limit: limit, maximumBytes: endpoint.maximumBatchBytes, skipping: skipping)
             counts.deadLettered += batch.buried
@@ -67,6 +68,7 @@ extension Delivery {
         case .batchRefused(let code):
             let failure = DeliveryFailure.status(code.status, code: code.rawValue)
             failed(failure)
+            (awaitsWitness, refusedEnvelope) = (true, batch.envelope)
             // One that stands farther behind was only tried to learn about the server.
             if let event = batch.events.first, batch.events.count == 1, skipped == suspects.count {
                 suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
@@ -92,17 +94,19 @@ extension Delivery {
         let start = clock.monotonic
         let outcome = await transport.send(request)
         counts.attempts += 1
+        awaitsWitness = false
         let answer = AnswerClassifier.classify(
             outcome, batchID: batchID, sent: batch.events.map(\.id), now: clock.unixMilliseconds)
         attempted(clock.monotonic - start, answer)
         return answer
     }
 
-    /// The witness was settled when it was accepted: the server finds a duplicate, and nothing is recorded or counted.
+    /// The witness was settled when it was accepted: the server finds a duplicate, whichever install sends it, and nothing is recorded or
+    /// counted.
     func testify() async -> DeliveryStateMachine.Action {
-        guard let witness else { return machine.answered(.pause) }
+        guard let witness = witness.withLock({ $0 }) else { return machine.answered(.pause) }
         guard mayRequest() else { return machine.answered(.tryLater(retryAfter: nil)) }
-        switch await attempt(witness) {
+        switch await attempt(SourceBatch(events: [witness], envelope: refusedEnvelope)) {
         case .accepted(let results):
             let isAccepted = !results.contains { $0.outcome == .retry }
             return machine.answered(isAccepted ? .accepted : .tryLater(retryAfter: nil))
@@ -122,7 +126,7 @@ extension Delivery {
         }
         let kept = batch.events.count - settlements.count
         guard await record(settlements) else { return machine.settlingFailed() }
-        if let event = settlements.last?.event { witness = SourceBatch(events: [event], envelope: batch.envelope) }
+        if let event = settlements.last?.event { witness.withLock { $0 = event } }
         if kept > 0 { failed(.askedToRetry(events: kept)) } else { lastFailure = nil }
         return machine.settled(kept: kept)
     }

@@ -4,6 +4,7 @@ import HapaxModel
 extension Delivery {
     func begin(_ kind: DeliveryStateMachine.Rest) {
         if kind != .held { suspects = [] }
+        if kind != .paused { awaitsWitness = false }
         switch kind {
         case .drained:
             lastFailure = nil

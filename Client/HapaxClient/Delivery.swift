@@ -38,8 +38,13 @@ package actor Delivery<Source: BatchSource> {
     var suspects: [Settlement] = []
     /// How many of the oldest events the batch in hand left out.
     var skipped = 0
-    /// Something that the server has accepted: sent again, it shows whether the server still accepts anything.
-    var witness: SourceBatch?
+    /// Something that the server has accepted, from this source or from one that shares it: sent again, it shows whether the server still
+    /// accepts anything.
+    let witness: Locked<OutgoingEvent?>
+    /// What the latest refused batch said besides its events: the witness is to differ in nothing else.
+    var refusedEnvelope = EventBatch.Envelope()
+    /// Whether the latest pass ended at events of which nobody can say yet whether it is they or the server.
+    var awaitsWitness = false
     var counts = DeliveryCounts() { didSet { publish() } }
     /// What calls have reported already.
     var reported = DeliveryCounts()
@@ -70,10 +75,12 @@ package actor Delivery<Source: BatchSource> {
     init(
         source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
         retryPolicy: RetryPolicy = .delivery, randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator(),
+        witness: Locked<OutgoingEvent?> = Locked(nil),
         attempted: @escaping @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in },
         gate: @escaping @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
     ) {
         self.attempted = attempted
+        self.witness = witness
         self.gate = gate
         self.source = source
         self.endpoint = endpoint
@@ -98,6 +105,8 @@ package actor Delivery<Source: BatchSource> {
         let state = state
         published.withLock { $0 = state }
     }
+
+    nonisolated var hasWitness: Bool { witness.withLock { $0 != nil } }
 
     /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
     package func uploadWanted(manual: Bool) {

@@ -113,6 +113,11 @@ struct DeliveryStateMachine: Sendable {
         return .rest(.held)
     }
 
+    /// The server has accepted something that another machine had sent.
+    mutating func witnessFound() {
+        hasWitness = true
+    }
+
     /// Events were removed by somebody else, while no pass was under way.
     mutating func sourceChanged() {
         suspects = 0

@@ -40,17 +40,19 @@ extension EventClient {
 
     private func uploadAll() async -> FlushReport {
         var state = await delivery.drain()
-        if state.failure == nil, let adopter {
+        // Where the server refuses some of this queue's events, those of the spools can show whether it is they.
+        let awaitsWitness = await delivery.awaitsWitness
+        if state.failure == nil || awaitsWitness, let adopter {
             let adopted = await adopter.adopt()
             state.counts = state.counts + adopted.counts
-            state.failure = adopted.failure
             // The end of a spool's session, or its damage, is told by this queue.
-            if state.failure == nil, remaining > 0 {
+            if remaining > 0, awaitsWitness ? delivery.hasWitness : adopted.failure == nil {
                 try? await writer.barrier(retrying: true)
                 let told = await delivery.drain()
                 state.counts = state.counts + told.counts
                 state.failure = told.failure
             }
+            state.failure = state.failure ?? adopted.failure
         }
         // An empty queue is not all there is: these could not be stored.
         if state.failure == nil, writer.intake.withLock({ $0.uncommitted.events > 0 }) {

@@ -99,7 +99,7 @@ public final class EventClient: Sendable {
             Task { await delivery.uploadWanted(manual: false) }
         }
         // Weakly: the scheduler leads to the delivery, which keeps the gate.
-        let gate = RequestGate(lifecycle: lifecycle) { [weak scheduler] in
+        let gate = RequestGate(lifecycle: lifecycle, clock: clock) { [weak scheduler] in
             guard uploads, let policy = scheduler?.policy else { return false }
             return policy.uploadsByItself && policy.allows(configuration.network())
         }
@@ -136,9 +136,14 @@ public final class EventClient: Sendable {
                 intake.withLock { $0.removed(settlements.map(\.event.id)) }
                 reporter.settled(settlements)
             })
+        let witness = Locked<OutgoingEvent?>(nil)
         delivery = Delivery(
-            source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger,
-            attempted: { reporter.attempted(in: $0, answer: $1) }, gate: { gate.permission(isManual: $0) })
+            source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger, witness: witness,
+            attempted: {
+                reporter.attempted(in: $0, answer: $1)
+                gate.answered($1)
+            },
+            gate: { gate.permission(isManual: $0) })
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
@@ -148,7 +153,7 @@ public final class EventClient: Sendable {
             ? nil
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
-                logger: configuration.logger, gate: gate, reporter: reporter)
+                logger: configuration.logger, gate: gate, reporter: reporter, witness: witness)
         laterAdopter.withLock { [adopter] in $0 = adopter }
         let recover = { @Sendable [weak self] (open: EventQueue.OpenSession) async throws(TrackError) in
             guard let self else { throw .shutDown }

@@ -15,6 +15,8 @@ actor SpoolAdopter {
     private let logger: Logger?
     private let gate: RequestGate
     private let reporter: EventReporter
+    /// Shared with the main queue: one server answers for all of them.
+    private let witness: Locked<OutgoingEvent?>
     private var running: Task<DeliveryState, Never>?
     private var current: Delivery<QueueBatchSource>?
     private var isStopped = false
@@ -33,8 +35,9 @@ actor SpoolAdopter {
 
     init(
         main: EventQueue, durability: Durability, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock,
-        logger: Logger?, gate: RequestGate, reporter: EventReporter
+        logger: Logger?, gate: RequestGate, reporter: EventReporter, witness: Locked<OutgoingEvent?>
     ) {
+        self.witness = witness
         self.gate = gate
         self.reporter = reporter
         self.main = main
@@ -47,7 +50,8 @@ actor SpoolAdopter {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// Goes through the spools until one cannot be delivered: the others would fare no better (I16).
+    /// Goes through the spools until one cannot be delivered: the others would fare no better (I16). What the server refuses of one says
+    /// nothing about the others, though: they may have what it accepts, and that decides about what was refused (D13).
     ///
     /// - Returns: What was delivered, and why it ended early if it did. Called while under way, it waits and
     ///   leaves the counts to that call.
@@ -87,7 +91,15 @@ actor SpoolAdopter {
         var unusable: StorageFailure?
         var spools: [QueueDirectory] = []
         do throws(StorageFailure) { spools = try main.directory.spools() } catch { unusable = error }
-        for directory in spools where total.failure == nil {
+        var (left, undecided) = (spools[...], [QueueDirectory]())
+        var refusal: DeliveryFailure?
+        while total.failure == nil {
+            if left.isEmpty, witness.withLock({ $0 != nil }) { (left, undecided) = (undecided[...], []) }
+            guard let directory = left.popFirst() else {
+                // Nothing was accepted from any.
+                if !undecided.isEmpty { total.failure = refusal }
+                break
+            }
             if isStopped {
                 total.failure = .shutDown
                 break
@@ -107,9 +119,15 @@ actor SpoolAdopter {
                 continue
             }
             main.lendBallast(to: spool)
-            let delivered = await deliver(spool, isManual: isManual, persistently: persistently)
+            let (delivered, awaitsWitness) = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
-            (total.failure, total.nextAttempt) = (delivered.failure, delivered.nextAttempt)
+            total.nextAttempt = delivered.nextAttempt
+            if awaitsWitness, isManual || undecided.count < DeliveryStateMachine.maximumSuspects {
+                undecided.append(directory)
+                refusal = delivered.failure
+            } else {
+                total.failure = delivered.failure
+            }
         }
         do { try main.gatherDrops() } catch { unusable = StorageFailure(error) }
         rest(after: total)
@@ -132,19 +150,24 @@ actor SpoolAdopter {
         notBefore = clock.monotonic + max(backoff, asked)
     }
 
-    private func deliver(_ spool: EventQueue, isManual: Bool, persistently: Bool) async -> DeliveryState {
+    /// - Returns: What came of it, and whether that depends on what the server makes of other events.
+    private func deliver(_ spool: EventQueue, isManual: Bool, persistently: Bool) async -> (state: DeliveryState, awaitsWitness: Bool) {
         let reports = Locked<[(damage: QueueDamage, id: EventID)]>([])
         var observer = DamageObserver()
         observer.salvaged = { damage, id in reports.withLock { $0.append((damage, id)) } }
         spool.observeDamage(observer)
         let delivery = Delivery(
             source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0) }),
-            endpoint: endpoint, transport: transport, clock: clock, logger: logger,
-            attempted: { [reporter] in reporter.attempted(in: $0, answer: $1) },
+            endpoint: endpoint, transport: transport, clock: clock, logger: logger, witness: witness,
+            attempted: { [reporter, gate] in
+                reporter.attempted(in: $0, answer: $1)
+                gate.answered($1)
+            },
             gate: { [gate] _ in gate.permission(isManual: isManual) })
         current = delivery
         if persistently { _ = await delivery.deliverAll() }
         var state = persistently ? await delivery.state : await delivery.drain()
+        var awaitsWitness = await delivery.awaitsWitness
         await delivery.stop()
         current = nil
         var isRemoved = false
@@ -154,13 +177,13 @@ actor SpoolAdopter {
             // What it dropped is told by the main queue: the spool is gone then.
             isRemoved = try spool.removeIfEmpty(adoptedBy: { try main.adopt($0) })
         } catch TrackError.notStored(let failure) {
-            state.failure = .queue(failure)
+            (state.failure, awaitsWitness) = (.queue(failure), false)
         } catch {
-            state.failure = .queue(StorageFailure(error))
+            (state.failure, awaitsWitness) = (.queue(StorageFailure(error)), false)
         }
         if !isRemoved { spool.close() }
         if isRemoved { for report in reports.withLock({ $0 }) { main.damage.withLock { $0.observer }.salvaged(report.damage, report.id) } }
-        return state
+        return (state, awaitsWitness)
     }
 
     /// Nobody else will end the session of an app that is gone. The event is durable in the main queue before the spool forgets it.

@@ -86,6 +86,33 @@ struct SpoolAdopterTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test(
+        "what one queue was asked to leave alone all of them do, until an answer says otherwise (I16)",
+        arguments: [(TransportAnswer.problem(.overloaded, headers: ["retry-after": "120"]), 120), (.problem(.unknownKey), 300)])
+    func restIsEverybodys(answer: TransportAnswer, seconds: Int) async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        main.transport.script { _ in .success(answer) }
+        network.withLock { $0.type = .wired }
+        try await main.track(0..<1)
+        #expect(await main.client.flush().failure != nil)
+        try await abandonSpool()
+        for _ in 1..<seconds / 5 {
+            await adopter.adoptIfDue()
+            #expect(main.client.gate.permission(isManual: false) == .denied)
+            main.clock.advance(by: .seconds(5))
+        }
+        await main.client.delivery.restBegins()
+        #expect(main.transport.batches.count == 1)
+        main.transport.script { .success($0.receipt()) }
+        #expect(await main.client.flush().stored == 2)
+        #expect(main.client.gate.permission(isManual: false) != .denied)
+        try await abandonSpool()
+        await adopter.adoptIfDue()
+        #expect(spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("without a network nothing is tried, and that is no failure: with one the spool is delivered at once (R23, I15)")
     func missingNetworkIsNoFailure() async throws {
         let main = try await main()

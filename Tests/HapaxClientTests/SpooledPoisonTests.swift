@@ -1,0 +1,135 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// Events that the server refuses, where those that show whether it accepts anything wait in another queue.
+@Suite("Poison events in several queues (I1, I8, I15, D13)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+struct SpooledPoisonTests {
+    private let directory = TemporaryDirectory()
+
+    private func main() throws -> TestClient {
+        let test = try TestClient(directory: directory)
+        test.transport.script { $0.names.contains("poison") ? .success(.problem(.malformed)) : .success($0.receipt()) }
+        return test
+    }
+
+    private var spools: [QueueDirectory] { (try? QueueDirectory(path: directory.path + "/queue").spools()) ?? [] }
+
+    /// - Returns: The install it was.
+    @discardableResult
+    private func abandonSpool(_ name: String) async throws -> EventID {
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        try await spool.client.trackDurably(name)
+        await spool.client.shutdown(within: .zero)
+        return spool.client.queue.installID
+    }
+
+    @Test("a spool with nothing else holds no other up, and what the server accepts of those convicts the event")
+    func othersAreDelivered() async throws {
+        let test = try main()
+        let install = try await abandonSpool("poison")
+        for name in ["good 1", "good 2"] { try await abandonSpool(name) }
+        let report = await test.client.flush()
+        #expect(report.stored == 2 && report.deadLettered == 1 && report.failure == nil && spools.isEmpty)
+        #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
+        #expect(test.transport.batches.map(\.names) == [["poison"], ["good 1"], ["good 2"], ["poison"], ["good 2"]])
+        #expect(test.transport.batches.last?.scanned.envelope.installID == install, "a witness differs in nothing but the event")
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("what the main queue has delivered convicts an event of a spool", arguments: [false, true])
+    func mainQueueTestifies(isShutdown: Bool) async throws {
+        let test = try main()
+        try await abandonSpool("poison")
+        try await test.track(0..<1)
+        if isShutdown {
+            let report = await test.client.shutdown(within: .seconds(10))
+            #expect(report.failure == nil && report.stored == 0)
+        } else {
+            let report = await test.client.flush()
+            #expect(report.stored == 1 && report.deadLettered == 1 && report.failure == nil)
+        }
+        #expect(spools.isEmpty)
+    }
+
+    @Test("alone in the main queue it holds no spool up, and what those deliver convicts it", arguments: [false, true])
+    func spoolTestifies(isShutdown: Bool) async throws {
+        let test = try main()
+        try await abandonSpool("good")
+        try await test.client.trackDurably("poison")
+        if isShutdown {
+            let report = await test.client.shutdown(within: .seconds(10))
+            #expect(report.failure == nil && report.stored == 0 && !report.mayLeaveMore)
+        } else {
+            let report = await test.client.flush()
+            #expect(report.stored == 1 && report.deadLettered == 1 && report.failure == nil && report.remaining == 0)
+            await test.client.shutdown(within: .zero)
+        }
+        #expect(test.transport.batches.map(\.names) == [["poison"], ["good"], ["poison"], ["good"]])
+        #expect(spools.isEmpty)
+    }
+
+    @Test("a server that refuses everything costs no event, and is asked once for each queue (I16)", arguments: [false, true])
+    func refusingServerCostsNothing(isShutdown: Bool) async throws {
+        let test = try main()
+        for _ in 0..<3 { try await abandonSpool("poison") }
+        try await test.client.trackDurably("poison")
+        if isShutdown {
+            let report = await test.client.shutdown(within: .seconds(10))
+            #expect(report.stored == 1 && report.failure == .status(400, code: "malformed") && report.mayLeaveMore)
+        } else {
+            let report = await test.client.flush()
+            #expect(report.stored == 0 && report.deadLettered == 0 && report.failure == .status(400, code: "malformed"))
+            #expect(try test.client.queue.deadLetterCount() == 0)
+            await test.client.shutdown(within: .zero)
+        }
+        #expect(test.transport.batches.count == 4 && spools.count == 3)
+    }
+
+    @Test("a server that accepts nothing any more convicts no event, and is not asked for the next spool (D12, I16)")
+    func refusedWitnessConvictsNobody() async throws {
+        let test = try main()
+        for _ in 0..<2 { try await abandonSpool("poison") }
+        try await test.track(0..<1)
+        test.transport.script { [transport = test.transport] batch in
+            .success(transport.batches.count == 1 ? batch.receipt() : .problem(.malformed))
+        }
+        let report = await test.client.flush()
+        #expect(report.stored == 1 && report.deadLettered == 0 && report.failure == .status(400, code: "malformed"))
+        #expect(test.transport.batches.map(\.names) == [["event 0"], ["poison"], ["event 0"]])
+        #expect(spools.count == 2)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("where the server refuses an install and not its events, those of other installs convict none (D12)")
+    func refusedInstallCostsNothing() async throws {
+        let test = try main()
+        let install = try await abandonSpool("good 1")
+        try await abandonSpool("good 2")
+        test.transport.script {
+            $0.scanned.envelope.installID == install ? .success(.problem(.malformed)) : .success($0.receipt())
+        }
+        let report = await test.client.flush()
+        #expect(report.stored == 1 && report.deadLettered == 0 && report.failure == .status(400, code: "malformed"))
+        #expect(spools.count == 1)
+        test.transport.script { .success($0.receipt()) }
+        #expect(await test.client.flush().stored == 1)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a policy tries a few spools that are refused, who asks for it all of them (I15, I16)")
+    func policyTriesAFew() async throws {
+        let test = try TestClient(directory: directory, transport: ScriptedTransport { _ in .success(.problem(.malformed)) }) {
+            $0.uploadOnlyInBackground()
+        }
+        for _ in 0..<DeliveryStateMachine.maximumSuspects + 4 { try await abandonSpool("poison") }
+        await test.client.adopter?.adoptIfDue()
+        let tried = test.transport.batches.count
+        #expect(tried > 1 && tried <= DeliveryStateMachine.maximumSuspects + 1)
+        _ = await test.client.flush()
+        #expect(test.transport.batches.count == tried + DeliveryStateMachine.maximumSuspects + 4)
+        await test.client.shutdown(within: .zero)
+    }
+}
