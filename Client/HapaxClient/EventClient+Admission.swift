@@ -1,10 +1,10 @@
 import HapaxModel
+import Logging
 
 extension EventClient {
     static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> EventContext {
         var saved = try queue.identity()
-        // A client that found the queue taken acts for the same user.
-        if queue.isSpool, let main = try? QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.keptIdentity() {
+        if queue.isSpool, let main = mainIdentity(configuration) {
             saved.loginID = main.loginID
             saved.anonymousID = main.anonymousID
         }
@@ -15,6 +15,19 @@ extension EventClient {
             automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
         context.isOptedOut = OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath).isSet
         return context
+    }
+
+    /// A client that found the queue taken acts for the same user.
+    private static func mainIdentity(_ configuration: Configuration) -> KeptIdentity? {
+        do throws(StorageFailure) {
+            return try QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.keptIdentity()
+        } catch {
+            // Storing matters more. The client that holds the queue meets the damage itself.
+            configuration.logger?.warning(
+                "Whom events concern cannot be read from the queue that is taken: they concern this client's own anonymous id",
+                metadata: ["hapax.failure": "\(error)"])
+            return nil
+        }
     }
 
     /// How often an event is enriched while what it is laid over changes; then it is taken as it is. An enricher that makes such changes
@@ -51,10 +64,10 @@ extension EventClient {
             return !isScheduled
         }
         guard isDue else { return }
-        _ = clock.schedule(after: Self.countingDelay) { [weak self] in
-            guard let self else { return }
+        // What they need, and not the client: who lets go of that before has not taken the refusals back.
+        _ = clock.schedule(after: Self.countingDelay) { [writer, isCountScheduled] in
             isCountScheduled.withLock { $0 = false }
-            whenStored {}
+            writer.whenStored {}
         }
     }
 

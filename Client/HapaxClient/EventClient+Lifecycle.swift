@@ -53,7 +53,7 @@ extension EventClient {
         case .emitAppStart:
             if let id = track(.appStart) {
                 session.began(id)
-                whenStored { [session] in session.eventsStored() }
+                writer.whenStored { [session] in session.eventsStored() }
             }
         case .emitAppEnd: emitAppEnd(now: now)
         case .emitAppStartPassively: track(.appStartPassively)
@@ -68,7 +68,7 @@ extension EventClient {
         case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }
         case .startPeriodicTimer: if configuration.uploadsAutomatically { scheduler.startTimer() }
         case .stopPeriodicTimer: scheduler.stopTimer()
-        case .storeAndStop: if let stored = lifecycle.withRecord({ $0.terminated }) { whenStored { stored.signal() } }
+        case .storeAndStop: if let stored = lifecycle.withRecord({ $0.terminated }) { writer.whenStored { stored.signal() } }
         }
         return false
     }
@@ -79,7 +79,7 @@ extension EventClient {
         let start = session.ended()
         track(AutomaticEvent.appEnd.rawValue, properties: properties, id: start.map(SessionMarker.endID))
         guard let start else { return }
-        whenStored { [session] in session.forget(start) }
+        writer.whenStored { [session] in session.forget(start) }
     }
 
     /// The last session ended without `$AppEnd`: the process crashed or was killed.
@@ -87,7 +87,7 @@ extension EventClient {
         guard let open = try? queue.openSession() else { return }
         track(
             AutomaticEvent.appEnd.rawValue, properties: Self.recovered, id: SessionMarker.endID(open.start), time: open.lastActivity)
-        whenStored { [session] in session.forget(open.start) }
+        writer.whenStored { [session] in session.forget(open.start) }
     }
 
     /// The same for a session of another client, which stored beside this one.
@@ -178,11 +178,5 @@ extension EventClient {
             return (record.adapter, record.requestedAssertions)
         }
         for assertion in assertions { adapter?.endAssertion(assertion) }
-    }
-
-    /// Calls `action` on the drainer's thread once everything tracked before is durable.
-    func whenStored(_ action: @escaping @Sendable () -> Void) {
-        let waiter = CommitWaiter { result in if case .success = result { action() } }
-        if writer.intake.withLock({ $0.mark(waiter) }) { writer.wake() }
     }
 }

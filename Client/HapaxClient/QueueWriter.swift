@@ -95,9 +95,6 @@ final class QueueWriter: Sendable {
     /// Why the latest commit failed; nil once one has succeeded.
     var lastFailure: StorageFailure? { state.withLock { $0.lastFailure } }
 
-    /// Commits that failed in a row.
-    var failures: Int { state.withLock { $0.failures } }
-
     var hasGivenUp: Bool { state.withLock { $0.hasGivenUp } }
 
     func wake() {
@@ -115,11 +112,19 @@ final class QueueWriter: Sendable {
         try await waiter.wait()
     }
 
+    /// Calls `action` on the drainer's thread once everything tracked before is durable.
+    func whenStored(_ action: @escaping @Sendable () -> Void) {
+        let waiter = CommitWaiter { result in if case .success = result { action() } }
+        if intake.withLock({ $0.mark(waiter) }) { wake() }
+    }
+
     /// Tells everyone who waits that nothing more will be committed, and stops trying.
     func giveUp() {
         // Not on `dispatch`: a commit that hangs in the file system must not hold up those who wait for it.
         let waiters = state.withLock { state in
             state.hasGivenUp = true
+            state.retry?.cancel()
+            state.retry = nil
             return state.waiters
         }
         let late = intake.withLock { intake in
@@ -210,6 +215,8 @@ final class QueueWriter: Sendable {
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
+                state.retry?.cancel()
+                state.retry = nil
             }
             intake.withLock { intake in
                 intake.committed(group.events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved })
@@ -241,10 +248,12 @@ final class QueueWriter: Sendable {
             return retryPolicy.delay(failures: state.failures, using: &randomness)
         }
         // One at a time: attempts that callers asked for fail as well, and would each begin attempts without end.
-        let retry = clock.schedule(after: delay) { [weak self] in self?.wake() }
+        // Strongly: who lets go of the client has not taken back what was tracked.
+        let retry = clock.schedule(after: delay) { self.wake() }
         state.withLock { state in
-            defer { state.retry = retry }
-            return state.retry
+            let replaced = state.retry
+            state.retry = state.hasGivenUp ? nil : retry
+            return state.hasGivenUp ? retry : replaced
         }?.cancel()
         tellEveryone(.failure(.notStored(failure)))
     }

@@ -93,7 +93,7 @@ struct EventClientLifecycleTests {
         try test.refuseCommits(true)
         test.client.track("stuck")
         let isDone = Locked(false)
-        test.client.whenStored { isDone.withLock { $0 = true } }
+        test.client.writer.whenStored { isDone.withLock { $0 = true } }
         await #expect(throws: TrackError.self) { try await test.client.writer.barrier(retrying: true) }
         #expect(!isDone.withLock { $0 })
     }

@@ -210,7 +210,7 @@ struct ShutdownTests {
         }
         #expect(test.clock.pending.count == 1, "control: the timer of the uploads")
         let mayStore = Gate()
-        test.client.whenStored { mayStore.blockUntilOpen() }
+        test.client.writer.whenStored { mayStore.blockUntilOpen() }
         await mayStore.waitForArrivals(1)
         test.client.track("late")
         async let report = test.client.shutdown(within: .milliseconds(1))

@@ -80,7 +80,7 @@ extension SpoolTests {
         let mayStore = Gate()
         main.transport.script { [client = main.client] batch in
             if batch.names == ["spooled"] {
-                client.whenStored { mayStore.blockUntilOpen() }
+                client.writer.whenStored { mayStore.blockUntilOpen() }
                 await mayStore.waitForArrivals(1)
             }
             return .success(batch.receipt())

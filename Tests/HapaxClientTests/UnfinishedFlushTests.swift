@@ -90,7 +90,7 @@ struct UnfinishedFlushTests {
     func storingIsWaitedFor(isLimited: Bool) async throws {
         let test = try TestClient()
         let mayStore = Gate()
-        test.client.whenStored { mayStore.blockUntilOpen() }
+        test.client.writer.whenStored { mayStore.blockUntilOpen() }
         await mayStore.waitForArrivals(1)
         test.client.track("late")
         async let report = isLimited ? test.client.finalFlush(within: .seconds(2)) : test.client.flush()
@@ -147,7 +147,7 @@ struct UnfinishedFlushTests {
         queue.damage.withLock { $0.pending.append(file) }
         // Nothing is stored until the file has been looked at.
         let looked = Gate()
-        client.whenStored { looked.blockUntilOpen() }
+        client.writer.whenStored { looked.blockUntilOpen() }
         await looked.waitForArrivals(1)
         queue.damage.withLock { record in
             let salvaged = record.observer.salvaged
