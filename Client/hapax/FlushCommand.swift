@@ -7,7 +7,8 @@ struct FlushCommand: AsyncParsableCommand {
         commandName: "flush",
         abstract: "Delivers what is stored.",
         discussion: """
-            Sends batch after batch until the queue, and what was stored beside it, is empty, an attempt fails, or the time is over. \
+            Sends batch after batch until the queue, and what was stored beside it, is empty, an attempt fails, or the time is over; \
+            a look at what is left beside it takes up to 5 seconds more. \
             An event leaves the queue only when the server has acknowledged it; stopping this command loses nothing.
 
             Exits with 0 if nothing is left, 1 if what was stored beside the queue cannot be read, 2 if something is left, 3 if events \
@@ -32,7 +33,8 @@ struct FlushCommand: AsyncParsableCommand {
         let client = try EventClient.startForCommand(try server.configuration(queue: queue), queue)
         let report = await client.finalFlush(within: .seconds(timeout))
         _ = await client.shutdown(within: .zero)
-        let spools = SpoolSurvey(of: queue.directory)
+        let directory = queue.directory
+        let spools = await TimeLimit.result(after: .seconds(5)) { SpoolSurvey(of: directory) } ?? .outOfTime(directory)
         // What another process is still working on beside the queue is not delivered either.
         let remaining = report.remaining + Int(spools.depth)
         if output.json {

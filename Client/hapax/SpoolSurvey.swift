@@ -35,6 +35,11 @@ struct SpoolSurvey {
 
     private static let looks = 3
 
+    private init(unusable: [QueueDirectory]) { self.unusable = unusable }
+
+    /// Nobody can say what lies there.
+    static func outOfTime(_ queue: QueueDirectory) -> SpoolSurvey { SpoolSurvey(unusable: [QueueDirectory(path: queue.spoolPath)]) }
+
     /// Events that wait in those that can be read.
     var depth: Int64 { summaries.reduce(0) { $0 + $1.books.depth } }
 

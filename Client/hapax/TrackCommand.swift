@@ -88,6 +88,7 @@ struct TrackCommand: AsyncParsableCommand {
     func run() async throws {
         let client = try EventClient.startForCommand(try configuration(), queue)
         let properties = try properties()
+        if distinctID == nil { await complainOfIdentity(client) }
         let id = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
         // One of this id that was refused before says nothing about this event.
         let before = id.flatMap { try? client.deadLetter(of: $0) }
@@ -104,10 +105,22 @@ struct TrackCommand: AsyncParsableCommand {
         var report: FlushReport?
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
         let isSpool = await client.status().isSpool
-        let letter = (try? client.deadLetter(of: stored)).flatMap { $0.number == before?.number ? nil : $0 }
+        // Of a queue that does not answer nothing is known but that the event is in it.
+        let latest = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: stored) } ?? nil
+        let letter = latest.flatMap { $0.number == before?.number ? nil : $0 }
         _ = await client.shutdown(within: .zero)
         tell(stored, report, letter, isSpool: isSpool)
         if letter != nil { throw ExitCode.deadLettered }
+    }
+
+    /// A queue that is taken and cannot be read does not say who is logged in.
+    private func complainOfIdentity(_ client: EventClient) async {
+        guard await client.status().isSpool else { return }
+        do throws(StorageFailure) {
+            _ = try QueueReader(directory: queue.directory)?.keptIdentity()
+        } catch {
+            Terminal.complain("whom events concern cannot be read (\(error)); this one concerns \(client.distinctID)")
+        }
     }
 
     private func tell(_ id: EventID, _ report: FlushReport?, _ letter: DeadLetter?, isSpool: Bool) {

@@ -92,6 +92,23 @@ struct CommandFailureTests {
         #expect(text.contains("does not exist yet") && text.contains("1 events and 1 dead letters in 2 spooled queues"))
     }
 
+    @Test("beside a queue that cannot be read an event is stored, and told to concern nobody who is logged in (R56)")
+    func unreadableIdentityIsTold() async throws {
+        _ = try await hapax.run("identity", "login", "customer-17")
+        let main = try EventQueue(
+            directory: QueueDirectory(path: hapax.queue), durability: .process, newInstallID: .derived(name: "i", key: "1"))
+        let spooled = try await hapax.run("track", "x", "--no-flush")
+        #expect(spooled.status == 0 && spooled.error.isEmpty)
+        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: main.directory.databasePath))
+        try file.write(contentsOf: Data(count: 100))
+        try file.close()
+        let output = try await hapax.run("track", "x", "--no-flush")
+        #expect(output.status == 0 && output.error.contains("whom events concern cannot be read"))
+        let own = try await hapax.run("track", "x", "--no-flush", "--distinct-id", "customer-17")
+        #expect(own.status == 0 && own.error.isEmpty)
+        main.close()
+    }
+
     @Test("a spooled queue that cannot be read is counted, named, and makes flush, status and a purge fail (I1)")
     func unusableSpoolIsNotHidden() async throws {
         #expect(try await hapax.run("flush").status == 0)

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import TestSupport
 import Testing
@@ -21,5 +22,19 @@ struct FlushCommandTests {
         let late = try await hapax.run("flush", "--json")
         #expect(late.status == 0 && late.json["stored"] as? Int == 3 && late.json["remaining"] as? Int == 0)
         #expect(server.stored.count == 3)
+    }
+
+    @Test("a queue beside it that never answers does not hold it up: what it has is sent, and it ends at its limits (R13, I15)")
+    func hangingSpoolIsLeft() async throws {
+        let server = try IngestStandIn()
+        let hapax = CommandLine(server: server.url)
+        _ = try await hapax.run("track", "mine", "--no-flush")
+        let spool = hapax.queue + "/spool/" + UUID().uuidString
+        try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
+        // Opening one waits for somebody who writes.
+        try #require(mkfifo(spool + "/queue.sqlite", 0o600) == 0)
+        let output = try await hapax.run("flush", "--timeout", "1", "--json")
+        #expect(output.status == 1 && server.stored.count == 1 && output.json["remaining"] as? Int == 0)
+        #expect(output.json["unusable_spools"] as? Int == 1 && output.error.contains(hapax.queue + "/spool"))
     }
 }
