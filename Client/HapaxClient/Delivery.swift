@@ -146,7 +146,7 @@ package actor Delivery<Source: BatchSource> {
     package func drain(permission: @escaping @Sendable () -> RequestPermission) async -> DeliveryState {
         // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
         let first = isResting ? permission() : nil
-        if first == .denied { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
+        if first?.isGranted == false { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
         firstPermission = first
         self.permission = permission
         defer { permissionEnded() }
@@ -167,7 +167,7 @@ package actor Delivery<Source: BatchSource> {
     var isLimited: Bool { permission != nil }
 
     /// Whether the pass under way ends before its next request.
-    var isDenied: Bool { permission?() == .denied }
+    var isDenied: Bool { permission?().isGranted == false }
 
     /// Ends a pass after its request in flight, and changes the source while none is under way.
     func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {

@@ -31,7 +31,9 @@ struct RequestGate: Sendable {
     /// - Parameter isManual: Whether somebody asked; else a policy did.
     func permission(isManual: Bool) -> RequestPermission {
         let (machine, record) = lifecycle.snapshot()
-        guard isManual || (policyAllows() && clock.monotonic >= notBefore.withLock { $0 }) else { return .denied }
+        guard isManual || policyAllows() else { return .denied }
+        let rest = notBefore.withLock { $0 } - clock.monotonic
+        if !isManual, rest > .zero { return .postponed(rest) }
         switch machine.uploads {
         case .always: return .granted(timeout: nil)
         case .onlyOnRequest: return isManual ? .granted(timeout: nil) : .denied

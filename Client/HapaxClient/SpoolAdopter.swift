@@ -76,7 +76,7 @@ actor SpoolAdopter {
 
     /// The same without being asked: looks for spools, and respects the backoff after one that could not be delivered.
     func adoptIfDue() async {
-        guard running == nil, clock.monotonic >= notBefore, gate.permission(isManual: false) != .denied else { return }
+        guard running == nil, clock.monotonic >= notBefore, gate.permission(isManual: false).isGranted else { return }
         _ = await adopt(isManual: false)
     }
 

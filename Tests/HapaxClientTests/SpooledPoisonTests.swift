@@ -8,6 +8,7 @@ import Testing
 @Suite("Poison events in several queues (I1, I8, I15, D13)", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct SpooledPoisonTests {
     private let directory = TemporaryDirectory()
+    private let abandoned = Locked(0)
 
     private func main() throws -> TestClient {
         let test = try TestClient(directory: directory)
@@ -17,10 +18,19 @@ struct SpooledPoisonTests {
 
     private var spools: [QueueDirectory] { (try? QueueDirectory(path: directory.path + "/queue").spools()) ?? [] }
 
+    /// Each later than the one before: the oldest is delivered first.
+    ///
     /// - Returns: The install it was.
     @discardableResult
     private func abandonSpool(_ name: String) async throws -> EventID {
-        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        let clock = ManualClock()
+        clock.moveWallClock(
+            by: .seconds(
+                abandoned.withLock { count in
+                    count += 1
+                    return count
+                }))
+        let spool = try TestClient(directory: directory, clock: clock) { $0.whenQueueIsTaken = .spool }
         try await spool.client.trackDurably(name)
         await spool.client.shutdown(within: .zero)
         return spool.client.queue.installID
