@@ -32,13 +32,8 @@ extension Delivery {
         let asked = firstPermission ?? permission?()
         firstPermission = nil
         // Whoever asked does not want another; the gate has nothing to say then.
-        isHeld = asked?.isGranted == false
-        if isHeld { return machine.held() }
-        switch askGate() {
-        case .granted: break
-        case .denied: return machine.held()
-        case .postponed(let rest): return machine.postponed(by: rest)
-        }
+        isHeld = asked == .denied
+        guard !isHeld, mayRequest() else { return machine.held() }
         skipped = skipping
         if hasWitness { machine.witnessFound() }
         do {
@@ -52,15 +47,16 @@ extension Delivery {
     }
 
     /// Asks the gate, and keeps the timeout that it gives.
-    func askGate() -> RequestPermission {
-        let permission = gate(isManual)
-        switch permission {
-        case .granted(let timeout): self.timeout = timeout
-        // A policy tries again by itself; who asked must learn of it.
-        case .denied: if isManual { failed(.noBackgroundTime) }
-        case .postponed: break
+    func mayRequest() -> Bool {
+        switch gate(isManual) {
+        case .granted(let timeout):
+            self.timeout = timeout
+            return true
+        case .denied:
+            // A policy tries again by itself; who asked must learn of it.
+            if isManual { failed(.noBackgroundTime) }
+            return false
         }
-        return permission
     }
 
     func send() async -> DeliveryStateMachine.Action {
@@ -80,6 +76,8 @@ extension Delivery {
             return machine.answered(.batchRefused)
         case .tryLater(let failure, let retryAfter):
             failed(failure)
+            let rest = min(retryAfter ?? .zero, retryPolicy.cap)
+            leftAloneUntil.withLock { $0 = clock.monotonic + rest }
             return machine.answered(.tryLater(retryAfter: retryAfter))
         case .pause(let failure):
             failed(failure)
@@ -109,7 +107,7 @@ extension Delivery {
     /// counted.
     func testify() async -> DeliveryStateMachine.Action {
         guard let witness = witness.withLock({ $0 }) else { return machine.answered(.pause) }
-        guard askGate().isGranted else { return machine.answered(.tryLater(retryAfter: nil)) }
+        guard mayRequest() else { return machine.answered(.tryLater(retryAfter: nil)) }
         switch await attempt(SourceBatch(events: [witness], envelope: refusedEnvelope)) {
         case .accepted(let results):
             let isAccepted = !results.contains { $0.outcome == .retry }

@@ -23,6 +23,7 @@ extension Delivery {
     /// - Parameter ending: nil if there is more to do.
     func end(_ ending: Ending?) {
         self.ending = ending
+        endings += 1
         let waiting = endingWaiters
         endingWaiters = []
         for waiter in waiting { waiter.resume(returning: ending) }
@@ -54,6 +55,7 @@ extension Delivery {
 
     func rest() {
         isResting = true
+        rests += 1
         let waiting = waiters
         waiters = []
         for waiter in waiting { waiter.resume(returning: isHeld) }

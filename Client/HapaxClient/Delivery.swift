@@ -50,8 +50,14 @@ package actor Delivery<Source: BatchSource> {
     var reported = DeliveryCounts()
     var lastFailure: DeliveryFailure? { didSet { publish() } }
     var nextAttempt: Int64? { didSet { publish() } }
+    /// Monotonic: until then the server asked for no request.
+    let leftAloneUntil = Locked(Duration.zero)
     private let published = Locked(DeliveryState(counts: DeliveryCounts()))
     var isResting = true
+    /// How many have begun.
+    var rests = 0
+    /// How many times ``end(_:)`` was called.
+    var endings = 0
     var isHeld = false
     var ending: Ending?
     var endingWaiters: [CheckedContinuation<Ending?, Never>] = []
@@ -106,6 +112,8 @@ package actor Delivery<Source: BatchSource> {
         published.withLock { $0 = state }
     }
 
+    nonisolated var leavesServerAlone: Bool { clock.monotonic < leftAloneUntil.withLock { $0 } }
+
     nonisolated var hasWitness: Bool { witness.withLock { $0 != nil } }
 
     /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
@@ -130,9 +138,12 @@ package actor Delivery<Source: BatchSource> {
         while true {
             isManual = true
             begin(machine.uploadWanted(manual: true))
-            guard await restBegins(), !isLimited else { break }
+            let before = isResting ? nil : rests
+            guard let before, await rested(since: before), !isLimited else { break }
             // Held by somebody who had permission to ask for: that call ends now, and this one needs none.
-            while permission != nil { await withCheckedContinuation { permissionWaiters.append($0) } }
+            while permission != nil {
+                await withCheckedContinuation { if permission == nil { $0.resume() } else { permissionWaiters.append($0) } }
+            }
         }
         var state = self.state
         // Of calls that end together, one reports what was delivered.
@@ -146,7 +157,7 @@ package actor Delivery<Source: BatchSource> {
     package func drain(permission: @escaping @Sendable () -> RequestPermission) async -> DeliveryState {
         // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
         let first = isResting ? permission() : nil
-        if first?.isGranted == false { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
+        if first == .denied { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
         firstPermission = first
         self.permission = permission
         defer { permissionEnded() }
@@ -167,7 +178,7 @@ package actor Delivery<Source: BatchSource> {
     var isLimited: Bool { permission != nil }
 
     /// Whether the pass under way ends before its next request.
-    var isDenied: Bool { permission?().isGranted == false }
+    var isDenied: Bool { permission?() == .denied }
 
     /// Ends a pass after its request in flight, and changes the source while none is under way.
     func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
@@ -192,7 +203,11 @@ package actor Delivery<Source: BatchSource> {
             isManual = true
             begin(machine.uploadWanted(manual: true))
             if let ending { return ending }
-            if let ending = await withCheckedContinuation({ endingWaiters.append($0) }) { return ending }
+            let before = endings
+            let ended = await withCheckedContinuation { waiter in
+                if endings != before { waiter.resume(returning: ending) } else { endingWaiters.append(waiter) }
+            }
+            if let ended { return ended }
             // Held by somebody who had permission to ask for: that pass is over, and this one needs none.
         }
     }
@@ -202,7 +217,15 @@ package actor Delivery<Source: BatchSource> {
     /// - Returns: Whether it ended because somebody who limits it wants no further request.
     @discardableResult
     package func restBegins() async -> Bool {
-        isResting ? false : await withCheckedContinuation { waiters.append($0) }
+        isResting ? false : await rested(since: rests)
+    }
+
+    /// Returns at the next rest behind so many. Looked at again where the waiter is kept: each `await` may let another job of this actor in,
+    /// and does where the caller's task prefers an executor.
+    private func rested(since before: Int) async -> Bool {
+        await withCheckedContinuation { waiter in
+            if rests != before { waiter.resume(returning: isHeld) } else { waiters.append(waiter) }
+        }
     }
 
     /// Nothing is sent any more. What is in flight must be ended by closing the transport; returns when it has ended.

@@ -113,15 +113,6 @@ struct DeliveryStateMachine: Sendable {
         return .rest(.held)
     }
 
-    /// The server is to be left alone for so long, which is no failure.
-    mutating func postponed(by rest: Duration) -> Action {
-        guard state == .reading else { return .none }
-        state = .waiting
-        suspects = 0
-        scouted = 0
-        return .rest(.backoff(failures: max(failures, 1), retryAfter: rest))
-    }
-
     /// The server has accepted something that another machine had sent.
     mutating func witnessFound() {
         hasWitness = true

@@ -1,10 +1,11 @@
+import Foundation
 import HapaxModel
 import Logging
 
 extension EventClient {
     static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> EventContext {
         var saved = try queue.identity()
-        if queue.isSpool, let main = mainIdentity(configuration) {
+        if queue.isSpool, let main = try? mainIdentity(configuration) {
             saved.loginID = main.loginID
             saved.anonymousID = main.anonymousID
         }
@@ -18,15 +19,18 @@ extension EventClient {
     }
 
     /// A client that found the queue taken acts for the same user.
-    private static func mainIdentity(_ configuration: Configuration) -> KeptIdentity? {
+    private static func mainIdentity(_ configuration: Configuration) throws(StorageFailure) -> KeptIdentity {
         do throws(StorageFailure) {
-            return try QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))?.keptIdentity()
+            let main = try QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))
+            // Somebody holds it, so there was one.
+            guard let main else { throw StorageFailure(errno: ENOENT) }
+            return try main.keptIdentity()
         } catch {
             // Storing matters more. The client that holds the queue meets the damage itself.
             configuration.logger?.warning(
                 "Whom events concern cannot be read from the queue that is taken: they concern this client's own anonymous id",
                 metadata: ["hapax.failure": "\(error)"])
-            return nil
+            throw error
         }
     }
 
@@ -64,10 +68,9 @@ extension EventClient {
             return !isScheduled
         }
         guard isDue else { return }
-        // What they need, and not the client: who lets go of that before has not taken the refusals back.
-        _ = clock.schedule(after: Self.countingDelay) { [writer, isCountScheduled] in
+        _ = clock.schedule(after: Self.countingDelay) { [weak writer, isCountScheduled] in
             isCountScheduled.withLock { $0 = false }
-            writer.whenStored {}
+            writer?.whenStored {}
         }
     }
 

@@ -99,7 +99,7 @@ public final class EventClient: Sendable {
             Task { await delivery.uploadWanted(manual: false) }
         }
         // Weakly: the scheduler leads to the delivery, which keeps the gate.
-        let gate = RequestGate(lifecycle: lifecycle, clock: clock) { [weak scheduler] in
+        let gate = RequestGate(lifecycle: lifecycle) { [weak scheduler] in
             guard uploads, let policy = scheduler?.policy else { return false }
             return policy.uploadsByItself && policy.allows(configuration.network())
         }
@@ -139,11 +139,7 @@ public final class EventClient: Sendable {
         let witness = Locked<OutgoingEvent?>(nil)
         delivery = Delivery(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger, witness: witness,
-            attempted: {
-                reporter.attempted(in: $0, answer: $1)
-                gate.answered($1)
-            },
-            gate: { gate.permission(isManual: $0) })
+            attempted: { reporter.attempted(in: $0, answer: $1) }, gate: { gate.permission(isManual: $0) })
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
@@ -153,7 +149,8 @@ public final class EventClient: Sendable {
             ? nil
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
-                logger: configuration.logger, gate: gate, reporter: reporter, witness: witness)
+                logger: configuration.logger, gate: gate, reporter: reporter, witness: witness,
+                leavesServerAlone: { [delivery] in delivery.leavesServerAlone })
         laterAdopter.withLock { [adopter] in $0 = adopter }
         let recover = { @Sendable [weak self] (open: EventQueue.OpenSession) async throws(TrackError) in
             guard let self else { throw .shutDown }
@@ -166,6 +163,8 @@ public final class EventClient: Sendable {
         scheduler.stop()
         transport.close()
         reporter.end()
+        // Nobody is left who would count them.
+        if writer.intake.withLock({ !$0.uncounted.isEmpty }) { writer.whenStored {} }
     }
 
     // MARK: - Tracking

@@ -1,4 +1,5 @@
 import Dispatch
+import GRDB
 import HapaxModel
 
 /// The one drainer: takes the mailbox, encodes each event once, commits in groups, tells who waits.
@@ -248,8 +249,9 @@ final class QueueWriter: Sendable {
             return retryPolicy.delay(failures: state.failures, using: &randomness)
         }
         // One at a time: attempts that callers asked for fail as well, and would each begin attempts without end.
-        // Strongly: who lets go of the client has not taken back what was tracked.
-        let retry = clock.schedule(after: delay) { self.wake() }
+        // Strongly: who lets go of the client has not taken back what was tracked. A file that has lost its name takes nothing any more.
+        let mayEnd = failure.code != ResultCode.SQLITE_READONLY_DBMOVED.rawValue
+        let retry = clock.schedule(after: delay) { [weak self, kept = mayEnd ? self : nil] in (kept ?? self)?.wake() }
         state.withLock { state in
             let replaced = state.retry
             state.retry = state.hasGivenUp ? nil : retry

@@ -4,10 +4,4 @@ package enum RequestPermission: Hashable, Sendable {
     case granted(timeout: Duration?)
     /// Rest without an error; everything stays.
     case denied
-    /// The same for so long, then try again.
-    case postponed(Duration)
-
-    var isGranted: Bool {
-        if case .granted = self { true } else { false }
-    }
 }

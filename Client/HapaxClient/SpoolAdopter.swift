@@ -17,6 +17,8 @@ actor SpoolAdopter {
     private let reporter: EventReporter
     /// Shared with the main queue: one server answers for all of them.
     private let witness: Locked<OutgoingEvent?>
+    /// Whether the server has asked the main queue for a rest (I16).
+    private let leavesServerAlone: @Sendable () -> Bool
     private var running: Task<DeliveryState, Never>?
     private var current: Delivery<QueueBatchSource>?
     private var isStopped = false
@@ -30,13 +32,18 @@ actor SpoolAdopter {
     /// Stores the recovered end of a spool's session; durable on return.
     nonisolated let sessionEnded = Locked<(@Sendable (EventQueue.OpenSession) async throws(TrackError) -> Void)?>(nil)
 
+    /// Where somebody asked for it, and the server refuses all it gets.
+    private static let maximumVainRequests = 1_000
+
     /// Dead letters moved in one transaction.
     private static let lettersPerMove = 500
 
     init(
         main: EventQueue, durability: Durability, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock,
-        logger: Logger?, gate: RequestGate, reporter: EventReporter, witness: Locked<OutgoingEvent?>
+        logger: Logger?, gate: RequestGate, reporter: EventReporter, witness: Locked<OutgoingEvent?>,
+        leavesServerAlone: @escaping @Sendable () -> Bool
     ) {
+        self.leavesServerAlone = leavesServerAlone
         self.witness = witness
         self.gate = gate
         self.reporter = reporter
@@ -76,7 +83,8 @@ actor SpoolAdopter {
 
     /// The same without being asked: looks for spools, and respects the backoff after one that could not be delivered.
     func adoptIfDue() async {
-        guard running == nil, clock.monotonic >= notBefore, gate.permission(isManual: false).isGranted else { return }
+        guard running == nil, clock.monotonic >= notBefore, !leavesServerAlone() else { return }
+        guard gate.permission(isManual: false) != .denied else { return }
         _ = await adopt(isManual: false)
     }
 
@@ -122,7 +130,7 @@ actor SpoolAdopter {
             let (delivered, awaitsWitness) = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
             total.nextAttempt = delivered.nextAttempt
-            if awaitsWitness, isManual || undecided.count < DeliveryStateMachine.maximumSuspects {
+            if awaitsWitness, total.counts.attempts < (isManual ? Self.maximumVainRequests : DeliveryStateMachine.maximumSuspects) {
                 undecided.append(directory)
                 refusal = delivered.failure
             } else {
@@ -159,10 +167,7 @@ actor SpoolAdopter {
         let delivery = Delivery(
             source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0) }),
             endpoint: endpoint, transport: transport, clock: clock, logger: logger, witness: witness,
-            attempted: { [reporter, gate] in
-                reporter.attempted(in: $0, answer: $1)
-                gate.answered($1)
-            },
+            attempted: { [reporter] in reporter.attempted(in: $0, answer: $1) },
             gate: { [gate] _ in gate.permission(isManual: isManual) })
         current = delivery
         if persistently { _ = await delivery.deliverAll() }

@@ -117,7 +117,8 @@ struct TrackCommand: AsyncParsableCommand {
     private func complainOfIdentity(_ client: EventClient) async {
         guard await client.status().isSpool else { return }
         do throws(StorageFailure) {
-            _ = try QueueReader(directory: queue.directory)?.keptIdentity()
+            if try QueueReader(directory: queue.directory)?.keptIdentity().distinctID == client.distinctID { return }
+            Terminal.complain("whom events concern could not be read; this one concerns \(client.distinctID)")
         } catch {
             Terminal.complain("whom events concern cannot be read (\(error)); this one concerns \(client.distinctID)")
         }

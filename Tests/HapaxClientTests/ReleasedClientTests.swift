@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import HapaxModel
 import TestSupport
@@ -24,14 +25,25 @@ struct ReleasedClientTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("what it refused is counted on disk")
+    @Test("one whose directory somebody has deleted is gone with its file, and what it held is free (I13)")
+    func lostFileHoldsNothing() async throws {
+        var test: TestClient? = try TestClient()
+        let clock = try #require(test?.clock)
+        weak let queue = test?.client.queue
+        try FileManager.default.removeItem(atPath: try #require(test).directory.path("queue"))
+        test?.client.track("lost")
+        await clock.scheduled(1)
+        test = nil
+        while queue != nil { await Task.yield() }
+    }
+
+    @Test("what it refused is counted on disk, at once")
     func refusalsAreCounted() async throws {
         var test: TestClient? = try TestClient()
-        let (directory, clock, queue) = try #require(test.map { ($0.directory, $0.clock, $0.client.queue) })
+        let (directory, queue) = try #require(test.map { ($0.directory, $0.client.queue) })
         try test?.client.optOut()
         for _ in 0..<3 { test?.client.track("refused") }
         test = nil
-        clock.advance(by: .seconds(1))
         while queue.books.drops.byReason.isEmpty { await Task.yield() }
         #expect(queue.books.drops.byReason == [DropReason.optedOut.rawValue: 3])
         withExtendedLifetime(directory) {}

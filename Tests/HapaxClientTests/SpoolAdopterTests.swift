@@ -86,50 +86,23 @@ struct SpoolAdopterTests {
         await main.client.shutdown(within: .zero)
     }
 
-    @Test(
-        "what one queue was asked to leave alone all of them do, until an answer says otherwise (I16)",
-        arguments: [(TransportAnswer.problem(.overloaded, headers: ["retry-after": "120"]), 120), (.problem(.unknownKey), 300)])
-    func restIsEverybodys(answer: TransportAnswer, seconds: Int) async throws {
+    @Test("where the server has asked the main queue for a rest, it is asked for no spool either (I16)")
+    func mainQueuesRestHolds() async throws {
         let main = try await main()
         let adopter = try #require(main.client.adopter)
-        main.transport.script { _ in .success(answer) }
+        main.transport.script { _ in .success(.problem(.overloaded, headers: ["retry-after": "120"])) }
         network.withLock { $0.type = .wired }
         try await main.track(0..<1)
         #expect(await main.client.flush().failure != nil)
         try await abandonSpool()
-        for _ in 1..<seconds / 5 {
+        for _ in 0..<24 {
             await adopter.adoptIfDue()
-            #expect(!main.client.gate.permission(isManual: false).isGranted)
+            #expect(main.transport.batches.count == 1)
             main.clock.advance(by: .seconds(5))
         }
-        await main.client.delivery.restBegins()
-        #expect(main.transport.batches.count == 1)
         main.transport.script { .success($0.receipt()) }
-        #expect(await main.client.flush().stored == 2)
-        #expect(main.client.gate.permission(isManual: false).isGranted)
-        try await abandonSpool()
         await adopter.adoptIfDue()
-        #expect(spools.isEmpty)
-        await main.client.shutdown(within: .zero)
-    }
-
-    @Test("an upload that a policy wants while a spool's request lets the server rest is made afterwards, by itself (I15, I16)")
-    func postponedUploadIsMade() async throws {
-        let main = try await main()
-        main.transport.script { _ in .success(.problem(.overloaded, headers: ["retry-after": "120"])) }
-        try await abandonSpool()
-        network.withLock { $0.type = .wired }
-        await main.client.adopter?.adoptIfDue()
-        main.transport.script { .success($0.receipt()) }
-        try await main.track(0..<1)
-        await main.client.delivery.uploadWanted(manual: false)
-        await main.client.delivery.restBegins()
-        #expect(main.transport.batches.map(\.names) == [["spooled"]])
-        let (now, next) = (main.clock.unixMilliseconds, await main.client.status().nextAttempt)
-        #expect(next.map { (now + 120_000...now + 122_000).contains($0) } == true)
-        main.clock.advance(by: .seconds(122))
-        await main.transport.requests(2)
-        #expect(main.transport.batches.last?.names == ["event 0"])
+        #expect(main.transport.batches.count == 2 && spools.isEmpty)
         await main.client.shutdown(within: .zero)
     }
 

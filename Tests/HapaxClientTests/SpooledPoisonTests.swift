@@ -129,7 +129,7 @@ struct SpooledPoisonTests {
         await test.client.shutdown(within: .zero)
     }
 
-    @Test("a policy tries a few spools that are refused, who asks for it all of them (I15, I16)")
+    @Test("a policy makes a few requests that are refused, who asks for it goes through all spools (I15, I16)")
     func policyTriesAFew() async throws {
         let test = try TestClient(directory: directory, transport: ScriptedTransport { _ in .success(.problem(.malformed)) }) {
             $0.uploadOnlyInBackground()
