@@ -33,7 +33,8 @@ extension Delivery {
         firstPermission = nil
         // Whoever asked does not want another; the gate has nothing to say then.
         isHeld = asked == .denied
-        guard !isHeld, mayRequest() else { return machine.held() }
+        if isHeld { return machine.held() }
+        guard mayRequest() else { return machine.denied() }
         skipped = skipping
         if hasWitness { machine.witnessFound() }
         do {

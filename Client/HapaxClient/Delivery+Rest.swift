@@ -3,7 +3,7 @@ import HapaxModel
 /// What ends a rest, and who is told of one.
 extension Delivery {
     func begin(_ kind: DeliveryStateMachine.Rest) {
-        if kind != .held { suspects = [] }
+        if kind != .held || !isHeld { suspects = [] }
         if kind != .paused { awaitsWitness = false }
         switch kind {
         case .drained:

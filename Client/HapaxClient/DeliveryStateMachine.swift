@@ -105,12 +105,20 @@ struct DeliveryStateMachine: Sendable {
         return .rest(.drained)
     }
 
-    /// No permission for another request.
+    /// No permission for another request, from who asked for this pass.
     mutating func held() -> Action {
         guard state == .reading else { return .none }
         // Suspects stay: one request at a time must come to a verdict, too (D13).
         state = .idle
         return .rest(.held)
+    }
+
+    /// No request may be made at all, for as long as it takes: what the server accepts afterwards says nothing about what it refused before.
+    mutating func denied() -> Action {
+        guard state == .reading else { return .none }
+        suspects = 0
+        scouted = 0
+        return held()
     }
 
     /// The server has accepted something that another machine had sent.

@@ -71,6 +71,32 @@ struct PoisonTests {
         #expect(test.transport.batches.map(\.sequences) == [[1], [2]])
     }
 
+    @Test("a suspicion ends where the network does: what the server accepts once there is one again convicts nobody (D12, R23)")
+    func suspicionEndsWithTheNetwork() async throws {
+        let network = Locked<NetworkType?>(.wired)
+        let test = try TestClient {
+            $0.uploadOnlyInBackground()
+            $0.batchSize = 1
+            $0.network = { network.withLock { $0 } }
+        }
+        test.transport.script { _ in
+            network.withLock { $0 = nil }
+            return .success(.problem(.malformed))
+        }
+        try await test.track(0..<2)
+        let delivery = test.client.delivery
+        await delivery.uploadWanted(manual: false)
+        await delivery.restBegins()
+        network.withLock { $0 = .wired }
+        test.transport.script { .success($0.receipt()) }
+        await delivery.uploadWanted(manual: false)
+        await delivery.restBegins()
+        #expect(test.transport.batches.map(\.sequences) == [[1], [1], [2]])
+        let status = await test.client.status()
+        #expect(status.stored == 2 && status.deadLettered == 0)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a suspicion ends with a backoff: an event that was refused once and then accepted is in nobody's way (D12, D13)")
     func suspicionEndsWithABackoff() async throws {
         let test = try TestClient { $0.batchSize = 1 }
