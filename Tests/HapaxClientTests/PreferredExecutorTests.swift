@@ -30,19 +30,4 @@ struct PreferredExecutorTests {
             await test.client.shutdown(within: .zero)
         }
     }
-
-    @Test("hears of the end of a shutdown (D6, R38)")
-    func shutdownEnds() async throws {
-        for _ in 0..<50 {
-            let test = try TestClient()
-            try await withTaskExecutorPreference(OneThread()) {
-                try await test.track(0..<1)
-                let delivery = test.client.delivery
-                async let all = delivery.deliverAll()
-                _ = await delivery.drain { .granted(timeout: nil) }
-                #expect(await all == .drained)
-                #expect(await test.client.shutdown(within: .seconds(60)) == ShutdownReport(stored: 0, lost: 0))
-            }
-        }
-    }
 }
