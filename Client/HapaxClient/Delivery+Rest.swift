@@ -56,6 +56,7 @@ extension Delivery {
     func rest() {
         isResting = true
         rests += 1
+        wasHeld = isHeld
         let waiting = waiters
         waiters = []
         for waiter in waiting { waiter.resume(returning: isHeld) }

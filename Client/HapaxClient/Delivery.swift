@@ -59,6 +59,8 @@ package actor Delivery<Source: BatchSource> {
     /// How many times ``end(_:)`` was called.
     var endings = 0
     var isHeld = false
+    /// The pass before the latest rest.
+    var wasHeld = false
     var ending: Ending?
     var endingWaiters: [CheckedContinuation<Ending?, Never>] = []
 
@@ -140,10 +142,7 @@ package actor Delivery<Source: BatchSource> {
             begin(machine.uploadWanted(manual: true))
             let before = isResting ? nil : rests
             guard let before, await rested(since: before), !isLimited else { break }
-            // Held by somebody who had permission to ask for: that call ends now, and this one needs none.
-            while permission != nil {
-                await withCheckedContinuation { if permission == nil { $0.resume() } else { permissionWaiters.append($0) } }
-            }
+            await othersPermissionEnds()
         }
         var state = self.state
         // Of calls that end together, one reports what was delivered.
@@ -162,6 +161,13 @@ package actor Delivery<Source: BatchSource> {
         self.permission = permission
         defer { permissionEnded() }
         return await drain(isLimited: true)
+    }
+
+    /// A pass was held by somebody who had permission to ask for: that call ends now, and the caller needs none.
+    private func othersPermissionEnds() async {
+        while permission != nil {
+            await withCheckedContinuation { if permission == nil { $0.resume() } else { permissionWaiters.append($0) } }
+        }
     }
 
     func permissionEnded() {
@@ -208,7 +214,7 @@ package actor Delivery<Source: BatchSource> {
                 if endings != before { waiter.resume(returning: ending) } else { endingWaiters.append(waiter) }
             }
             if let ended { return ended }
-            // Held by somebody who had permission to ask for: that pass is over, and this one needs none.
+            await othersPermissionEnds()
         }
     }
 
@@ -224,7 +230,7 @@ package actor Delivery<Source: BatchSource> {
     /// and does where the caller's task prefers an executor.
     private func rested(since before: Int) async -> Bool {
         await withCheckedContinuation { waiter in
-            if rests != before { waiter.resume(returning: isHeld) } else { waiters.append(waiter) }
+            if rests != before { waiter.resume(returning: wasHeld) } else { waiters.append(waiter) }
         }
     }
 

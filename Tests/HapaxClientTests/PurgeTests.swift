@@ -16,6 +16,25 @@ struct PurgeTests {
         try EventQueue(directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "1"))
     }
 
+    @Test("a purge and a shutdown do not keep each other from their ends (D7, R38)")
+    func purgeEndsDuringAShutdown() async throws {
+        let test = try TestClient()
+        let mayAnswer = AwaitedCount()
+        test.transport.script { batch in
+            await mayAnswer.reaches(1)
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<200)
+        async let report = test.client.shutdown(within: .seconds(10))
+        await test.transport.requests(1)
+        async let purged = test.client.purge()
+        // Once it waits for the request, which it then keeps from having a successor.
+        while await !test.client.delivery.isLimited { await Task.yield() }
+        mayAnswer.set(1)
+        #expect(try await purged == 150)
+        #expect(await report == ShutdownReport(stored: 0, lost: 0))
+    }
+
     @Test("deletes what waits and what is dead, and the books add up")
     func everythingIsDeleted() async throws {
         let test = try TestClient()
