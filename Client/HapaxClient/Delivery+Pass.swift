@@ -78,7 +78,8 @@ extension Delivery {
         case .tryLater(let failure, let retryAfter):
             failed(failure)
             let rest = min(retryAfter ?? .zero, retryPolicy.cap)
-            leftAloneUntil.withLock { $0 = clock.monotonic + rest }
+            // One that comes without a wish takes no earlier one back.
+            leftAloneUntil.withLock { $0 = max($0, clock.monotonic + rest) }
             return machine.answered(.tryLater(retryAfter: retryAfter))
         case .pause(let failure):
             failed(failure)

@@ -59,7 +59,7 @@ package actor Delivery<Source: BatchSource> {
     /// How many times ``end(_:)`` was called.
     var endings = 0
     var isHeld = false
-    /// The pass before the latest rest.
+    /// Whether the pass before the latest rest was held.
     var wasHeld = false
     var ending: Ending?
     var endingWaiters: [CheckedContinuation<Ending?, Never>] = []

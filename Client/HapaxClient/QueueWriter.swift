@@ -250,8 +250,8 @@ final class QueueWriter: Sendable {
         }
         // One at a time: attempts that callers asked for fail as well, and would each begin attempts without end.
         // Strongly: who lets go of the client has not taken back what was tracked. A file that has lost its name takes nothing any more.
-        let mayEnd = failure.code != ResultCode.SQLITE_READONLY_DBMOVED.rawValue
-        let retry = clock.schedule(after: delay) { [weak self, kept = mayEnd ? self : nil] in (kept ?? self)?.wake() }
+        let mayPass = failure.code != ResultCode.SQLITE_READONLY_DBMOVED.rawValue
+        let retry = clock.schedule(after: delay) { [weak self, kept = mayPass ? self : nil] in (kept ?? self)?.wake() }
         state.withLock { state in
             let replaced = state.retry
             state.retry = state.hasGivenUp ? nil : retry

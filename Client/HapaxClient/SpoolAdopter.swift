@@ -170,7 +170,6 @@ actor SpoolAdopter {
             attempted: { [reporter] in reporter.attempted(in: $0, answer: $1) },
             gate: { [gate] _ in gate.permission(isManual: isManual) })
         current = delivery
-        if isStopped { await delivery.stop() }
         if persistently { _ = await delivery.deliverAll() }
         var state = persistently ? await delivery.state : await delivery.drain()
         var awaitsWitness = await delivery.awaitsWitness
