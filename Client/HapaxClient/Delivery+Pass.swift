@@ -29,12 +29,14 @@ extension Delivery {
     }
 
     func read(limit: Int, skipping: Int) async -> DeliveryStateMachine.Action {
-        let asked = firstPermission ?? permission?()
-        firstPermission = nil
-        // Whoever asked does not want another; the gate has nothing to say then.
-        isHeld = asked == .denied
-        if isHeld { return machine.held() }
-        guard mayRequest() else { return machine.denied() }
+        heldBy = exclusives > 0 ? Self.exclusive : nil
+        if heldBy != nil { return machine.held() }
+        if let (limit, number) = limits.permission(), limit == .denied || limit == .unwanted {
+            // The gate has nothing to say then: whoever asked knows why the pass ends.
+            heldBy = number
+            return limit == .unwanted ? machine.held() : denied()
+        }
+        guard mayRequest() else { return denied() }
         skipped = skipping
         if hasWitness { machine.witnessFound() }
         do {
@@ -47,6 +49,12 @@ extension Delivery {
         }
     }
 
+    /// What is accepted when a request may be made again convicts nobody who was refused before.
+    func denied() -> DeliveryStateMachine.Action {
+        suspects = []
+        return machine.denied()
+    }
+
     /// Asks the gate, and keeps the timeout that it gives.
     func mayRequest() -> Bool {
         switch gate(isManual) {
@@ -57,6 +65,7 @@ extension Delivery {
             // A policy tries again by itself; who asked must learn of it.
             if isManual { failed(.noBackgroundTime) }
             return false
+        case .unwanted: return false
         }
     }
 

@@ -3,7 +3,7 @@ import HapaxModel
 /// What ends a rest, and who is told of one.
 extension Delivery {
     func begin(_ kind: DeliveryStateMachine.Rest) {
-        if kind != .held || !isHeld { suspects = [] }
+        if kind != .held { suspects = [] }
         if kind != .paused { awaitsWitness = false }
         switch kind {
         case .drained:
@@ -56,9 +56,9 @@ extension Delivery {
     func rest() {
         isResting = true
         rests += 1
-        wasHeld = isHeld
+        wasHeldBy = heldBy
         let waiting = waiters
         waiters = []
-        for waiter in waiting { waiter.resume(returning: isHeld) }
+        for waiter in waiting { waiter.resume(returning: heldBy) }
     }
 }

@@ -17,9 +17,9 @@ package actor Delivery<Source: BatchSource> {
 
     var machine: DeliveryStateMachine
     var pass: Task<Void, Never>?
-    /// Told whether the pass was held by somebody's permission.
-    var waiters: [CheckedContinuation<Bool, Never>] = []
-    var permissionWaiters: [CheckedContinuation<Void, Never>] = []
+    /// Told who wanted no other request, if it was that.
+    var waiters: [CheckedContinuation<RequestLimits.Number?, Never>] = []
+    var limitWaiters: [CheckedContinuation<Void, Never>] = []
     var timer: (any ScheduledAction)?
     var restNumber = 0
 
@@ -28,9 +28,10 @@ package actor Delivery<Source: BatchSource> {
     var isManual = false
     /// Told of each request, with how long it took.
     let attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void
-    /// Asked before each request; nil grants.
-    var permission: (@Sendable () -> RequestPermission)?
-    var firstPermission: RequestPermission?
+    /// Asked before the gate.
+    var limits = RequestLimits()
+    /// How many wait for the pass to end before its next request, or change the source then.
+    var exclusives = 0
     var timeout: Duration?
 
     var batch = SourceBatch(events: [])
@@ -58,9 +59,12 @@ package actor Delivery<Source: BatchSource> {
     var rests = 0
     /// How many times ``end(_:)`` was called.
     var endings = 0
-    var isHeld = false
-    /// Whether the pass before the latest rest was held.
-    var wasHeld = false
+    /// Who wants no other request in this pass.
+    var heldBy: RequestLimits.Number?
+    /// The same for the pass before the latest rest.
+    var wasHeldBy: RequestLimits.Number?
+    /// For those who want none at all while they change the source.
+    static var exclusive: RequestLimits.Number { 0 }
     var ending: Ending?
     var endingWaiters: [CheckedContinuation<Ending?, Never>] = []
 
@@ -128,52 +132,53 @@ package actor Delivery<Source: BatchSource> {
     ///
     /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
     package func drain() async -> DeliveryState {
-        await drain(isLimited: false)
-    }
-
-    func drain(isLimited: Bool) async -> DeliveryState {
-        // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
-        if isResting, gate(true) == .denied {
-            return DeliveryState(counts: DeliveryCounts(), failure: .noBackgroundTime, nextAttempt: nextAttempt)
-        }
-        let before = counts
-        while true {
-            isManual = true
-            begin(machine.uploadWanted(manual: true))
-            let before = isResting ? nil : rests
-            guard let before, await rested(since: before), !isLimited else { break }
-            await othersPermissionEnds()
-        }
-        var state = self.state
-        // Of calls that end together, one reports what was delivered.
-        state.counts = counts - before.orLater(reported)
-        reported = counts
-        if ending == .stopped, state.failure == nil { state.failure = .shutDown }
-        return state
+        await drain(limit: nil)
     }
 
     /// The same, and goes on only while `permission` is granted. Holds for a pass that is under way, too, from its next request on.
     package func drain(permission: @escaping @Sendable () -> RequestPermission) async -> DeliveryState {
-        // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
-        let first = isResting ? permission() : nil
-        if first == .denied { return DeliveryState(counts: DeliveryCounts(), failure: lastFailure, nextAttempt: nextAttempt) }
-        firstPermission = first
-        self.permission = permission
-        defer { permissionEnded() }
-        return await drain(isLimited: true)
+        await drain(limit: permission)
     }
 
-    /// A pass was held by somebody who had permission to ask for: that call ends now, and the caller needs none.
-    private func othersPermissionEnds() async {
-        while permission != nil {
-            await withCheckedContinuation { if permission == nil { $0.resume() } else { permissionWaiters.append($0) } }
+    private func drain(limit: (@Sendable () -> RequestPermission)?) async -> DeliveryState {
+        let before = counts
+        var (isDenied, hasJoined) = (false, false)
+        while true {
+            // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
+            let first = isResting ? limit?() : nil
+            if first == .denied || first == .unwanted { break }
+            isDenied = isResting && gate(true) == .denied
+            if isDenied { break }
+            hasJoined = true
+            let number = limit.map { limits.add(first: first, $0) }
+            isManual = true
+            begin(machine.uploadWanted(manual: true))
+            let holder = isResting ? nil : await rested(since: rests)
+            if let number { limits.remove(number) }
+            limitEnded()
+            // A pass that was held by somebody else: that call ends now, and this one goes on.
+            guard let holder, holder != number else { break }
+            await othersLimitsEnd()
+        }
+        var state = self.state
+        // Of calls that end together, one reports what was delivered.
+        state.counts = hasJoined ? counts - before.orLater(reported) : DeliveryCounts()
+        if hasJoined { reported = counts }
+        if isDenied { state.failure = .noBackgroundTime }
+        if ending == .stopped, state.failure == nil { state.failure = .shutDown }
+        return state
+    }
+
+    private func othersLimitsEnd() async {
+        while isLimited {
+            await withCheckedContinuation { if isLimited { limitWaiters.append($0) } else { $0.resume() } }
         }
     }
 
-    func permissionEnded() {
-        (permission, firstPermission) = (nil, nil)
-        let waiting = permissionWaiters
-        permissionWaiters = []
+    private func limitEnded() {
+        guard !isLimited else { return }
+        let waiting = limitWaiters
+        limitWaiters = []
         for waiter in waiting { waiter.resume() }
     }
 
@@ -181,18 +186,16 @@ package actor Delivery<Source: BatchSource> {
     var isAwaited: Bool { !endingWaiters.isEmpty }
 
     /// Whether somebody limits the pass under way.
-    var isLimited: Bool { permission != nil }
-
-    /// Whether the pass under way ends before its next request.
-    var isDenied: Bool { permission?() == .denied }
+    var isLimited: Bool { exclusives > 0 || !limits.isEmpty }
 
     /// Ends a pass after its request in flight, and changes the source while none is under way.
     func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
-        while !isResting {
-            permission = { .denied }
-            await restBegins()
-            permissionEnded()
+        exclusives += 1
+        defer {
+            exclusives -= 1
+            limitEnded()
         }
+        while !isResting { await restBegins() }
         // What was suspected may be gone.
         machine.sourceChanged()
         suspects = []
@@ -214,23 +217,20 @@ package actor Delivery<Source: BatchSource> {
                 if endings != before { waiter.resume(returning: ending) } else { endingWaiters.append(waiter) }
             }
             if let ended { return ended }
-            await othersPermissionEnds()
+            await othersLimitsEnd()
         }
     }
 
     /// Returns when no attempt is under way: the source is empty, or a rest has begun.
-    ///
-    /// - Returns: Whether it ended because somebody who limits it wants no further request.
-    @discardableResult
-    package func restBegins() async -> Bool {
-        isResting ? false : await rested(since: rests)
+    package func restBegins() async {
+        if !isResting { _ = await rested(since: rests) }
     }
 
     /// Returns at the next rest behind so many. Looked at again where the waiter is kept: each `await` may let another job of this actor in,
     /// and does where the caller's task prefers an executor.
-    private func rested(since before: Int) async -> Bool {
+    private func rested(since before: Int) async -> RequestLimits.Number? {
         await withCheckedContinuation { waiter in
-            if rests != before { waiter.resume(returning: wasHeld) } else { waiters.append(waiter) }
+            if rests != before { waiter.resume(returning: wasHeldBy) } else { waiters.append(waiter) }
         }
     }
 

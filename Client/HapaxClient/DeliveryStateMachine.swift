@@ -129,6 +129,8 @@ struct DeliveryStateMachine: Sendable {
     /// Events were removed by somebody else, while no pass was under way.
     mutating func sourceChanged() {
         suspects = 0
+        scouted = 0
+        reach = 0
     }
 
     mutating func readFailed() -> Action {

@@ -26,7 +26,7 @@ extension EventClient {
         let state = await delivery.drain {
             isAsked.withLock { isAsked in
                 defer { isAsked = true }
-                return isAsked ? .denied : .granted(timeout: nil)
+                return isAsked ? .unwanted : .granted(timeout: nil)
             }
         }
         if let failure = state.failure { return .failed(failure) }

@@ -151,7 +151,8 @@ extension EventClient {
     private func flushInBackground() async {
         try? await writer.barrier()
         _ = await delivery.drain { [gate, lifecycle] in
-            lifecycle.withRecord { $0.mayFlush } ? gate.permission(isManual: false) : .denied
+            let permission = gate.permission(isManual: false)
+            return permission == .denied || lifecycle.withRecord { $0.mayFlush } ? permission : .unwanted
         }
     }
 

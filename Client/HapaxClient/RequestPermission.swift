@@ -1,7 +1,44 @@
-/// Whether another request may be made; asked before each one.
+/// Whether a request may be made now.
 package enum RequestPermission: Hashable, Sendable {
-    /// - Parameter timeout: nil for the usual one.
+    /// - Parameter timeout: nil: what the endpoint says.
     case granted(timeout: Duration?)
-    /// Rest without an error; everything stays.
+    /// None, by nobody. Nothing is said about when one will be.
     case denied
+    /// One may be made, but whoever asked for the pass wants no other.
+    case unwanted
+}
+
+/// Those who asked for a pass that goes only as far as they say, request by request. The latest of them is asked.
+struct RequestLimits {
+    typealias Number = Int
+
+    private struct Limit {
+        let number: Number
+        let ask: @Sendable () -> RequestPermission
+        /// What was said before the pass began, about its first request.
+        var first: RequestPermission?
+    }
+
+    private var limits: [Limit] = []
+    private var added = 0
+
+    var isEmpty: Bool { limits.isEmpty }
+    var count: Int { limits.count }
+
+    mutating func add(first: RequestPermission?, _ ask: @escaping @Sendable () -> RequestPermission) -> Number {
+        added += 1
+        limits.append(Limit(number: added, ask: ask, first: first))
+        return added
+    }
+
+    mutating func remove(_ number: Number) {
+        limits.removeAll { $0.number == number }
+    }
+
+    /// - Returns: What is said about the next request, and by whom; nil if nobody limits it.
+    mutating func permission() -> (RequestPermission, by: Number)? {
+        guard let limit = limits.last else { return nil }
+        limits[limits.endIndex - 1].first = nil
+        return (limit.first ?? limit.ask(), limit.number)
+    }
 }

@@ -21,7 +21,7 @@ struct DeliveryFailureTests {
         return {
             left.withLock { left in
                 left -= 1
-                return left < 0 ? .denied : .granted(timeout: nil)
+                return left < 0 ? .unwanted : .granted(timeout: nil)
             }
         }
     }

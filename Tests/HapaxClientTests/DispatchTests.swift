@@ -150,6 +150,46 @@ struct DispatchTests {
         #expect(test.transport.batches.count == 1 && test.client.queue.books.depth == 0)
     }
 
+    @Test("who ends takes its own limit back, and no other's (R28)")
+    func limitsEndOnTheirOwn() {
+        var limits = RequestLimits()
+        let first = limits.add(first: nil) { .granted(timeout: nil) }
+        let second = limits.add(first: .granted(timeout: .seconds(1))) { .unwanted }
+        limits.remove(first)
+        #expect(limits.permission().map { [$0.0] } == [.granted(timeout: .seconds(1))], "said before the pass, for its first request")
+        #expect(limits.permission().map { [$0.0] } == [.unwanted] && !limits.isEmpty)
+        limits.remove(second)
+        #expect(limits.permission() == nil && limits.isEmpty)
+    }
+
+    @Test("a step ends no flush that has time of its own: that goes on behind it (R28, R32)")
+    func stepEndsNoOtherFlush() async throws {
+        let mayAnswer = AwaitedCount()
+        let test = try TestClient { $0.batchSize = 1 }
+        test.transport.script { batch in
+            await mayAnswer.reaches(1)
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<5)
+        let isFlushing = Locked(true)
+        async let flushed = test.client.delivery.drain { isFlushing.withLock { $0 } ? .granted(timeout: nil) : .unwanted }
+        await test.transport.requests(1)
+        let requests = Locked(0)
+        async let stepped = test.client.delivery.drain {
+            requests.withLock { requests in
+                requests += 1
+                // Where it wants no other request, two events are delivered.
+                return requests > 1 ? .unwanted : .granted(timeout: nil)
+            }
+        }
+        while await test.client.delivery.limits.count < 2 { await Task.yield() }
+        mayAnswer.set(1)
+        let (step, flush) = (await stepped, await flushed)
+        #expect(step.counts.stored + flush.counts.stored == 5 && flush.failure == nil)
+        #expect(requests.withLock { $0 } >= 2)
+        #expect(test.client.queue.books.depth == 0)
+    }
+
     @Test("a poison event does not stop a loop of steps for ever (R28, D13)")
     func stepsGetPastPoison() async throws {
         let test = try TestClient { $0.batchSize = 4 }

@@ -63,7 +63,7 @@ struct PoisonTests {
         _ = await test.client.delivery.drain {
             requests.withLock { requests in
                 requests += 1
-                return requests > 1 ? .denied : .granted(timeout: nil)
+                return requests > 1 ? .unwanted : .granted(timeout: nil)
             }
         }
         let report = await test.client.flush()
@@ -94,6 +94,32 @@ struct PoisonTests {
         #expect(test.transport.batches.map(\.sequences) == [[1], [1], [2]])
         let status = await test.client.status()
         #expect(status.stored == 2 && status.deadLettered == 0)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a suspicion ends with the time in the background, too: the app may come back when the server is well again (D12, R33)")
+    func suspicionEndsWithTheBackgroundTime() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(3_600)
+            $0.batchSize = 1
+        }
+        let app = ScriptedApplication()
+        test.client.attach(app)
+        try await test.track(0..<2)
+        test.transport.script { _ in
+            app.remainingBackgroundTime = .zero
+            return .success(.problem(.malformed))
+        }
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        #expect(test.transport.batches.map(\.sequences) == [[1]])
+        test.transport.script { .success($0.receipt()) }
+        test.client.handle(.didBecomeActive)
+        let report = await test.client.flush()
+        #expect(report.remaining == 0)
+        let status = await test.client.status()
+        #expect(status.deadLettered == 0 && status.depth == 0)
         await test.client.shutdown(within: .zero)
     }
 

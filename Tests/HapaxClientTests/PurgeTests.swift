@@ -169,7 +169,7 @@ struct PurgeTests {
                 asked += 1
                 return asked == 1
             }
-            return isFirst ? .granted(timeout: nil) : .denied
+            return isFirst ? .granted(timeout: nil) : .unwanted
         }
         #expect(try await test.client.purge() == 1)
         test.client.track("poison")
@@ -191,11 +191,56 @@ struct PurgeTests {
         async let flushed = test.client.flush()
         await test.transport.requests(1)
         async let purged = test.client.purge()
-        while await !test.client.delivery.isDenied { await Task.yield() }
+        while await !test.client.delivery.isLimited { await Task.yield() }
         mayAnswer.set(1)
         #expect(try await purged == 4)
         #expect(await flushed.stored == 2)
         #expect(test.transport.batches.count == 1)
         #expect(await test.client.status().isBalanced)
+    }
+
+    @Test("a purge that fails ends no flush: that goes on behind it")
+    func failedPurgeEndsNoFlush() async throws {
+        let test = try TestClient { $0.batchSize = 2 }
+        let mayAnswer = AwaitedCount()
+        test.transport.script { batch in
+            await mayAnswer.reaches(1)
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<6)
+        let delivery = test.client.delivery
+        async let flushed = delivery.drain()
+        await test.transport.requests(1)
+        async let isPurged: Bool = {
+            do { try await delivery.exclusively { throw StorageFailure(errno: EIO) } } catch { return false }
+            return true
+        }()
+        while await delivery.exclusives == 0 { await Task.yield() }
+        mayAnswer.set(1)
+        #expect(await !isPurged)
+        #expect(await flushed.counts.stored == 6)
+    }
+
+    @Test("a step that comes while a purge waits for the request in flight does not take the purge's word back")
+    func stepBesideAPurgeSendsNothing() async throws {
+        let test = try TestClient { $0.batchSize = 2 }
+        let mayAnswer = AwaitedCount()
+        test.transport.script { batch in
+            await mayAnswer.reaches(1)
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<6)
+        async let flushed = test.client.flush()
+        await test.transport.requests(1)
+        async let purged = test.client.purge()
+        while await test.client.delivery.exclusives == 0 { await Task.yield() }
+        async let step = test.client.dispatchStep()
+        while await test.client.delivery.limits.isEmpty { await Task.yield() }
+        mayAnswer.set(1)
+        #expect(try await purged == 4)
+        let delivered = await flushed.stored
+        let stepped = await step
+        #expect(delivered == 2 || stepped == .good(more: false), "one of the two reports it")
+        #expect(test.transport.batches.count == 1 && test.client.queue.books.depth == 0)
     }
 }
