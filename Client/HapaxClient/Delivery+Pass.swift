@@ -78,10 +78,13 @@ extension Delivery {
         case .batchRefused(let code):
             let failure = DeliveryFailure.status(code.status, code: code.rawValue)
             failed(failure)
-            (awaitsWitness, refusedEnvelope) = (true, batch.envelope)
+            awaitsWitness = true
             // One that stands farther behind was only tried to learn about the server.
             if let event = batch.events.first, batch.events.count == 1, skipped == suspects.count {
-                suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
+                if suspects.isEmpty { refusedEnvelope = batch.envelope }
+                if isOfSuspects {
+                    suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
+                }
             }
             return machine.answered(.batchRefused)
         case .tryLater(let failure, let retryAfter):
@@ -95,6 +98,9 @@ extension Delivery {
             return machine.answered(.pause)
         }
     }
+
+    /// Whether the batch comes from the suspects' install.
+    var isOfSuspects: Bool { batch.envelope.installID == refusedEnvelope.installID }
 
     func attempt(_ batch: SourceBatch) async -> AnswerClassifier.Answer {
         let batchID = batchIDs.next(unixMilliseconds: clock.unixMilliseconds)
@@ -141,7 +147,7 @@ extension Delivery {
         guard await record(settlements) else { return machine.settlingFailed() }
         if let event = settlements.last?.event { witness.withLock { $0 = event } }
         if kept > 0 { failed(.askedToRetry(events: kept)) } else { lastFailure = nil }
-        return machine.settled(kept: kept)
+        return machine.settled(kept: kept, convicts: isOfSuspects)
     }
 
     func condemn() async -> DeliveryStateMachine.Action {

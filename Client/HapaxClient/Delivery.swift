@@ -36,13 +36,14 @@ package actor Delivery<Source: BatchSource> {
 
     var batch = SourceBatch(events: [])
     var verdicts: [Receipt.Result] = []
+    /// Of one install: the server may refuse that, and not the events.
     var suspects: [Settlement] = []
     /// How many of the oldest events the batch in hand left out.
     var skipped = 0
     /// Something that the server has accepted, from this source or from one that shares it: sent again, it shows whether the server still
     /// accepts anything.
     let witness: Locked<OutgoingEvent?>
-    /// What the latest refused batch said besides its events: the witness is to differ in nothing else.
+    /// What the suspects' batches said besides the events: the witness is to differ in nothing else.
     var refusedEnvelope = EventBatch.Envelope()
     /// Whether the latest pass ended at events of which nobody can say yet whether it is they or the server.
     var awaitsWitness = false

@@ -2,9 +2,9 @@
 ///
 /// One batch is in flight at most (R9), every failure leads to a rest (D11), and only ``Action/settle`` and ``Action/condemn`` ever lead
 /// to a removal (D12). A batch that the server refuses as such is halved down to the event that is to blame, a *suspect*. A suspect is
-/// condemned to the dead letters only when the server accepts something else after it refused the suspect alone: to find out, the events
-/// behind it are tried one by one, and then a *witness*, an event that was accepted and settled before and is merely sent again. Each
-/// condemnation needs its own acceptance. A server that refuses everything therefore costs no event, whatever it accepted earlier.
+/// condemned to the dead letters only when the server accepts something else of its install after it refused the suspect alone: to find
+/// out, the events behind it are tried one by one, and then a *witness*, an event that was accepted and settled before and is merely sent
+/// again, as that install. Each condemnation needs its own acceptance. A server that refuses everything therefore costs no event, whatever it accepted earlier.
 struct DeliveryStateMachine: Sendable {
     enum Action: Hashable {
         case none
@@ -50,7 +50,7 @@ struct DeliveryStateMachine: Sendable {
         case idle  // → reading
         case reading  // → idle, sending, testifying, waiting
         case sending(count: Int)  // → settling, reading, testifying, waiting
-        case settling(count: Int)  // → reading, condemning, waiting
+        case settling(count: Int)  // → reading, condemning, testifying, waiting
         case testifying  // → condemning, waiting
         case condemning  // → reading, waiting
         case waiting  // → reading
@@ -157,11 +157,17 @@ struct DeliveryStateMachine: Sendable {
         }
     }
 
-    /// - Parameter kept: How many events of the batch the server wants again. If that is all of them, it has accepted nothing.
-    mutating func settled(kept: Int) -> Action {
+    /// - Parameters:
+    ///   - kept: How many events of the batch the server wants again. If that is all of them, it has accepted nothing.
+    ///   - convicts: Whether the batch differed from the suspects' in nothing but the events.
+    mutating func settled(kept: Int, convicts: Bool = true) -> Action {
         guard case .settling(let count) = state else { return .none }
         guard kept < count else { return backOff() }
         hasWitness = true
+        if suspects > 0, !convicts {
+            reach = max(reach, suspects) + scouted
+            return testify()
+        }
         reach = 0
         if suspects > 0 { return condemn() }
         limit = min(limit * 2, maximumLimit)

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -95,6 +96,63 @@ struct PoisonTests {
         let status = await test.client.status()
         #expect(status.stored == 2 && status.deadLettered == 0)
         await test.client.shutdown(within: .zero)
+    }
+
+    @Test("in a queue with events of two installs those of one convict none of the other, which the server may refuse as such (D12, D13)")
+    func installIsNotTheEvent() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let other = EventID.derived(name: "install", key: "salvaged")
+        try await test.track(0..<5)
+        try await test.client.queue.database.write {
+            try $0.execute(sql: "UPDATE queue SET install_id = ? WHERE row < 4", arguments: [Data(other.bytes)])
+        }
+        let refusesInstall = Locked(true)
+        test.transport.script { batch in
+            let isRefused = refusesInstall.withLock { $0 } && batch.scanned.envelope.installID == other || batch.names == ["event 3"]
+            return .success(isRefused ? .problem(.malformed) : batch.receipt())
+        }
+        for _ in 0..<2 { _ = await test.client.flush() }
+        let refused = await test.client.status()
+        #expect(refused.stored == 1 && refused.deadLettered == 0 && refused.depth == 4)
+        refusesInstall.withLock { $0 = false }
+        let report = await test.client.flush()
+        #expect(report.stored == 3 && report.deadLettered == 1 && report.remaining == 0)
+    }
+
+    @Test("behind many events of an install that the server refuses, those of another are found at once, pass after pass (D13, I15)")
+    func refusedInstallIsSkipped() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let other = EventID.derived(name: "install", key: "salvaged")
+        test.transport.script { .success($0.scanned.envelope.installID == other ? .problem(.malformed) : $0.receipt()) }
+        try await test.track(0..<24)
+        try await test.client.queue.database.write {
+            try $0.execute(sql: "UPDATE queue SET install_id = ? WHERE row <= 20", arguments: [Data(other.bytes)])
+        }
+        var requests: [Int] = []
+        for _ in 0..<5 {
+            let before = test.transport.batches.count
+            _ = await test.client.delivery.drain()
+            requests.append(test.transport.batches.count - before)
+        }
+        // So many as a pass may try; the first, those it has not tried, the one behind them and the witness; then the first and the next.
+        #expect(requests == [16, 7, 3, 3, 3])
+        let status = await test.client.status()
+        #expect(status.stored == 4 && status.depth == 20 && status.deadLettered == 0)
+    }
+
+    @Test("an event that is poison beside those of another install is found by a witness in its own envelope (D13)")
+    func witnessGoesInTheOthersEnvelope() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let other = EventID.derived(name: "install", key: "salvaged")
+        test.transport.script { .success($0.names == ["event 0"] ? .problem(.malformed) : $0.receipt()) }
+        try await test.track(0..<2)
+        try await test.client.queue.database.write {
+            try $0.execute(sql: "UPDATE queue SET install_id = ? WHERE row = 1", arguments: [Data(other.bytes)])
+        }
+        let report = await test.client.flush()
+        #expect(report.stored == 1 && report.deadLettered == 1 && report.remaining == 0)
+        #expect(test.transport.batches.map(\.names) == [["event 0"], ["event 1"], ["event 1"]])
+        #expect(test.transport.batches.last?.scanned.envelope.installID == other)
     }
 
     @Test("a suspicion ends with the time in the background, too: the app may come back when the server is well again (D12, R33)")
