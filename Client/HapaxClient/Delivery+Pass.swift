@@ -88,15 +88,19 @@ extension Delivery {
             }
             return machine.answered(.batchRefused)
         case .tryLater(let failure, let retryAfter):
-            failed(failure)
-            let rest = min(retryAfter ?? .zero, retryPolicy.cap)
-            // One that comes without a wish takes no earlier one back.
-            leftAloneUntil.withLock { $0 = max($0, clock.monotonic + rest) }
-            return machine.answered(.tryLater(retryAfter: retryAfter))
+            return triesLater(failure, retryAfter)
         case .pause(let failure):
             failed(failure)
             return machine.answered(.pause)
         }
+    }
+
+    func triesLater(_ failure: DeliveryFailure, _ retryAfter: Duration?) -> DeliveryStateMachine.Action {
+        failed(failure)
+        let rest = min(retryAfter ?? .zero, retryPolicy.cap)
+        // One that comes without a wish takes no earlier one back.
+        leftAloneUntil.withLock { $0 = max($0, clock.monotonic + rest) }
+        return machine.answered(.tryLater(retryAfter: retryAfter))
     }
 
     /// Whether the batch comes from the suspects' install.
@@ -131,8 +135,7 @@ extension Delivery {
             return machine.answered(isAccepted ? .accepted : .tryLater(retryAfter: nil))
         case .batchRefused: return machine.answered(.batchRefused)
         case .tryLater(let failure, let retryAfter):
-            failed(failure)
-            return machine.answered(.tryLater(retryAfter: retryAfter))
+            return triesLater(failure, retryAfter)
         case .pause(let failure):
             failed(failure)
             return machine.answered(.pause)

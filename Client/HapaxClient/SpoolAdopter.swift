@@ -26,6 +26,8 @@ actor SpoolAdopter {
     private var failures = 0
     /// Monotonic; before that only a caller's wish tries again (I16).
     private var notBefore: Duration = .zero
+    /// Where the latest look ended, if the server had refused all it got: the next one begins behind it.
+    private var triedInVain: QueueDirectory?
     /// Why a spool could not be delivered at the latest look; nil if there was no such.
     nonisolated let failure = Locked<DeliveryFailure?>(nil)
 
@@ -99,11 +101,14 @@ actor SpoolAdopter {
         var unusable: StorageFailure?
         var spools: [QueueDirectory] = []
         do throws(StorageFailure) { spools = try main.directory.spools() } catch { unusable = error }
+        if let triedInVain, let index = spools.firstIndex(of: triedInVain) { spools = Array(spools[(index + 1)...] + spools[...index]) }
+        triedInVain = nil
         var (left, undecided) = (spools[...], [QueueDirectory]())
         var refusal: DeliveryFailure?
         while total.failure == nil {
             if left.isEmpty, witness.withLock({ $0 != nil }) { (left, undecided) = (undecided[...], []) }
-            guard let directory = left.popFirst() else {
+            // The main queue may be told meanwhile.
+            guard isManual || !leavesServerAlone(), let directory = left.popFirst() else {
                 // Nothing was accepted from any.
                 if !undecided.isEmpty { total.failure = refusal }
                 break
@@ -129,12 +134,16 @@ actor SpoolAdopter {
             main.lendBallast(to: spool)
             let (delivered, awaitsWitness) = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
-            total.nextAttempt = delivered.nextAttempt
-            if awaitsWitness, total.counts.attempts < (isManual ? Self.maximumVainRequests : DeliveryStateMachine.maximumSuspects) {
-                undecided.append(directory)
-                refusal = delivered.failure
-            } else {
+            total.nextAttempt = [total.nextAttempt, delivered.nextAttempt].compactMap { $0 }.max()
+            guard awaitsWitness else {
                 total.failure = delivered.failure
+                continue
+            }
+            undecided.append(directory)
+            refusal = delivered.failure
+            if total.counts.attempts >= (isManual ? Self.maximumVainRequests : DeliveryStateMachine.maximumSuspects) {
+                triedInVain = directory
+                total.failure = refusal
             }
         }
         do { try main.gatherDrops() } catch { unusable = StorageFailure(error) }

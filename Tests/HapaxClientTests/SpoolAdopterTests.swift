@@ -108,6 +108,30 @@ struct SpoolAdopterTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("a rest that the main queue is asked for while spools are delivered begins behind the one under way (I16)")
+    func restBeginsBehindASpool() async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        for _ in 0..<2 { try await abandonSpool() }
+        network.withLock { $0.type = .wired }
+        let delivery = main.client.delivery
+        let isDown = Locked(true)
+        main.transport.script { batch in
+            guard batch.names == ["spooled"] else { return .success(.problem(.overloaded, headers: ["retry-after": "120"])) }
+            if isDown.withLock({ $0 }) { _ = await delivery.drain() }
+            return .success(batch.receipt())
+        }
+        main.client.track("waiting")
+        try await main.client.waitUntilStored()
+        await adopter.adoptIfDue()
+        #expect(main.transport.batches.map(\.names) == [["spooled"], ["waiting"]] && spools.count == 1)
+        isDown.withLock { $0 = false }
+        main.clock.advance(by: .seconds(120))
+        await adopter.adoptIfDue()
+        #expect(spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("without a network nothing is tried, and that is no failure: with one the spool is delivered at once (R23, I15)")
     func missingNetworkIsNoFailure() async throws {
         let main = try await main()

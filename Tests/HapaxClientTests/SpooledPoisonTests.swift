@@ -22,7 +22,7 @@ struct SpooledPoisonTests {
     ///
     /// - Returns: The install it was.
     @discardableResult
-    private func abandonSpool(_ name: String) async throws -> EventID {
+    private func abandonSpool(_ names: [String]) async throws -> EventID {
         let clock = ManualClock()
         clock.moveWallClock(
             by: .seconds(
@@ -31,7 +31,8 @@ struct SpooledPoisonTests {
                     return count
                 }))
         let spool = try TestClient(directory: directory, clock: clock) { $0.whenQueueIsTaken = .spool }
-        try await spool.client.trackDurably(name)
+        for name in names { spool.client.track(name) }
+        try await spool.client.waitUntilStored()
         await spool.client.shutdown(within: .zero)
         return spool.client.queue.installID
     }
@@ -39,8 +40,8 @@ struct SpooledPoisonTests {
     @Test("a spool with nothing else holds no other up, and what the server accepts of those convicts the event")
     func othersAreDelivered() async throws {
         let test = try main()
-        let install = try await abandonSpool("poison")
-        for name in ["good 1", "good 2"] { try await abandonSpool(name) }
+        let install = try await abandonSpool(["poison"])
+        for name in ["good 1", "good 2"] { try await abandonSpool([name]) }
         let report = await test.client.flush()
         #expect(report.stored == 2 && report.deadLettered == 1 && report.failure == nil && spools.isEmpty)
         #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
@@ -52,7 +53,7 @@ struct SpooledPoisonTests {
     @Test("what the main queue has delivered convicts an event of a spool", arguments: [false, true])
     func mainQueueTestifies(isShutdown: Bool) async throws {
         let test = try main()
-        try await abandonSpool("poison")
+        try await abandonSpool(["poison"])
         try await test.track(0..<1)
         if isShutdown {
             let report = await test.client.shutdown(within: .seconds(10))
@@ -67,7 +68,7 @@ struct SpooledPoisonTests {
     @Test("alone in the main queue it holds no spool up, and what those deliver convicts it", arguments: [false, true])
     func spoolTestifies(isShutdown: Bool) async throws {
         let test = try main()
-        try await abandonSpool("good")
+        try await abandonSpool(["good"])
         try await test.client.trackDurably("poison")
         if isShutdown {
             let report = await test.client.shutdown(within: .seconds(10))
@@ -84,7 +85,7 @@ struct SpooledPoisonTests {
     @Test("a server that refuses everything costs no event, and is asked once for each queue (I16)", arguments: [false, true])
     func refusingServerCostsNothing(isShutdown: Bool) async throws {
         let test = try main()
-        for _ in 0..<3 { try await abandonSpool("poison") }
+        for _ in 0..<3 { try await abandonSpool(["poison"]) }
         try await test.client.trackDurably("poison")
         if isShutdown {
             let report = await test.client.shutdown(within: .seconds(10))
@@ -101,7 +102,7 @@ struct SpooledPoisonTests {
     @Test("a server that accepts nothing any more convicts no event, and is not asked for the next spool (D12, I16)")
     func refusedWitnessConvictsNobody() async throws {
         let test = try main()
-        for _ in 0..<2 { try await abandonSpool("poison") }
+        for _ in 0..<2 { try await abandonSpool(["poison"]) }
         try await test.track(0..<1)
         test.transport.script { [transport = test.transport] batch in
             .success(transport.batches.count == 1 ? batch.receipt() : .problem(.malformed))
@@ -116,8 +117,8 @@ struct SpooledPoisonTests {
     @Test("where the server refuses an install and not its events, those of other installs convict none (D12)")
     func refusedInstallCostsNothing() async throws {
         let test = try main()
-        let install = try await abandonSpool("good 1")
-        try await abandonSpool("good 2")
+        let install = try await abandonSpool(["good 1"])
+        try await abandonSpool(["good 2"])
         test.transport.script {
             $0.scanned.envelope.installID == install ? .success(.problem(.malformed)) : .success($0.receipt())
         }
@@ -129,12 +130,72 @@ struct SpooledPoisonTests {
         await test.client.shutdown(within: .zero)
     }
 
+    /// Looks for spools when a test asks for it; the look with which it starts is over.
+    private func lookingWhenAsked() async throws -> TestClient {
+        let (looks, looked) = (Locked(0), AwaitedCount())
+        let test = try TestClient(directory: directory) {
+            $0.uploadOnlyInBackground()
+            $0.network = {
+                let count = looks.withLock { looks in
+                    looks += 1
+                    return looks
+                }
+                looked.set(count)
+                // Once for what was stored before, once for spools.
+                return count > 2 ? .wired : nil
+            }
+        }
+        await looked.reaches(2)
+        test.transport.script { $0.names.contains("poison") ? .success(.problem(.malformed)) : .success($0.receipt()) }
+        return test
+    }
+
+    @Test("one with more of them than a look may try keeps the others waiting for one look only (I15)")
+    func nextLookBeginsBehindIt() async throws {
+        let test = try await lookingWhenAsked()
+        let adopter = try #require(test.client.adopter)
+        let poison = [String](repeating: "poison", count: DeliveryStateMachine.maximumSuspects + 4)
+        try await abandonSpool(poison)
+        try await abandonSpool(["good 1"])
+        await adopter.adoptIfDue()
+        #expect(test.transport.batches.allSatisfy { !$0.names.contains("good 1") })
+        test.clock.advance(by: .seconds(300))
+        await adopter.adoptIfDue()
+        #expect(test.transport.batches.contains { $0.names == ["good 1"] })
+        for _ in 0..<3 {
+            test.clock.advance(by: .seconds(300))
+            await adopter.adoptIfDue()
+        }
+        #expect(spools.isEmpty)
+        #expect(try test.client.deadLetters.count() == poison.count)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a spool with nothing to send shortens no rest that the refusal of another's events began (I16)")
+    func emptySpoolShortensNoRest() async throws {
+        let test = try await lookingWhenAsked()
+        let adopter = try #require(test.client.adopter)
+        try await abandonSpool(["poison"])
+        try await abandonSpool([""])
+        await adopter.adoptIfDue()
+        #expect(test.transport.batches.count == 1 && spools.count == 1)
+        for _ in 0..<29 {
+            test.clock.advance(by: .seconds(10))
+            await adopter.adoptIfDue()
+        }
+        #expect(test.transport.batches.count == 1)
+        test.clock.advance(by: .seconds(10))
+        await adopter.adoptIfDue()
+        #expect(test.transport.batches.count == 2)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a policy makes a few requests that are refused, who asks for it goes through all spools (I15, I16)")
     func policyTriesAFew() async throws {
         let test = try TestClient(directory: directory, transport: ScriptedTransport { _ in .success(.problem(.malformed)) }) {
             $0.uploadOnlyInBackground()
         }
-        for _ in 0..<DeliveryStateMachine.maximumSuspects + 4 { try await abandonSpool("poison") }
+        for _ in 0..<DeliveryStateMachine.maximumSuspects + 4 { try await abandonSpool(["poison"]) }
         await test.client.adopter?.adoptIfDue()
         let tried = test.transport.batches.count
         #expect(tried > 1 && tried <= DeliveryStateMachine.maximumSuspects + 1)
