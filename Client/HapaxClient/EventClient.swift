@@ -106,7 +106,9 @@ public final class EventClient: Sendable {
         self.gate = gate
         let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
         let session = SessionMarker(queue: queue, clock: clock)
-        let reporter = EventReporter(factory: configuration.metricsFactory ?? MetricsSystem.factory) { queue.books }
+        let reporter = EventReporter(
+            factory: configuration.metricsFactory ?? MetricsSystem.factory, logger: configuration.logger
+        ) { queue.books }
         self.reporter = reporter
         let writer = QueueWriter(
             intake: Intake(

@@ -1,5 +1,6 @@
 import CoreMetrics
 import HapaxModel
+import Logging
 
 /// Tells subscribers and metrics what has become of events.
 ///
@@ -7,13 +8,15 @@ import HapaxModel
 final class EventReporter: Sendable {
     let hub = DeliveryHub()
     private let metrics: ClientMetrics
+    private let logger: Logger?
     private let books: @Sendable () -> QueueBooks
     /// The drops that have been told.
     private let told: Locked<[String: Int64]>
 
     /// - Parameter books: Of the client's own queue, as its latest commit left them.
-    init(factory: any MetricsFactory, books: @escaping @Sendable () -> QueueBooks) {
+    init(factory: any MetricsFactory, logger: Logger? = nil, books: @escaping @Sendable () -> QueueBooks) {
         metrics = ClientMetrics(factory: factory)
+        self.logger = logger
         self.books = books
         told = Locked(books().drops.byReason)
     }
@@ -45,6 +48,14 @@ final class EventReporter: Sendable {
         }
         for (reason, count) in dropped { metrics.dropped(count, reason: reason) }
         hub.publish { dropped.map { .dropped(reason: $0.reason, count: $0.count) } }
+    }
+
+    /// Events are gone that no books will ever know, with the client whose subscribers would be told.
+    func lost(_ count: Int, _ failure: StorageFailure?) {
+        metrics.dropped(count, reason: "lost")
+        logger?.error(
+            "Events that could not be stored are lost with their client",
+            metadata: ["hapax.events": "\(count)", "hapax.failure": "\(failure.map(String.init(describing:)) ?? "none")"])
     }
 
     func commitFailed() {

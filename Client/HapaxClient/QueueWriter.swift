@@ -93,6 +93,13 @@ final class QueueWriter: Sendable {
         self.reporter = reporter
     }
 
+    deinit {
+        // A shutdown has reported it.
+        guard !hasGivenUp else { return }
+        let events = intake.withLock { Int($0.uncommitted.events) }
+        if events > 0 { reporter?.lost(events, lastFailure) }
+    }
+
     /// Why the latest commit failed; nil once one has succeeded.
     var lastFailure: StorageFailure? { state.withLock { $0.lastFailure } }
 

@@ -1,6 +1,8 @@
 import Foundation
 import GRDB
 import HapaxModel
+import Logging
+import MetricsTestKit
 import TestSupport
 import Testing
 
@@ -25,16 +27,44 @@ struct ReleasedClientTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("one whose directory somebody has deleted is gone with its file, and what it held is free (I13)")
+    @Test("one whose directory somebody has deleted is gone with its file, what it held is free, and what is lost with it is told (I13)")
     func lostFileHoldsNothing() async throws {
-        var test: TestClient? = try TestClient()
+        let (log, metrics) = (RecordedLog(), TestMetrics())
+        var test: TestClient? = try TestClient {
+            $0.logger = Logger(label: "test") { _ in log }
+            $0.metricsFactory = metrics
+        }
         let clock = try #require(test?.clock)
         weak let queue = test?.client.queue
         try FileManager.default.removeItem(atPath: try #require(test).directory.path("queue"))
-        test?.client.track("lost")
+        for name in ["lost", "lost, too"] { test?.client.track(name) }
         await clock.scheduled(1)
         test = nil
         while queue != nil { await Task.yield() }
+        #expect(log.lines.count { $0.hasPrefix("error") && $0.contains("\"hapax.events\": 2") && $0.contains("1032") } == 1)
+        #expect(try metrics.expectCounter("hapax.client.dropped", [("reason", "lost")]).totalValue == 2)
+    }
+
+    @Test("who was told by a shutdown, or lost nothing, is not told again", arguments: [true, false])
+    func lossIsToldOnce(isShutDown: Bool) async throws {
+        let log = RecordedLog()
+        weak var queue: EventQueue?
+        do {
+            let test = try TestClient { $0.logger = Logger(label: "test") { _ in log } }
+            queue = test.client.queue
+            if isShutDown { try FileManager.default.removeItem(atPath: test.directory.path("queue")) }
+            test.client.track("event")
+            if isShutDown {
+                async let report = test.client.shutdown(within: .zero)
+                while !test.client.writer.hasGivenUp {
+                    test.clock.advance(by: .seconds(1))
+                    await Task.yield()
+                }
+                #expect(await report.lost == 1)
+            }
+        }
+        while queue != nil { await Task.yield() }
+        #expect(!log.lines.contains { $0.hasPrefix("error") })
     }
 
     @Test("what it refused is counted on disk, at once")
