@@ -69,6 +69,22 @@ struct QueueLog {
         }
     }
 
+    /// The pages that its commits have left, and how many the file has then; nil without a commit.
+    func pages() -> (pages: [UInt32: [UInt8]], count: UInt32)? {
+        bytes.withUnsafeBytes { log in
+            let walk = Walk(log)
+            guard let last = walk.lastCommit else { return nil }
+            var (pages, count): ([UInt32: [UInt8]], UInt32) = ([:], 0)
+            for frame in 0...last {
+                let summed = walk.summed(frame)
+                let numbers = summed.withUnsafeBytes { (LogCheckSum.number($0, 0), LogCheckSum.number($0, 4)) }
+                pages[numbers.0] = Array(summed[8...])
+                if numbers.1 != 0 { count = numbers.1 }
+            }
+            return (pages, count)
+        }
+    }
+
     /// One walk through all frames, each checked against what the frame before it says.
     private struct Walk {
         private let log: UnsafeRawBufferPointer

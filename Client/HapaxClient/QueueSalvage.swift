@@ -45,21 +45,34 @@ struct QueueSalvage {
         let older = min((QueueDirectory.number((path as NSString).lastPathComponent) ?? 1) - 1, Self.maximumFiles)
         begin = Int64(older) * EventQueue.rowsPerDamagedFile
         capacity = Int(clamping: Self.size(of: path)) / QueueRoom.pageBytes * Self.maximumRowsOfAPage
-        let written = QueueLog(of: path)
-        let log = written?.mended()
-        let isCutOff = written?.hidesCommits == true && (log == nil || written?.isWhole == false)
+        let log = QueueLog(of: path)
+        let mended = log?.mended()
+        let isCutOff = log?.hidesCommits == true && (mended == nil || log?.isWhole == false)
         // SQLite would remove the log of an empty file.
         let isEmpty = QueueFileHeader(path: path)?.isEmpty == true
-        if log == nil, !isEmpty, let database = try Self.open(path) {
-            self.database = database
-            copy = nil
+        var opened: (database: DatabaseQueue, copy: String?)
+        if mended == nil, !isEmpty, let database = try Self.open(path) {
+            opened = (database, nil)
         } else {
             guard try isEmpty || !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
-            guard let (database, copy) = try Self.openCopy(of: path, extent, log) else { return nil }
-            self.database = database
-            self.copy = copy
+            let copied = try Self.openCopy(of: path, withNewFirstPage: true) {
+                try SalvageCopy.make(of: path, at: $0, extent, log: mended)
+            }
+            guard let copied else { return nil }
+            opened = copied
         }
+        if extent == .everything, let pages = Self.mendedPages(of: path, opened.database) {
+            let isCopied = opened.copy != nil
+            Self.close(opened.database, opened.copy)
+            try Self.requireRoom(for: path)
+            let copied = try Self.openCopy(of: path, withNewFirstPage: isCopied) {
+                try SalvageCopy.make(of: path, at: $0, replacing: pages)
+            }
+            guard let copied else { return nil }
+            opened = copied
+        }
+        (database, copy) = opened
         let queue = database
         do {
             let books = try Self.readable {
@@ -124,12 +137,14 @@ struct QueueSalvage {
         } ?? nil
     }
 
-    private static func openCopy(of path: String, _ extent: SalvageCopy.Extent, _ log: Data?) throws -> (DatabaseQueue, String)? {
+    private static func openCopy(
+        of path: String, withNewFirstPage isNew: Bool, making make: (String) throws -> Void
+    ) throws -> (database: DatabaseQueue, copy: String?)? {
         let copy = QueueDirectory.copy(of: path)
         do {
-            let page = try FirstPage.new(at: copy)
-            try SalvageCopy.make(of: path, at: copy, extent, log: log)
-            try SalvageCopy.replaceFirstPage(of: copy, by: page)
+            let page = isNew ? try FirstPage.new(at: copy) : nil
+            try make(copy)
+            if let page { try SalvageCopy.replaceFirstPage(of: copy, by: page) }
             if let database = try open(copy) { return (database, copy) }
         } catch {
             DatabaseFile.remove(copy)
@@ -137,6 +152,18 @@ struct QueueSalvage {
         }
         DatabaseFile.remove(copy)
         return nil
+    }
+
+    /// Inner pages that do not lead to all rows, as they must have been; nil without any. What cannot be read for the moment is read as it is:
+    /// who reads it then meets the trouble, and tells.
+    private static func mendedPages(of path: String, _ database: DatabaseQueue) -> [UInt32: [UInt8]]? {
+        guard
+            let roots = try? database.unsafeRead({
+                try UInt32.fetchAll($0, sql: "SELECT rootpage FROM sqlite_schema WHERE name IN ('queue', 'dead_letters')")
+            }), let pages = try? QueuePages(path: path),
+            let repair = try? TreeRepair(roots: roots, count: pages.count, read: pages.page)
+        else { return nil }
+        return repair.pages.isEmpty ? nil : repair.pages
     }
 
     /// Somebody else's database, with nothing for us in it.

@@ -1,8 +1,8 @@
 import Foundation
 import HapaxSQLite
 
-/// A copy of a damaged queue file that SQLite can read where it cannot read the file itself: with a log in which no commit is hidden, and
-/// with a first page that is made anew.
+/// A copy of a damaged queue file that SQLite can read where it cannot read the file itself: with a log in which no commit is hidden,
+/// with a first page that is made anew, and with inner pages that lead to all rows.
 enum SalvageCopy {
     /// How much of a file a copy takes over; the rest of it is empty.
     enum Extent {
@@ -11,6 +11,12 @@ enum SalvageCopy {
         case everything
 
         fileprivate static let stateLength = 64 * QueueRoom.pageBytes
+    }
+
+    /// Copies a file with the pages of its log, of which some are made anew.
+    static func make(of source: String, at target: String, replacing pages: [UInt32: [UInt8]]) throws {
+        try FileManager.default.copyItem(atPath: DatabaseFile.resolved(source), toPath: target)
+        try QueuePages(path: source).write(to: target, replacing: pages)
     }
 
     /// Copies a file and its log.
