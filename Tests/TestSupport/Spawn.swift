@@ -28,8 +28,11 @@ enum Spawn {
             }
         }
         #if os(Linux)
-        // Whatever a library of this process has open is none of the child's. Closing what is not open is no error (glibc).
-        for number in Int32(3)..<256 { posix_spawn_file_actions_addclose(&actions, number) }
+        // Whatever a library of this process has open is none of the child's; beside a whole suite that is a thousand descriptors. Closing
+        // what is not open is no error (glibc).
+        let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { Int32($0) }.max() ?? 0
+        // Some more: others are opened meanwhile.
+        for number in 3..<open + 256 { posix_spawn_file_actions_addclose(&actions, number) }
         #endif
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
