@@ -144,9 +144,10 @@ package actor Delivery<Source: BatchSource> {
     private func drain(limit: (@Sendable () -> RequestPermission)?) async -> DeliveryState {
         let before = counts
         var (isDenied, hasJoined) = (false, false)
+        var unused: RequestPermission?
         while true {
             // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
-            let first = isResting ? limit?() : nil
+            let first = unused ?? (isResting ? limit?() : nil)
             if first == .denied || first == .unwanted { break }
             isDenied = isResting && gate(true) == .denied
             if isDenied { break }
@@ -155,7 +156,7 @@ package actor Delivery<Source: BatchSource> {
             isManual = true
             begin(machine.uploadWanted(manual: true))
             let holder = isResting ? nil : await rested(since: rests)
-            if let number { limits.remove(number) }
+            unused = number.flatMap { limits.remove($0) }
             limitEnded()
             // A pass that was held by somebody else: that call ends now, and this one goes on.
             guard let holder, holder != number else { break }
@@ -176,7 +177,7 @@ package actor Delivery<Source: BatchSource> {
         }
     }
 
-    private func limitEnded() {
+    func limitEnded() {
         guard !isLimited else { return }
         let waiting = limitWaiters
         limitWaiters = []

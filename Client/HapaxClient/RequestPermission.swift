@@ -31,8 +31,12 @@ struct RequestLimits {
         return added
     }
 
-    mutating func remove(_ number: Number) {
+    /// - Returns: What was said before the pass began, if no request has been made on it.
+    @discardableResult
+    mutating func remove(_ number: Number) -> RequestPermission? {
+        let first = limits.first { $0.number == number }?.first
         limits.removeAll { $0.number == number }
+        return first
     }
 
     /// - Returns: What is said about the next request, and by whom; nil if nobody limits it.

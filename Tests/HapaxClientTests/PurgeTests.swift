@@ -221,6 +221,28 @@ struct PurgeTests {
         #expect(await flushed.counts.stored == 6)
     }
 
+    @Test("nor a step that was to send its request: it does so behind it (R28)")
+    func failedPurgeTakesNoStep() async throws {
+        let test = try TestClient { $0.batchSize = 2 }
+        let delivery = test.client.delivery
+        try await test.track(0..<6)
+        let asked = Locked(0)
+        async let step = delivery.drain {
+            let isFirst = asked.withLock { asked in
+                asked += 1
+                return asked == 1
+            }
+            // As if a purge came before the pass has read.
+            if isFirst { delivery.assumeIsolated { $0.exclusives += 1 } }
+            return isFirst ? .granted(timeout: nil) : .unwanted
+        }
+        while await delivery.wasHeldBy == nil { await Task.yield() }
+        #expect(test.transport.batches.isEmpty)
+        await delivery.purgeFailed()
+        #expect(await step.counts.stored == 2)
+        #expect(test.transport.batches.count == 1)
+    }
+
     @Test("a step that comes while a purge waits for the request in flight does not take the purge's word back")
     func stepBesideAPurgeSendsNothing() async throws {
         let test = try TestClient { $0.batchSize = 2 }
@@ -242,5 +264,12 @@ struct PurgeTests {
         let stepped = await step
         #expect(delivered == 2 || stepped == .good(more: false), "one of the two reports it")
         #expect(test.transport.batches.count == 1 && test.client.queue.books.depth == 0)
+    }
+}
+
+extension Delivery {
+    fileprivate func purgeFailed() {
+        exclusives -= 1
+        limitEnded()
     }
 }
