@@ -1,20 +1,24 @@
 import HapaxModel
 
-/// What a queue remembers of the batch that is being sent, until its outcome comes.
+/// What a queue remembers of the batch that is being sent, and of those before it that were read from the head on, until their outcome comes.
 struct BatchUnderWay: Sendable {
     private var rows: ClosedRange<Int64>?
-    /// Its rows that were discarded meanwhile: their outcome finds nothing to settle.
+    /// Their rows that were discarded meanwhile: their outcome finds nothing to settle.
     private(set) var gone: Set<Int64> = []
     /// What it says of the queue's ``QueueBooks/drops``.
     private(set) var envelope = EventBatch.Envelope()
 
-    mutating func sent(_ rows: ClosedRange<Int64>?, in envelope: EventBatch.Envelope) {
-        self.rows = rows
+    mutating func sent(_ rows: [Int64], skipping: Int, in envelope: EventBatch.Envelope) {
         self.envelope = envelope
-        gone = []
+        if skipping == 0 { (self.rows, gone) = (nil, []) }
+        guard let first = rows.first, let last = rows.last else { return }
+        self.rows = min(self.rows?.lowerBound ?? first, first)...max(self.rows?.upperBound ?? last, last)
     }
 
     mutating func discarded(_ row: Int64) {
         if rows?.contains(row) == true { gone.insert(row) }
     }
+
+    /// How many of the oldest are still to be skipped: what is discarded are the oldest.
+    func left(of skipping: Int) -> Int { max(skipping - gone.count, 0) }
 }

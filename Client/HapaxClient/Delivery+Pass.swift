@@ -3,6 +3,15 @@ import Logging
 
 /// From a pass's first read to its rest.
 extension Delivery {
+    func wanted(manual: Bool) {
+        if isResting, !suspects.isEmpty, clock.monotonic > suspectedUntil {
+            // The server may be another by now.
+            machine.suspicionEnded()
+            suspects = []
+        }
+        begin(machine.uploadWanted(manual: manual))
+    }
+
     func begin(_ action: DeliveryStateMachine.Action) {
         guard action != .none else { return }
         timer?.cancel()
@@ -82,6 +91,7 @@ extension Delivery {
             // One that stands farther behind was only tried to learn about the server.
             if let event = batch.events.first, batch.events.count == 1, skipped == suspects.count {
                 if suspects.isEmpty { refusedEnvelope = batch.envelope }
+                suspectedUntil = clock.monotonic + DeliveryStateMachine.suspicionTime
                 if isOfSuspects {
                     suspects.append(Settlement(event: event, fate: .deadLetter(reason: code.rawValue, detail: "\(failure)")))
                 }
@@ -148,9 +158,12 @@ extension Delivery {
         }
         let kept = batch.events.count - settlements.count
         guard await record(settlements) else { return machine.settlingFailed() }
-        if let event = settlements.last?.event { witness.withLock { $0 = event } }
+        // One that was rejected would be in the dead letters and, should the server think better of it, be stored as well.
+        if let accepted = settlements.last(where: { $0.fate == .stored || $0.fate == .duplicate }) {
+            witness.withLock { $0 = accepted.event }
+        }
         if kept > 0 { failed(.askedToRetry(events: kept)) } else { lastFailure = nil }
-        return machine.settled(kept: kept, convicts: isOfSuspects)
+        return machine.settled(kept: kept, convicts: isOfSuspects, testifies: hasWitness)
     }
 
     func condemn() async -> DeliveryStateMachine.Action {

@@ -38,6 +38,8 @@ package actor Delivery<Source: BatchSource> {
     var verdicts: [Receipt.Result] = []
     /// Of one install: the server may refuse that, and not the events.
     var suspects: [Settlement] = []
+    /// Monotonic: a pass that begins later suspects nobody.
+    var suspectedUntil = Duration.zero
     /// How many of the oldest events the batch in hand left out.
     var skipped = 0
     /// Something that the server has accepted, from this source or from one that shares it: sent again, it shows whether the server still
@@ -126,7 +128,7 @@ package actor Delivery<Source: BatchSource> {
     /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
     package func uploadWanted(manual: Bool) {
         isManual = manual || (isManual && !isResting)
-        begin(machine.uploadWanted(manual: manual))
+        wanted(manual: manual)
     }
 
     /// Delivers until the source is empty or an attempt fails, during a backoff at once (R13).
@@ -154,7 +156,7 @@ package actor Delivery<Source: BatchSource> {
             hasJoined = true
             let number = limit.map { limits.add(first: first, $0) }
             isManual = true
-            begin(machine.uploadWanted(manual: true))
+            wanted(manual: true)
             let holder = isResting ? nil : await rested(since: rests)
             unused = number.flatMap { limits.remove($0) }
             limitEnded()
@@ -198,9 +200,10 @@ package actor Delivery<Source: BatchSource> {
             limitEnded()
         }
         while !isResting { await restBegins() }
-        // What was suspected may be gone.
+        // What was suspected may be gone, and what is purged must not be sent again.
         machine.sourceChanged()
         suspects = []
+        witness.withLock { $0 = nil }
         return try change()
     }
 
@@ -212,7 +215,7 @@ package actor Delivery<Source: BatchSource> {
             // In the background nothing may be sent, whoever asks.
             if isResting, gate(true) == .denied { return .paused }
             isManual = true
-            begin(machine.uploadWanted(manual: true))
+            wanted(manual: true)
             if let ending { return ending }
             let before = endings
             let ended = await withCheckedContinuation { waiter in

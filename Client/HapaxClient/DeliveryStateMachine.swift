@@ -43,6 +43,9 @@ struct DeliveryStateMachine: Sendable {
     /// How often a server is asked again that refuses for a reason which time alone does not change.
     static let probeInterval: Duration = .seconds(300)
 
+    /// How long a suspicion outlasts the last request of its pass, where somebody has ended that between two requests.
+    static let suspicionTime: Duration = .seconds(60)
+
     /// So many events refused in one pass, each alone: then only a witness can tell whether it is the server.
     static let maximumSuspects = 16
 
@@ -116,8 +119,7 @@ struct DeliveryStateMachine: Sendable {
     /// No request may be made at all, for as long as it takes: what the server accepts afterwards says nothing about what it refused before.
     mutating func denied() -> Action {
         guard state == .reading else { return .none }
-        suspects = 0
-        scouted = 0
+        suspicionEnded()
         return held()
     }
 
@@ -128,9 +130,15 @@ struct DeliveryStateMachine: Sendable {
 
     /// Events were removed by somebody else, while no pass was under way.
     mutating func sourceChanged() {
+        suspicionEnded()
+        reach = 0
+        hasWitness = false
+    }
+
+    /// Between two passes: what the server accepts from now on says nothing about what it refused before.
+    mutating func suspicionEnded() {
         suspects = 0
         scouted = 0
-        reach = 0
     }
 
     mutating func readFailed() -> Action {
@@ -160,10 +168,11 @@ struct DeliveryStateMachine: Sendable {
     /// - Parameters:
     ///   - kept: How many events of the batch the server wants again. If that is all of them, it has accepted nothing.
     ///   - convicts: Whether the batch differed from the suspects' in nothing but the events.
-    mutating func settled(kept: Int, convicts: Bool = true) -> Action {
+    ///   - testifies: Whether there is a witness: one of its events that was stored, or an earlier one.
+    mutating func settled(kept: Int, convicts: Bool = true, testifies: Bool = true) -> Action {
         guard case .settling(let count) = state else { return .none }
         guard kept < count else { return backOff() }
-        hasWitness = true
+        hasWitness = testifies
         if suspects > 0, !convicts {
             reach = max(reach, suspects) + scouted
             return testify()

@@ -13,7 +13,8 @@ public enum DispatchStep: Hashable, Sendable {
 extension EventClient {
     /// Stores what has been tracked, then sends one request, over any network (R27, R28). A backoff is cut short for it.
     ///
-    /// A loop of steps goes on while the answer is `good(more: true)`. In the background the periodic uploads are suspended anyway;
+    /// A loop of steps goes on while the answer is `good(more: true)`. Steps less than a minute apart find an event that the server refuses
+    /// with its batch; between others it stays first, for an upload to find it. In the background the periodic uploads are suspended anyway;
     /// becoming active restores them (R29).
     public func dispatchStep() async -> DispatchStep {
         await underAssertion { await step() }

@@ -13,7 +13,7 @@ extension EventQueue {
             var last = books.head - 1
             var bytes = 0
             var install: Data?
-            let rows = try WaitingRows(db, limit: limit, skipping: skipping)
+            let rows = try WaitingRows(db, limit: limit, skipping: underWay.withLock { $0.left(of: skipping) })
             defer { rows.end() }
             while let (number, event) = try rows.next() {
                 // Pages can stand in each other's places, or be from before their events were delivered.
@@ -37,9 +37,7 @@ extension EventQueue {
                 throw DatabaseError(resultCode: .SQLITE_CORRUPT)
             }
             let envelope = envelope(install)
-            underWay.withLock {
-                $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row, in: envelope)
-            }
+            underWay.withLock { $0.sent(events.map(\.row), skipping: skipping, in: envelope) }
             return SourceBatch(events: events, envelope: envelope)
         }
     }
@@ -133,10 +131,8 @@ struct QueueBatchSource: BatchSource {
     nonisolated(nonsending) func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
         // What a damaged file held is older than anything here (R9).
         if queue.isSalvageDue { await queue.salvage() }
-        if skipping == 0 {
-            let discarded = try queue.discardAged(now: clock.unixMilliseconds)
-            if !discarded.isEmpty { removed(discarded) }
-        }
+        let discarded = try queue.discardAged(now: clock.unixMilliseconds)
+        if !discarded.isEmpty { removed(discarded) }
         let unsalvaged = queue.unsalvagedFiles
         let batch = try read(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
         // Damage may have been met by this very read, and nothing here does not mean that nothing waits.

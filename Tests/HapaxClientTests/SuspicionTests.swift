@@ -1,0 +1,106 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// What happens to a queue, and what time passes, between an event's refusal and the verdict on it.
+@Suite("A suspicion and what goes on meanwhile (R9, D12, D13)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+struct SuspicionTests {
+    /// Four events wait, of which the server refuses the first one's batch; there is room for no more.
+    private func client(_ configure: (inout EventClient.Configuration) -> Void = { _ in }) async throws -> TestClient {
+        let test = try TestClient {
+            $0.batchSize = 1
+            $0.quota.maximumEvents = 4
+            $0.quota.policy = .dropOldest
+            configure(&$0)
+        }
+        test.transport.script { .success($0.sequences == [1] ? .problem(.malformed) : $0.receipt()) }
+        try await test.track(0..<4)
+        return test
+    }
+
+    @Test("a suspect that the quota has removed shifts no other: they go in their order, and none fails (R9)")
+    func removedSuspectShiftsNobody() async throws {
+        let test = try await client()
+        #expect(await test.client.dispatchStep() != .noData)
+        try await test.track(4..<5)
+        for _ in 0..<4 { #expect(await test.client.dispatchStep() != .noData) }
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [3], [4], [5]])
+        let status = await test.client.status()
+        #expect(status.stored == 4 && status.failure == nil && status.dropped == ["quota_oldest": 1] && status.isBalanced)
+    }
+
+    @Test("nor one that is removed while the event behind it is under way, which then convicts nobody")
+    func suspectIsRemovedInAPass() async throws {
+        let test = try await client()
+        let mayAnswer = AwaitedCount()
+        test.transport.script { batch in
+            if batch.sequences == [2] { await mayAnswer.reaches(1) }
+            return .success(batch.sequences == [1] ? .problem(.malformed) : batch.receipt())
+        }
+        async let flushed = test.client.flush()
+        await test.transport.requests(2)
+        try await test.track(4..<5)
+        mayAnswer.set(1)
+        let report = await flushed
+        #expect(report.failure == nil && report.remaining == 0)
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [3], [4], [5]])
+        #expect(try test.client.deadLetters.count() == 0)
+        #expect(await test.client.status().isBalanced)
+    }
+
+    @Test("nor one that has become too old meanwhile")
+    func suspectGrowsOld() async throws {
+        let test = try await client {
+            $0.quota.maximumEvents = 10
+            $0.quota.maximumAge = .seconds(100)
+        }
+        _ = await test.client.dispatchStep()
+        test.clock.moveWallClock(by: .seconds(60))
+        try await test.track(4..<6)
+        test.clock.moveWallClock(by: .seconds(60))
+        // The first four are too old now, and one of them was a suspect.
+        for _ in 0..<2 { _ = await test.client.dispatchStep() }
+        #expect(test.transport.batches.map(\.sequences) == [[1], [5], [6]])
+        let status = await test.client.status()
+        #expect(status.stored == 2 && status.depth == 0 && status.failure == nil && status.isBalanced)
+    }
+
+    @Test("it ends a minute after its pass: the server that accepts something hours later may be another (D12)")
+    func oldSuspicionConvictsNobody() async throws {
+        let test = try await client()
+        test.transport.script { _ in .success(.problem(.malformed)) }
+        _ = await test.client.dispatchStep()
+        test.clock.advance(by: DeliveryStateMachine.suspicionTime + .seconds(1))
+        test.transport.script { .success($0.receipt()) }
+        for _ in 0..<4 { _ = await test.client.dispatchStep() }
+        #expect(test.transport.batches.map(\.sequences) == [[1], [1], [2], [3], [4]])
+        let status = await test.client.status()
+        #expect(status.stored == 4 && status.deadLettered == 0)
+    }
+
+    @Test("an event that was rejected is no witness: it would be a dead letter, and stored as well (I1)")
+    func rejectedEventIsNoWitness() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        test.transport.script { .success($0.receipt { _ in .rejected }) }
+        try await test.track(0..<1)
+        #expect(await test.client.flush().deadLettered == 1)
+        test.transport.script { .success($0.names == ["event 1"] ? .problem(.malformed) : $0.receipt()) }
+        try await test.track(1..<2)
+        #expect(await test.client.flush().remaining == 1, "without a witness nobody can tell")
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2]])
+    }
+
+    @Test("what was stored is sent to nobody again once somebody has purged the queue (D16)")
+    func purgedWitnessIsNotSent() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        try await test.track(0..<1)
+        #expect(await test.client.flush().stored == 1)
+        _ = try await test.client.purge()
+        test.transport.script { .success($0.names == ["event 1"] ? .problem(.malformed) : $0.receipt()) }
+        try await test.track(1..<2)
+        #expect(await test.client.flush().remaining == 1)
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2]])
+    }
+}
