@@ -25,7 +25,7 @@ struct Hapax: AsyncParsableCommand {
               64   usage
               74   standard output cannot be written; what the command did is done
               75   the queue is taken by another process, and the command needs it for itself
-              128+n  interrupted by signal n; nothing is lost, run the command again
+              128+n  interrupted by signal n; what was stored is kept. Run it again; track only with the same id
 
             Example:
               hapax track backup_finished --property host=db1 --property bytes:=73400320

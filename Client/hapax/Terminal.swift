@@ -38,18 +38,29 @@ enum Terminal {
     /// Ends the process if standard output cannot be written: everything durable was made so before. A reader that is gone is no failure
     /// to speak of.
     static func write(_ bytes: [UInt8]) {
+        if let failure = attempt(bytes) { exit(after: failure) }
+    }
+
+    /// The same for who has more to do, and is to call ``exit(after:)`` then.
+    ///
+    /// - Returns: `errno`; nil if it was written.
+    static func attempt(_ bytes: [UInt8]) -> Int32? {
         var rest = bytes[...]
         while !rest.isEmpty {
             let count = rest.withUnsafeBytes { Foundation.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
             if count >= 0 {
                 rest = rest.dropFirst(count)
-            } else if errno == EPIPE {
-                exit(ExitCode.signal(SIGPIPE).rawValue)
             } else if errno != EINTR {
-                complain("standard output cannot be written: \(String(cString: strerror(errno)))")
-                exit(ExitCode.outputFailed.rawValue)
+                return errno
             }
         }
+        return nil
+    }
+
+    static func exit(after failure: Int32) -> Never {
+        if failure == EPIPE { Foundation.exit(ExitCode.signal(SIGPIPE).rawValue) }
+        complain("standard output cannot be written: \(String(cString: strerror(failure)))")
+        Foundation.exit(ExitCode.outputFailed.rawValue)
     }
 }
 

@@ -7,10 +7,11 @@ struct TrackCommand: AsyncParsableCommand {
         commandName: "track",
         abstract: "Stores one event, then tries to deliver it.",
         discussion: """
-            Prints the event's id. Exits with 0 once the event is on disk, delivered or not: what could not be delivered within the time \
+            Prints the event's id, as soon as it is on disk (with --json at the end). Exits with 0 once the event is on disk, delivered or not: what could not be delivered within the time \
             is sent by the next command that uploads. It then survives kill -9, with --power a power cut. Exits with 3 if the event breaks \
             a limit or was refused; it is in the dead letters then. Exits with 1 if nothing was stored: the queue cannot be used, or the \
-            user has opted out (see identity). A queue that another process works on is no obstacle: the event is stored beside it.
+            user has opted out (see identity). Interrupted before it has printed an id, or with --json, it may have stored the event or \
+            not: give an id to run it again with. A queue that another process works on is no obstacle: the event is stored beside it.
 
             Values have types: name=text is a string, name:=json a number, true, false, null, a list or an object.
 
@@ -89,19 +90,22 @@ struct TrackCommand: AsyncParsableCommand {
         let client = try EventClient.startForCommand(try configuration(), queue)
         let properties = try properties()
         if distinctID == nil { await complainOfIdentity(client) }
-        let id = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
+        let chosen = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
         // One of this id that was refused before says nothing about this event.
-        let before = id.flatMap { try? client.deadLetter(of: $0) }
+        let before = chosen.flatMap { try? client.deadLetter(of: $0) }
+        // Known whatever happens: who runs the command again with it makes no second event.
+        var ids = UUIDv7Generator()
+        let id = chosen ?? ids.next(unixMilliseconds: SystemClock().unixMilliseconds)
         let stored: EventID
         do throws(TrackError) {
             stored = try await client.trackDurably(
                 name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
         } catch {
-            Terminal.complain(
-                error == .refused(.optedOut) ? "not stored: the user has opted out; see hapax identity" : "not stored: \(error)")
-            _ = await client.shutdown(within: .zero)
-            throw ExitCode.failure
+            try await end(client, notStored: id, error)
+            return
         }
+        // Before anything that may take its time: a script that is interrupted then knows what it has.
+        let unsaid = output.json ? nil : Terminal.attempt(Array("\(stored)\n".utf8))
         var report: FlushReport?
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
         let isSpool = await client.status().isSpool
@@ -109,8 +113,27 @@ struct TrackCommand: AsyncParsableCommand {
         let latest = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: stored) } ?? nil
         let letter = latest.flatMap { $0.number == before?.number ? nil : $0 }
         _ = await client.shutdown(within: .zero)
+        if let unsaid { Terminal.exit(after: unsaid) }
         tell(stored, report, letter, isSpool: isSpool)
         if letter != nil { throw ExitCode.deadLettered }
+    }
+
+    /// A commit that has failed may still succeed while the client ends: then it is on disk after all.
+    private func end(_ client: EventClient, notStored id: EventID, _ error: TrackError) async throws {
+        let isSpool = await client.status().isSpool
+        let report = await client.shutdown(within: .zero)
+        guard case .notStored = error else {
+            Terminal.complain(
+                error == .refused(.optedOut) ? "not stored: the user has opted out; see hapax identity" : "not stored: \(error)")
+            throw ExitCode.failure
+        }
+        guard report.lost == 0 else {
+            Terminal.complain("not stored: \(error); try again with --id \(id)")
+            throw ExitCode.failure
+        }
+        if !output.json { Terminal.say(id.description) }
+        tell(id, nil, nil, isSpool: isSpool)
+        Terminal.complain("stored, not delivered yet: \(error)")
     }
 
     /// A queue that is taken and cannot be read does not say who is logged in.
@@ -134,7 +157,6 @@ struct TrackCommand: AsyncParsableCommand {
             ])
             return
         }
-        Terminal.say(id.description)
         if let letter {
             Terminal.complain("the event is in the dead letters: \(letter.reason): \(letter.detail)")
         } else if let failure = report?.failure {
