@@ -214,18 +214,21 @@ public final class EventClient: Sendable {
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil,
         isKept: Bool = false
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
-        let waiter = CommitWaiter()
-        let admission = admit(name, properties, id, time, distinctID, waiter, isKept: isKept)
-        switch admission {
-        case .admitted(let id, let sequence, let wake):
-            if wake { writer.wake() }
-            try await waiter.wait()
-            return (id, sequence)
-        case .alreadyQueued(let id, let wake):
-            if wake { writer.wake() }
-            try await waiter.wait()
-            return (id, nil)
-        case .refused(let reason): throw .refused(reason)
+        while true {
+            let waiter = CommitWaiter()
+            let admission = admit(name, properties, id, time, distinctID, waiter, isKept: isKept)
+            switch admission {
+            case .admitted(let id, let sequence, let wake):
+                if wake { writer.wake() }
+                try await waiter.wait()
+                return (id, sequence)
+            case .alreadyQueued(let id, let wake):
+                if wake { writer.wake() }
+                try await waiter.wait()
+                if writer.intake.withLock({ $0.isWaiting(id) }) { return (id, nil) }
+                // What waited under its id has become a dead letter, or has been delivered: the server tells whether it was the same.
+            case .refused(let reason): throw .refused(reason)
+            }
         }
     }
 }

@@ -127,24 +127,23 @@ extension EventQueue {
     static func open(
         _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
     ) throws -> Opened {
-        if !FileManager.default.fileExists(atPath: directory.databasePath) { try make(directory) }
+        if !FileManager.default.fileExists(atPath: directory.databasePath) {
+            try make(directory, durability, newInstallID, room)
+        }
         try QueueLog.check(directory.databasePath)
         // SQLite takes an empty file for a new database, and removes the log beside it.
         try QueueFileHeader(path: directory.databasePath)?.check()
         // Before anything looks into the file: who only reads leaves a log as well.
         let wasOpen = FileManager.default.fileExists(atPath: DatabaseFile.resolved(directory.databasePath) + "-wal")
         try recognise(directory.databasePath)
-        let database = try DatabaseFile.open(
-            path: directory.databasePath, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages
-        )
+        let database = try openFile(directory.databasePath, durability, room)
         try migrator.migrate(database)
         if wasOpen { try database.read { try check($0) } }
         return try database.write { db in
             // Whoever has stored something has books.
             let isUsed = try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE seq > 0)") == 1
             if isUsed, try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM books") != 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-            try db.execute(
-                sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(newInstallID.bytes)])
+            try beginBooks(db, newInstallID)
             let books = try QueueBooks(db)
             // From before its last event, as where the disk has lost the write of their page: sequences would be given again (I7).
             if let last = try lastWaitingSequence(db), last > books.lastSequence { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
@@ -160,16 +159,35 @@ extension EventQueue {
         return EventScanner.scan(event.payload[...]).sequence
     }
 
-    /// Under another name until it has its tables: a queue's file is whole or damaged, never half made. One whose log is left has been
-    /// lost itself, and is there again to be set aside with it.
-    private static func make(_ directory: QueueDirectory) throws {
+    private static func beginBooks(_ db: Database, _ installID: EventID) throws {
+        try db.execute(
+            sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(installID.bytes)])
+    }
+
+    /// Under another name until it has its tables and its books, and is in the mode that it stays in: a queue's file is whole or damaged,
+    /// never half made. One whose log is left has been lost itself, and is there again to be set aside with it.
+    private static func make(
+        _ directory: QueueDirectory, _ durability: Durability, _ newInstallID: EventID, _ room: QueueRoom
+    ) throws {
         let (path, new) = (directory.databasePath, directory.newDatabasePath)
         let isLost = FileManager.default.fileExists(atPath: path + "-wal")
         DatabaseFile.remove(new)
         // For its permissions, which the write-ahead log inherits; nobody else can make it, since this process holds the lock.
-        _ = FileManager.default.createFile(atPath: new, contents: nil, attributes: [.posixPermissions: 0o600])
-        if !isLost { try makeFile(at: new) }
+        _ = DatabaseFile.prepare(new)
+        if !isLost {
+            try makeFile(at: new)
+            let database = try openFile(new, durability, room)
+            try database.write { try beginBooks($0, newInstallID) }
+            // Not left to the closing, which would not say that it failed: the log does not follow the file.
+            try database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
+            try database.close()
+        }
         try FileManager.default.moveItem(atPath: new, toPath: path)
+    }
+
+    private static func openFile(_ path: String, _ durability: Durability, _ room: QueueRoom) throws -> DatabaseQueue {
+        try DatabaseFile.open(
+            path: path, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages)
     }
 
     /// A file with the queue's tables and nothing in them.

@@ -136,6 +136,8 @@ struct Intake: Sendable {
         for id in ids { waitingIDs.remove(id) }
     }
 
+    func isWaiting(_ id: EventID) -> Bool { waitingIDs.contains(id) }
+
     mutating func queued(_ ids: some Sequence<EventID>) {
         waitingIDs.formUnion(ids)
     }

@@ -38,8 +38,7 @@ enum SalvageCopy {
 
     /// For its owner only, as the queue's own files.
     private static func write(_ bytes: Data, to path: String) throws {
-        _ = FileManager.default.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600])
-        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: DatabaseFile.prepare(path)))
         defer { try? file.close() }
         try file.write(contentsOf: bytes)
     }

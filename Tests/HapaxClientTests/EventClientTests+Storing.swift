@@ -64,6 +64,26 @@ extension EventClientTests {
         #expect(test.transport.batches.flatMap(\.sequences) == [1])
     }
 
+    @Test("an event on its way to the dead letters does not keep its id from one that can be stored (I1)")
+    func deadLetterGivesItsIDBack() async throws {
+        let test = try TestClient()
+        let id = EventID.derived(name: "order", key: "1")
+        try test.refuseCommits(true)
+        test.client.track(String(repeating: "n", count: 201), id: id)
+        // The first attempt has failed: nobody takes the mailbox before the next.
+        await test.clock.scheduled(1)
+        try test.refuseCommits(false)
+        async let stored = test.client.trackDurably("order", id: id)
+        while await test.client.status().depth == 0 {
+            test.clock.advance(by: .seconds(5))
+            await Task.yield()
+        }
+        #expect(try await stored == id)
+        #expect(await test.client.status().deadLettered == 1)
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches.flatMap(\.names) == ["order"])
+    }
+
     @Test("a full mailbox refuses: track returns nil, the durable call throws, both are counted (I12, I13)", arguments: [false, true])
     func fullMailboxRefuses(isFullOfBytes: Bool) async throws {
         let test = try TestClient {
