@@ -16,7 +16,7 @@ extension EventClient {
     /// - Throws: ``StartError``; then nothing has been changed, there is no shared client, and the next call may start it.
     @discardableResult
     public static func startShared(_ configuration: Configuration) throws(StartError) -> EventClient {
-        try ofTheProcess.start { () throws(StartError) in try start(configuration) }
+        try ofTheProcess.start { publish throws(StartError) in try start(configuration, made: publish) }
     }
 }
 
@@ -29,10 +29,12 @@ final class SharedClient: Sendable {
 
     var client: EventClient? { started.withLock { $0 } }
 
-    func start(_ make: () throws(StartError) -> EventClient) throws(StartError) -> EventClient {
-        try starting.withLock { (_: inout Void) throws(StartError) in
+    /// - Parameter make: To hand the client over as soon as there is one: what it asks of the app while it starts may ask for it.
+    func start(_ make: (_ publish: (EventClient) -> Void) throws(StartError) -> EventClient) throws(StartError) -> EventClient {
+        if let client { return client }
+        return try starting.withLock { (_: inout Void) throws(StartError) in
             if let client { return client }
-            let client = try make()
+            let client = try make { client in started.withLock { $0 = client } }
             started.withLock { $0 = client }
             return client
         }

@@ -28,15 +28,20 @@ public final class EventClient: Sendable {
     ///
     /// - Throws: ``StartError``; nothing has been changed then.
     public static func start(_ configuration: Configuration) throws(StartError) -> EventClient {
+        try start(configuration) { _ in }
+    }
+
+    /// - Parameter made: Told of the client as soon as there is one.
+    static func start(_ configuration: Configuration, made: (EventClient) -> Void) throws(StartError) -> EventClient {
         #if canImport(Darwin)
-        try start(configuration, clock: SystemClock()) { URLSessionTransport() }
+        try start(configuration, clock: SystemClock(), made: made) { URLSessionTransport() }
         #else
-        try start(configuration, clock: SystemClock()) { CurlTransport() }
+        try start(configuration, clock: SystemClock(), made: made) { CurlTransport() }
         #endif
     }
 
     package static func start(
-        _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
+        _ configuration: Configuration, clock: any ClientClock, made: (EventClient) -> Void = { _ in }, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let endpoint = try configuration.endpoint()
         try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
@@ -58,6 +63,8 @@ public final class EventClient: Sendable {
             queue.close()
             throw .queueUnusable(StorageFailure(error))
         }
+        // Before the first event: that asks what the app has configured, which may ask for the client.
+        made(client)
         // Tells of damage that opening found, and takes over what can be read; an upload waits for it.
         Task { [queue = client.queue] in await queue.salvage() }
         client.recoverAppEnd()
@@ -225,8 +232,8 @@ public final class EventClient: Sendable {
             case .alreadyQueued(let id, let wake):
                 if wake { writer.wake() }
                 try await waiter.wait()
+                // If not, it has become a dead letter, or has been delivered: the server tells whether that was the same.
                 if writer.intake.withLock({ $0.isWaiting(id) }) { return (id, nil) }
-                // What waited under its id has become a dead letter, or has been delivered: the server tells whether it was the same.
             case .refused(let reason): throw .refused(reason)
             }
         }

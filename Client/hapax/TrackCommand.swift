@@ -33,7 +33,9 @@ struct TrackCommand: AsyncParsableCommand {
             valueName: "name=value"))
     var property: [String] = []
 
-    @Option(help: ArgumentHelp("The event's own id; the server stores each id once. While an event waits under it that one stays.", valueName: "uuid"))
+    @Option(
+        help: ArgumentHelp(
+            "The event's own id; the server stores each id once. While an event waits under it that one stays.", valueName: "uuid"))
     var id: EventID?
 
     @Option(help: ArgumentHelp("Makes the id from NAME and this key, always the same one.", valueName: "key"))

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import TestSupport
 import Testing
@@ -13,7 +14,7 @@ struct SharedClientTests {
         let directory = TemporaryDirectory()
         let made = Locked(0)
         let clients = await onThreads(16) { _ in
-            try? shared.start { () throws(StartError) in
+            try? shared.start { _ throws(StartError) in
                 made.withLock { $0 += 1 }
                 do { return try TestClient(directory: directory).client } catch { throw (error as? StartError) ?? .malformedURL }
             }
@@ -26,10 +27,35 @@ struct SharedClientTests {
     @Test("a start that failed may be tried again (R2)")
     func failedStartIsNone() throws {
         let shared = SharedClient()
-        #expect(throws: StartError.malformedURL) { try shared.start { () throws(StartError) in throw .malformedURL } }
+        #expect(throws: StartError.malformedURL) { try shared.start { _ throws(StartError) in throw .malformedURL } }
         #expect(shared.client == nil)
         let test = try TestClient()
-        #expect(try shared.start { () throws(StartError) in test.client } === test.client)
+        #expect(try shared.start { _ throws(StartError) in test.client } === test.client)
+    }
+
+    @Test("what the app has configured may ask for the client while that starts (R2)")
+    func startMayBeAskedForWithin() async throws {
+        let (shared, crashed) = (SharedClient(), TemporaryDirectory())
+        let first = try TestClient()
+        first.client.handle(.didBecomeActive)
+        // The marker of its session is written behind the first commit.
+        for _ in 0..<2 { try await first.client.writer.barrier() }
+        try FileManager.default.copyItem(atPath: first.directory.path("queue"), toPath: crashed.path("queue"))
+        let asked = Locked<[EventClient?]>([])
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "k", queueDirectory: crashed.path("queue"))
+        configuration.uploadsAutomatically = false
+        configuration.computedProperties = {
+            let client = try? shared.start { _ throws(StartError) in throw .malformedURL }
+            asked.withLock { $0.append(client) }
+            return [:]
+        }
+        let client = try shared.start { publish throws(StartError) in
+            try EventClient.start(configuration, clock: ManualClock(), made: publish) { ScriptedTransport() }
+        }
+        let clients = asked.withLock { $0 }
+        #expect(clients.count == 1 && clients.allSatisfy { $0 === client })
+        await client.shutdown(within: .zero)
     }
 
     /// The process's own: the one test that touches it.
