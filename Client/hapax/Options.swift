@@ -24,9 +24,10 @@ struct QueueOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "The queue's directory; one for each project.",
-            discussion:
-                "All that waits in it is sent to the server, and under the key, of the command that uploads. Default: $HAPAX_QUEUE, else $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.",
-            valueName: "directory"),
+            discussion: """
+                All that waits in it is sent to the server, and under the key, of the command that uploads. Default: $HAPAX_QUEUE, else \
+                $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.
+                """, valueName: "directory"),
         completion: .directory)
     var queue: String?
 
