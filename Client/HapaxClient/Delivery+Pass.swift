@@ -82,6 +82,7 @@ extension Delivery {
         let answer = await attempt(batch)
         switch answer {
         case .accepted(let results):
+            leftAloneUntil.withLock { $0 = .zero }
             verdicts = results
             return machine.answered(.accepted)
         case .batchRefused(let code):

@@ -127,6 +127,8 @@ package actor Delivery<Source: BatchSource> {
 
     /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
     package func uploadWanted(manual: Bool) {
+        // A rest that the server asked for outlasts what ended ours, as a purge.
+        if !manual, isResting, leavesServerAlone { return }
         isManual = manual || (isManual && !isResting)
         wanted(manual: manual)
     }

@@ -47,6 +47,32 @@ struct TransportRulesTests {
         #expect(depths.withLock { $0 } == [3, 2, 1])
     }
 
+    @Test("a rest that the server asked for outlasts a purge, for policies; who asks for an upload ends it, and its success (I16)")
+    func serversRestOutlastsAPurge() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 1
+            $0.flushInterval = .seconds(3_600)
+        }
+        test.transport.script { _ in .success(.problem(.overloaded, headers: ["retry-after": "120"])) }
+        try await test.track(0..<1)
+        await test.transport.requests(1)
+        await test.client.delivery.restBegins()
+        _ = try await test.client.purge()
+        #expect(await test.client.flush().failure == nil)
+        test.transport.script { .success($0.receipt()) }
+        await test.client.delivery.uploadWanted(manual: false)
+        test.client.track("later")
+        try await test.client.waitUntilStored()
+        await test.client.delivery.uploadWanted(manual: false)
+        await test.client.delivery.restBegins()
+        #expect(test.transport.batches.count == 1)
+        #expect(await test.client.flush().stored == 1)
+        test.client.track("last")
+        await test.transport.requests(3)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("what is not stored is not uploaded: nothing goes straight from memory (R7)")
     func unstoredEventIsNotUploaded() async throws {
         let test = try TestClient {
