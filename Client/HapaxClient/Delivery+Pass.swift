@@ -163,7 +163,9 @@ extension Delivery {
         if let accepted = settlements.last(where: { $0.fate == .stored || $0.fate == .duplicate }) {
             witness.withLock { $0 = accepted.event }
         }
-        if kept > 0 { failed(.askedToRetry(events: kept)) } else { lastFailure = nil }
+        // Those of another install decide nothing about the suspects.
+        if !suspects.isEmpty, !isOfSuspects { awaitsWitness = true }
+        if kept > 0 { failed(.askedToRetry(events: kept)) } else if !awaitsWitness { lastFailure = nil }
         return machine.settled(kept: kept, convicts: isOfSuspects, testifies: hasWitness)
     }
 

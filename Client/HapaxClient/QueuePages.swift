@@ -30,7 +30,7 @@ final class QueuePages {
     func write(to path: String, replacing pages: [UInt32: [UInt8]]) throws {
         let copy = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
         defer { try? copy.close() }
-        for (number, page) in logged.merging(pages, uniquingKeysWith: { $1 }) {
+        for (number, page) in logged.merging(pages, uniquingKeysWith: { $1 }) where number > 0 {
             try copy.seek(toOffset: UInt64(number - 1) * UInt64(QueueRoom.pageBytes))
             try copy.write(contentsOf: page)
         }

@@ -50,27 +50,30 @@ struct QueueSalvage {
         let isCutOff = log?.hidesCommits == true && (mended == nil || log?.isWhole == false)
         // SQLite would remove the log of an empty file.
         let isEmpty = QueueFileHeader(path: path)?.isEmpty == true
-        var opened: (database: DatabaseQueue, copy: String?)
-        if mended == nil, !isEmpty, let database = try Self.open(path) {
-            opened = (database, nil)
-        } else {
+        func openAsItIs() throws -> (database: DatabaseQueue, copy: String?)? {
+            if mended == nil, !isEmpty, let database = try Self.open(path) { return (database, nil) }
             guard try isEmpty || !Self.isForeign(path) else { return nil }
             if extent == .everything { try Self.requireRoom(for: path) }
-            let copied = try Self.openCopy(of: path, withNewFirstPage: true) {
+            return try Self.openCopy(of: path, withNewFirstPage: true) {
                 try SalvageCopy.make(of: path, at: $0, extent, log: mended)
             }
-            guard let copied else { return nil }
-            opened = copied
         }
+        guard var opened = try openAsItIs() else { return nil }
         if extent == .everything, let pages = Self.mendedPages(of: path, opened.database) {
             let isCopied = opened.copy != nil
             Self.close(opened.database, opened.copy)
-            try Self.requireRoom(for: path)
-            let copied = try Self.openCopy(of: path, withNewFirstPage: isCopied) {
-                try SalvageCopy.make(of: path, at: $0, replacing: pages)
+            var copied: (database: DatabaseQueue, copy: String?)?
+            do {
+                try Self.requireRoom(for: path)
+                copied = try Self.openCopy(of: path, withNewFirstPage: isCopied) {
+                    try SalvageCopy.make(of: path, at: $0, replacing: pages)
+                }
+            } catch {
+                // What can be read without it is taken now, and the rest another time.
+                trouble = (error as? SalvageFailure)?.cause as? DatabaseError ?? DatabaseError(resultCode: .SQLITE_IOERR)
             }
-            guard let copied else { return nil }
-            opened = copied
+            guard let usable = try copied ?? openAsItIs() else { return nil }
+            opened = usable
         }
         (database, copy) = opened
         let queue = database

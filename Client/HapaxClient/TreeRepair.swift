@@ -25,10 +25,11 @@ struct TreeRepair {
     ///   - roots: Of tables.
     ///   - read: Throws what the disk says.
     init(roots: [Number], count: Number, read: @escaping (Number) throws -> [UInt8]?) throws {
-        (self.count, self.read) = (count, read)
+        // No file has more; a length that is wrong must not make numbers run over.
+        (self.count, self.read) = (min(count, 1 << 30), read)
         try readMap()
         var trees: [[Number]] = []
-        for root in roots { trees.append(try inner(from: root)) }
+        for root in roots where isOfTree(root) { trees.append(try inner(from: root)) }
         for (number, page) in inner {
             if let page, isWhole(page, below[number] ?? []) { for child in page.children { listed[child] = number } }
         }
@@ -51,14 +52,22 @@ struct TreeRepair {
                 for index in 0..<Self.mapped where map + 1 + index <= count {
                     let place = Int(index) * Self.entryBytes
                     let (kind, parent) = (page[place], page.number(place + 1))
-                    if !Self.kinds.contains(kind) || parent > count { unknown.insert(map + 1 + index) }
-                    if kind == Self.isBelow { below[parent, default: []].append(map + 1 + index) }
+                    if !Self.kinds.contains(kind) || parent > count || kind == Self.isBelow && !isOfTree(parent) {
+                        unknown.insert(map + 1 + index)
+                    } else if kind == Self.isBelow {
+                        below[parent, default: []].append(map + 1 + index)
+                    }
                 }
             }
             let (next, isOver) = map.addingReportingOverflow(Self.mapped + 1)
             if isOver { return }
             map = next
         }
+    }
+
+    /// Whether a page of that number can be one of a table's tree: not the first one, nor one of the map.
+    private func isOfTree(_ number: Number) -> Bool {
+        (3...max(count, 3)).contains(number) && (number - 2) % (Self.mapped + 1) != 0
     }
 
     // MARK: - The tree
@@ -94,14 +103,13 @@ struct TreeRepair {
             if let rows = try rows(below: child) { parts.append((child, rows)) }
         }
         parts.sort { $0.rows.lowerBound < $1.rows.lowerBound }
-        // Two that hold rows of the same numbers are not both what they seem to be.
-        var kept: [(number: Number, rows: ClosedRange<Int64>)] = []
-        for part in parts where kept.last.map({ $0.rows.upperBound < part.rows.lowerBound }) ?? true { kept.append(part) }
-        if kept.count == 1 {
+        if parts.count == 1 {
             // SQLite takes a root with one page below it for damaged.
-            pages[number] = try page(kept[0].number)
-        } else if !kept.isEmpty {
-            pages[number] = InnerPage.bytes(kept.map { ($0.number, $0.rows.upperBound) })
+            pages[number] = try page(parts[0].number)
+        } else if !parts.isEmpty {
+            // A number that is noise can seem to be the last of a page: its rows end where the next one's begin.
+            let next = parts.dropFirst().map { max($0.rows.lowerBound, 1) - 1 } + [Int64.max]
+            pages[number] = InnerPage.bytes(zip(parts, next).map { ($0.number, min($0.rows.upperBound, $1)) })
         }
     }
 
@@ -110,20 +118,28 @@ struct TreeRepair {
         return try read(number)
     }
 
-    /// From the first row below a page to the last one; nil if it is damaged.
+    /// From the first row below a page to the last one, of the pages that are whole; nil if none is.
     private func rows(below number: Number) throws -> ClosedRange<Int64>? {
-        var ends: [Int64] = []
-        for isLast in [false, true] {
-            var (number, depth) = (number, 0)
-            // No tree is deeper; pages can lead back to each other.
-            while depth < 20, let page = try page(number), let inner = InnerPage(page) {
-                number = isLast ? inner.children[inner.children.count - 1] : inner.children[0]
-                depth += 1
-            }
-            guard let leaf = try page(number).flatMap(LeafPage.init), let rows = leaf.rows else { return nil }
-            ends.append(isLast ? rows.upperBound : rows.lowerBound)
+        var tries = Self.maximumTries
+        guard let first = try end(below: number, isLast: false, depth: 0, &tries)?.lowerBound else { return nil }
+        tries = Self.maximumTries
+        guard let last = try end(below: number, isLast: true, depth: 0, &tries)?.upperBound else { return nil }
+        return first <= last ? first...last : nil
+    }
+
+    /// No tree is deeper; damaged pages can lead back to each other.
+    private static let maximumDepth = 20
+    private static let maximumTries = 2_048
+
+    /// The rows of the first page with any, or of the last one.
+    private func end(below number: Number, isLast: Bool, depth: Int, _ tries: inout Int) throws -> ClosedRange<Int64>? {
+        tries -= 1
+        guard depth < Self.maximumDepth, tries > 0, let page = try page(number) else { return nil }
+        guard let inner = InnerPage(page) else { return LeafPage(page)?.rows }
+        for child in isLast ? inner.children.reversed() : inner.children {
+            if let rows = try end(below: child, isLast: isLast, depth: depth + 1, &tries) { return rows }
         }
-        return ends[0] <= ends[1] ? ends[0]...ends[1] : nil
+        return nil
     }
 }
 

@@ -111,9 +111,9 @@ struct PoisonTests {
             let isRefused = refusesInstall.withLock { $0 } && batch.scanned.envelope.installID == other || batch.names == ["event 3"]
             return .success(isRefused ? .problem(.malformed) : batch.receipt())
         }
-        for _ in 0..<2 { _ = await test.client.flush() }
+        for _ in 0..<2 { #expect(await test.client.flush().failure == .status(400, code: "malformed")) }
         let refused = await test.client.status()
-        #expect(refused.stored == 1 && refused.deadLettered == 0 && refused.depth == 4)
+        #expect(refused.failure != nil && refused.stored == 1 && refused.deadLettered == 0 && refused.depth == 4)
         refusesInstall.withLock { $0 = false }
         let report = await test.client.flush()
         #expect(report.stored == 3 && report.deadLettered == 1 && report.remaining == 0)

@@ -168,6 +168,39 @@ extension QueueDamageTests {
         #expect(repair.pages.isEmpty)
     }
 
+    @Test("nothing but a page of a tree is made anew, whatever map and pages say", arguments: [0, 1, 2, 822, 0xF000_0000] as [UInt32])
+    func impossiblePagesAreNotMade(parent: UInt32) throws {
+        let tree = try #require(try makeTrees()["queue"])
+        let pages = try QueuePages(path: file)
+        let bytes = (0..<4).map { UInt8(truncatingIfNeeded: parent >> (24 - 8 * $0)) }
+        let repair = try TreeRepair(roots: [UInt32(tree.root), parent], count: pages.count) { number in
+            guard var page = try pages.page(number) else { return nil }
+            // The root's last child, and what the map says of some pages.
+            if number == UInt32(tree.root) { page.replaceSubrange(8..<12, with: bytes) }
+            if number == 2 || number == 822 { for entry in 20..<40 { page.replaceSubrange(5 * entry..<5 * entry + 5, with: [5] + bytes) } }
+            return page
+        }
+        #expect(repair.pages.keys.allSatisfy { (3...pages.count).contains($0) && $0 != 822 })
+        let copy = directory.path("copy")
+        try FileManager.default.copyItem(atPath: file, toPath: copy)
+        try pages.write(to: copy, replacing: repair.pages)
+        #expect(try Data(contentsOf: URL(fileURLWithPath: copy)).count == Data(contentsOf: URL(fileURLWithPath: file)).count)
+    }
+
+    @Test("a damaged page of rows costs the others nothing where the page above them all is made anew (I1, I11)")
+    func damagedLeafCostsItsOwnRows() async throws {
+        let tree = try #require(try makeTrees()["queue"])
+        let pages = try QueuePages(path: file)
+        let inner = try #require(try pages.page(UInt32(tree.inner[0])))
+        let cell = Int(inner[12]) << 8 | Int(inner[13])
+        let leaf = inner[cell..<cell + 4].reduce(0) { $0 << 8 | Int($1) }
+        try change([leaf, tree.root], noise)
+        let (queue, damage) = try await salvaged()
+        let lost = try #require(damage?.lost)
+        #expect(lost > 0 && lost < 20 && queue.books.isBalanced && queue.books.depth == Self.rows - Int64(lost))
+        queue.close()
+    }
+
     @Test("in a whole file nothing is made anew, whatever has been stored and delivered", arguments: 0..<4)
     func wholeTreesStay(seed: Int) throws {
         var random = SeededRandom(seed: UInt64(seed))
