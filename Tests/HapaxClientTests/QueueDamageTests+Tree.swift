@@ -175,9 +175,12 @@ extension QueueDamageTests {
         let bytes = (0..<4).map { UInt8(truncatingIfNeeded: parent >> (24 - 8 * $0)) }
         let repair = try TreeRepair(roots: [UInt32(tree.root), parent], count: pages.count) { number in
             guard var page = try pages.page(number) else { return nil }
-            // The root's last child, and what the map says of some pages.
+            // The root's last child, and what the map says of the pages below the root.
             if number == UInt32(tree.root) { page.replaceSubrange(8..<12, with: bytes) }
-            if number == 2 || number == 822 { for entry in 20..<40 { page.replaceSubrange(5 * entry..<5 * entry + 5, with: [5] + bytes) } }
+            for child in tree.inner where number == UInt32((child - 2) / 820 * 820 + 2) {
+                let entry = 5 * ((child - 2) % 820 - 1)
+                page.replaceSubrange(entry..<entry + 5, with: [5] + bytes)
+            }
             return page
         }
         #expect(repair.pages.keys.allSatisfy { (3...pages.count).contains($0) && $0 != 822 })
