@@ -8,11 +8,11 @@ struct BatchUnderWay: Sendable {
     /// What it says of the queue's ``QueueBooks/drops``.
     private(set) var envelope = EventBatch.Envelope()
 
-    mutating func sent(_ rows: [Int64], skipping: Int, in envelope: EventBatch.Envelope) {
+    mutating func sent(_ batch: ClosedRange<Int64>?, skipping: Int, in envelope: EventBatch.Envelope) {
         self.envelope = envelope
-        if skipping == 0 { (self.rows, gone) = (nil, []) }
-        guard let first = rows.first, let last = rows.last else { return }
-        self.rows = min(self.rows?.lowerBound ?? first, first)...max(self.rows?.upperBound ?? last, last)
+        if skipping == 0 { (rows, gone) = (nil, []) }
+        guard let batch else { return }
+        rows = rows.map { min($0.lowerBound, batch.lowerBound)...max($0.upperBound, batch.upperBound) } ?? batch
     }
 
     mutating func discarded(_ row: Int64) {

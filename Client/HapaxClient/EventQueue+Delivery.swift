@@ -37,7 +37,9 @@ extension EventQueue {
                 throw DatabaseError(resultCode: .SQLITE_CORRUPT)
             }
             let envelope = envelope(install)
-            underWay.withLock { $0.sent(events.map(\.row), skipping: skipping, in: envelope) }
+            underWay.withLock {
+                $0.sent(events.isEmpty ? nil : events[0].row...events[events.count - 1].row, skipping: skipping, in: envelope)
+            }
             return SourceBatch(events: events, envelope: envelope)
         }
     }

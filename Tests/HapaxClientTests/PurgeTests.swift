@@ -179,8 +179,8 @@ struct PurgeTests {
         #expect(test.transport.batches.flatMap(\.sequences) == [1, 2, 3, 4])
     }
 
-    @Test("ends an upload after the request in flight; what that delivered is counted as delivered, and the rest is not sent")
-    func uploadUnderWayEnds() async throws {
+    /// Six events in batches of two, which are answered once the count is 1.
+    private func withAnswersHeldUp() async throws -> (TestClient, mayAnswer: AwaitedCount) {
         let test = try TestClient { $0.batchSize = 2 }
         let mayAnswer = AwaitedCount()
         test.transport.script { batch in
@@ -188,6 +188,12 @@ struct PurgeTests {
             return .success(batch.receipt())
         }
         try await test.track(0..<6)
+        return (test, mayAnswer)
+    }
+
+    @Test("ends an upload after the request in flight; what that delivered is counted as delivered, and the rest is not sent")
+    func uploadUnderWayEnds() async throws {
+        let (test, mayAnswer) = try await withAnswersHeldUp()
         async let flushed = test.client.flush()
         await test.transport.requests(1)
         async let purged = test.client.purge()
@@ -201,13 +207,7 @@ struct PurgeTests {
 
     @Test("a purge that fails ends no flush: that goes on behind it")
     func failedPurgeEndsNoFlush() async throws {
-        let test = try TestClient { $0.batchSize = 2 }
-        let mayAnswer = AwaitedCount()
-        test.transport.script { batch in
-            await mayAnswer.reaches(1)
-            return .success(batch.receipt())
-        }
-        try await test.track(0..<6)
+        let (test, mayAnswer) = try await withAnswersHeldUp()
         let delivery = test.client.delivery
         async let flushed = delivery.drain()
         await test.transport.requests(1)
@@ -245,13 +245,7 @@ struct PurgeTests {
 
     @Test("a step that comes while a purge waits for the request in flight does not take the purge's word back")
     func stepBesideAPurgeSendsNothing() async throws {
-        let test = try TestClient { $0.batchSize = 2 }
-        let mayAnswer = AwaitedCount()
-        test.transport.script { batch in
-            await mayAnswer.reaches(1)
-            return .success(batch.receipt())
-        }
-        try await test.track(0..<6)
+        let (test, mayAnswer) = try await withAnswersHeldUp()
         async let flushed = test.client.flush()
         await test.transport.requests(1)
         async let purged = test.client.purge()

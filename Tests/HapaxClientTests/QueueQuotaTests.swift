@@ -85,10 +85,10 @@ struct QueueQuotaTests {
     func rowsUnderWayAreFew() {
         var rows = BatchUnderWay()
         rows.discarded(1)
-        rows.sent([2, 3], skipping: 0, in: EventBatch.Envelope())
+        rows.sent(2...3, skipping: 0, in: EventBatch.Envelope())
         for row in Int64(1)...4 { rows.discarded(row) }
         #expect(rows.gone == [2, 3])
-        rows.sent([], skipping: 0, in: EventBatch.Envelope())
+        rows.sent(nil, skipping: 0, in: EventBatch.Envelope())
         #expect(rows.gone.isEmpty)
     }
 
