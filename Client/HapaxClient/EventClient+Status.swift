@@ -20,6 +20,10 @@ extension EventClient {
         do { return try queue.deadLetter(of: id) } catch { throw StorageFailure(error) }
     }
 
+    /// Whether what waited in this queue, or in one beside it, goes to another server than the one with which that queue was last worked
+    /// on, or under another write key.
+    package var hasRedirected: Bool { reporter.hasRedirected.withLock { $0 } }
+
     /// What was not stored and is not sent again by itself.
     public var deadLetters: DeadLetters { DeadLetters(queue: queue, intake: writer.intake) }
 }

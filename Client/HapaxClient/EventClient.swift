@@ -63,6 +63,7 @@ public final class EventClient: Sendable {
             queue.close()
             throw .queueUnusable(StorageFailure(error))
         }
+        if queue.isRedirected(to: endpoint) { client.reporter.redirected() }
         // Before the first event: that asks what the app has configured, which may ask for the client.
         made(client)
         // Tells of damage that opening found, and takes over what can be read; an upload waits for it.

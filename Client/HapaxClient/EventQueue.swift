@@ -125,6 +125,14 @@ package final class EventQueue: Sendable {
     /// What the latest commit left.
     package var books: QueueBooks { currentBooks.withLock { $0 } }
 
+    /// Says where its events go from now on.
+    ///
+    /// - Returns: Whether some wait, or may, that were perhaps meant for another server or project.
+    func isRedirected(to endpoint: Endpoint) -> Bool {
+        let hasChanged = DestinationMark(path: directory.destinationPath).change(to: endpoint)
+        return hasChanged && (books.depth > 0 || damage.withLock { !$0.pending.isEmpty })
+    }
+
     // MARK: - Storing
 
     /// Appends events in their order; what obeys no limit goes to the dead letters instead. After return all of it is durable.

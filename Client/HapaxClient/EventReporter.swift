@@ -12,6 +12,8 @@ final class EventReporter: Sendable {
     private let books: @Sendable () -> QueueBooks
     /// The drops that have been told.
     private let told: Locked<[String: Int64]>
+    /// Whether events go where they were perhaps not meant to.
+    let hasRedirected = Locked(false)
 
     /// - Parameter books: Of the client's own queue, as its latest commit left them.
     init(factory: any MetricsFactory, logger: Logger? = nil, books: @escaping @Sendable () -> QueueBooks) {
@@ -56,6 +58,12 @@ final class EventReporter: Sendable {
         logger?.error(
             "Events that could not be stored are lost with their client",
             metadata: ["hapax.events": "\(count)", "hapax.failure": "\(failure.map(String.init(describing:)) ?? "none")"])
+    }
+
+    /// Events wait in a queue that was last worked on with another server or write key.
+    func redirected() {
+        hasRedirected.withLock { $0 = true }
+        logger?.warning("A queue holds events and was last used with another server or write key: all that waits in it is sent to this one")
     }
 
     func commitFailed() {

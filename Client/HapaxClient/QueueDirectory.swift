@@ -5,8 +5,8 @@ import HapaxSQLite
 import Glibc
 #endif
 
-/// The files of one queue: `queue.sqlite`, `queue.ballast`, `queue.lock`, `queue.opted-out` if events are refused, and in `spool` the
-/// queues of those who found it taken.
+/// The files of one queue: `queue.sqlite`, `queue.ballast`, `queue.lock`, `queue.destination`, `queue.opted-out` if events are refused, and
+/// in `spool` the queues of those who found it taken.
 package struct QueueDirectory: Hashable, Sendable {
     package let path: String
 
@@ -20,6 +20,7 @@ package struct QueueDirectory: Hashable, Sendable {
     var newDatabasePath: String { databasePath + ".new" }
     var ballastPath: String { path + "/queue.ballast" }
     var optOutPath: String { path + "/queue.opted-out" }
+    var destinationPath: String { path + "/queue.destination" }
     package var lockPath: String { path + "/queue.lock" }
     package var spoolPath: String { path + "/spool" }
 
@@ -85,7 +86,7 @@ package struct QueueDirectory: Hashable, Sendable {
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
     func removeFiles() {
         DatabaseFile.remove(databasePath)
-        for file in [ballastPath, lockPath] { unlink(file) }
+        for file in [ballastPath, destinationPath, lockPath] { unlink(file) }
         rmdir(path)
     }
 

@@ -131,6 +131,7 @@ actor SpoolAdopter {
                 }
                 continue
             }
+            if spool.isRedirected(to: endpoint) { reporter.redirected() }
             main.lendBallast(to: spool)
             let (delivered, awaitsWitness) = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts

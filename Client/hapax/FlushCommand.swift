@@ -32,6 +32,7 @@ struct FlushCommand: AsyncParsableCommand {
     func run() async throws {
         let client = try EventClient.startForCommand(try server.configuration(queue: queue), queue)
         let report = await client.finalFlush(within: .seconds(timeout))
+        client.complainOfRedirection()
         _ = await client.shutdown(within: .zero)
         let directory = queue.directory
         let spools = await TimeLimit.result(after: .seconds(5)) { SpoolSurvey(of: directory) } ?? .outOfTime(directory)

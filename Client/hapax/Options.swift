@@ -88,4 +88,12 @@ extension EventClient {
             throw ExitCode.failure
         }
     }
+
+    /// As where one queue is used for two projects. After what was to be sent: queues beside the main one are looked at then.
+    func complainOfRedirection() {
+        guard hasRedirected else { return }
+        Terminal.complain(
+            "events waited that may have been meant for another server or write key; all of them go to this one. Each project needs a queue of its own (--queue)"
+        )
+    }
 }

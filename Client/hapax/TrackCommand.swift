@@ -110,6 +110,7 @@ struct TrackCommand: AsyncParsableCommand {
         let unsaid = output.json ? nil : Terminal.attempt(Array("\(stored)\n".utf8))
         var report: FlushReport?
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
+        client.complainOfRedirection()
         let isSpool = await client.status().isSpool
         // Of a queue that does not answer nothing is known but that the event is in it.
         let latest = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: stored) } ?? nil

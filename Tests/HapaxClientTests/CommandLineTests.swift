@@ -132,6 +132,18 @@ struct CommandLineTests {
         #expect(server.stored.count == 1 && server.batches.count == 2)
     }
 
+    @Test("a queue that is used for another key says so on standard error, once, and by track as by flush (I9)")
+    func changedKeyIsTold() async throws {
+        server.change { $0.failuresLeft = .max }
+        func tells(_ arguments: String...) async throws -> Bool {
+            try await hapax.start(arguments).finish().error.contains("another server or write key")
+        }
+        #expect(try await !tells("track", "x"))
+        #expect(try await tells("track", "y", "--no-flush", "--key", "other"))
+        #expect(try await !tells("flush", "--timeout", "1", "--key", "other"))
+        #expect(try await tells("flush", "--timeout", "1"))
+    }
+
     @Test("a server that is down costs nothing: stored, exit 0; flush says 2, then delivers")
     func trackSurvivesAnOutage() async throws {
         server.change { $0.failuresLeft = 2 }
