@@ -17,7 +17,7 @@ struct DebugMode: Sendable {
     func stored(_ events: [PreparedEvent]) {
         for event in events {
             let text = Self.readable(event.bytes)
-            output(event.problem.map { "dead letter: \($0.reason.rawValue)\n" + text } ?? text)
+            output(event.letter.map { "dead letter: \($0.reason)\n" + text } ?? text)
         }
     }
 

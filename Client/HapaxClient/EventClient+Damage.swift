@@ -17,8 +17,8 @@ extension EventClient {
         observer.salvaged = { [weak writer, clock] damage, id in
             guard let writer else { return }
             let admission: Intake.Admission? = writer.intake.withLock {
-                // The next run tells.
-                $0.isClosed
+                // The next run tells, or it is told already.
+                $0.isClosed || $0.isWaiting(id)
                     ? nil
                     : $0.admit(
                         name: QueueDamage.eventName, properties: damage.properties, id: id, time: nil, distinctID: nil,

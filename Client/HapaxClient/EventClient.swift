@@ -125,9 +125,9 @@ public final class EventClient: Sendable {
             clock: clock, maximumGroupBytes: queue.room.groupBytes,
             immediateEvents: { debug == nil ? scheduler.policy.immediateEvents : nil },
             commit: { events, dropped in
-                let discarded = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
-                debug?.stored(events)
-                return QueueWriter.Committed(depth: Int(queue.books.depth), discarded: discarded)
+                let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
+                debug?.stored(appended.events)
+                return QueueWriter.Committed(depth: Int(queue.books.depth), events: appended.events, discarded: appended.discarded)
             },
             reporter: reporter,
             stored: {
@@ -186,7 +186,8 @@ public final class EventClient: Sendable {
     ///
     /// - Parameters:
     ///   - name: What happened, 1…200 bytes of UTF-8.
-    ///   - id: Your own, to make your retry the same event; while it waits in the queue, the first event under it stays.
+    ///   - id: Your own, to make your retry the same event. While it waits in the queue, the first event under it stays; one with another name,
+    ///     other properties or of somebody else is a dead letter `conflict` then, unless the id is derived.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
     /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``, on disk within a second. An event over

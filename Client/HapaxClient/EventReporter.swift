@@ -23,14 +23,12 @@ final class EventReporter: Sendable {
         told = Locked(books().drops.byReason)
     }
 
-    /// Events have been committed to the queue, or, if they break a limit, to the dead letters.
+    /// Events have been committed to the queue, or, if they break a limit or their id is another's, to the dead letters.
     func committed(_ events: [PreparedEvent], in duration: Duration) {
         metrics.committed(events.count, in: duration)
-        for case let problem? in events.lazy.map(\.problem) { metrics.deadLetter(reason: problem.reason.rawValue) }
+        for case let letter? in events.lazy.map(\.letter) { metrics.deadLetter(reason: letter.reason) }
         hub.publish {
-            events.compactMap { event in
-                event.problem.map { .rejected(event.id, reason: $0.reason.rawValue, detail: $0.detail) }
-            }
+            events.compactMap { event in event.letter.map { .rejected(event.id, reason: $0.reason, detail: $0.detail) } }
         }
         booksChanged()
     }

@@ -16,9 +16,10 @@ struct Intake: Sendable {
     }
 
     enum Admission: Sendable {
-        /// `wake`: the drainer rests and must be started.
-        case admitted(EventID, sequence: Int64, wake: Bool)
-        /// The caller's id waits already; the first event stays.
+        /// `sequence`: nil if the caller's id waits already: then the queue finds out whether it is another event. `wake`: the drainer rests and
+        /// must be started.
+        case admitted(EventID, sequence: Int64?, wake: Bool)
+        /// The caller's derived id waits already, which says that it is the same event; the first one stays.
         case alreadyQueued(EventID, wake: Bool)
         case refused(DropReason)
     }
@@ -75,7 +76,8 @@ struct Intake: Sendable {
         func refuse(_ reason: DropReason) -> Admission { isKept && reason.passes ? .refused(reason) : self.refuse(reason) }
         if isClosed { return refuse(.shutDown) }
         if context.isOptedOut { return refuse(.optedOut) }
-        if let id, waitingIDs.contains(id) {
+        let isWaiting = id.map { waitingIDs.contains($0) } ?? false
+        if let id, isWaiting, id.isDerived {
             // The mark behind the first event: who waits here waits for that one's commit.
             guard let waiter else { return .alreadyQueued(id, wake: false) }
             mailbox.append(Entry(waiter: waiter))
@@ -91,14 +93,14 @@ struct Intake: Sendable {
         guard wanted.events <= capacity, wanted.bytes <= maximumBytes || uncommitted.events == 0 else { return refuse(.mailboxFull) }
         guard quota?.withLock({ $0.reserve(room) }) ?? true else { return refuse(.quotaFull) }
         uncommitted = wanted
-        lastSequence += 1
+        if !isWaiting { lastSequence += 1 }
         let event = Event(
-            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID, sequence: lastSequence,
-            properties: properties)
+            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID,
+            sequence: isWaiting ? nil : lastSequence, properties: properties)
         waitingIDs.insert(event.id)
         let entry = Entry(event: event, base: base, reserved: room, waiter: waiter)
         if let plantedInterleaving { mailbox += plantedInterleaving(entry) } else { mailbox.append(entry) }
-        return .admitted(event.id, sequence: lastSequence, wake: wake())
+        return .admitted(event.id, sequence: event.sequence, wake: wake())
     }
 
     /// Adds a mark; its waiter is told when everything tracked before is durable.

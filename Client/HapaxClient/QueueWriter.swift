@@ -18,6 +18,8 @@ final class QueueWriter: Sendable {
     struct Committed: Sendable {
         /// Events that wait in the store now.
         var depth: Int
+        /// What it was given and now holds, queued or as dead letters; nil for all of it.
+        var events: [PreparedEvent]?
         /// Events that the store's quota removed, of those whose ids callers chose.
         var discarded: [EventID] = []
     }
@@ -208,7 +210,7 @@ final class QueueWriter: Sendable {
     private static func prepare(_ event: Event, _ entry: Intake.Entry) -> PreparedEvent {
         let encoded = event.encoded(over: entry.base)
         return PreparedEvent(
-            id: event.id, sequence: event.sequence ?? 0, time: event.time, bytes: encoded.bytes, problem: encoded.problem,
+            id: event.id, sequence: event.sequence, time: event.time, bytes: encoded.bytes, problem: encoded.problem,
             reserved: entry.reserved)
     }
 
@@ -219,7 +221,7 @@ final class QueueWriter: Sendable {
         let start = clock.monotonic
         do {
             let committed = isEmpty ? Committed(depth: 0) : try commit(group.events, dropped)
-            if !isEmpty { reporter?.committed(group.events, in: clock.monotonic - start) }
+            if !isEmpty { reporter?.committed(committed.events ?? group.events, in: clock.monotonic - start) }
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
@@ -229,7 +231,8 @@ final class QueueWriter: Sendable {
             intake.withLock { intake in
                 intake.committed(group.events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved })
                 intake.removed(committed.discarded)
-                intake.removed(group.events.lazy.filter { $0.problem != nil }.map(\.id))
+                // But for those behind a first one that waits.
+                intake.removed(group.events.lazy.filter { $0.problem != nil && $0.sequence != nil }.map(\.id))
             }
             for waiter in group.waiters { waiter.tell(.success(())) }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }

@@ -9,7 +9,7 @@ struct TrackCommand: AsyncParsableCommand {
         discussion: """
             Prints the event's id, as soon as it is on disk (with --json at the end). Exits with 0 once the event is on disk, delivered or not: what could not be delivered within the time \
             is sent by the next command that uploads. It then survives kill -9, with --power a power cut. Exits with 3 if the event breaks \
-            a limit or was refused; it is in the dead letters then. Exits with 1 if nothing was stored: the queue cannot be used, or the \
+            a limit, was refused, or another one has its id; it is in the dead letters then. Exits with 1 if nothing was stored: the queue cannot be used, or the \
             user has opted out (see identity). Interrupted before it has printed an id, or with --json, it may have stored the event or \
             not: give an id to run it again with. A queue that another process works on is no obstacle: the event is stored beside it.
 
@@ -35,7 +35,7 @@ struct TrackCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The event's own id; the server stores each id once. While an event waits under it that one stays.", valueName: "uuid"))
+            "The event's own id; the server stores each id once. Another event of this id becomes a dead letter.", valueName: "uuid"))
     var id: EventID?
 
     @Option(help: ArgumentHelp("Makes the id from NAME and this key, always the same one.", valueName: "key"))

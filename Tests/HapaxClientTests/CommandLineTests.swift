@@ -132,6 +132,16 @@ struct CommandLineTests {
         #expect(server.stored.count == 1 && server.batches.count == 2)
     }
 
+    @Test("track under the id of another event that waits says that it is a conflict, exit 3; the same event again is none (I3)")
+    func conflictIsToldByTrack() async throws {
+        let id = "019a0000-0000-7000-8000-000000000001"
+        for _ in 1...2 { #expect(try await hapax.run("track", "a", "--no-flush", "--id", id).status == 0) }
+        let other = try await hapax.run("track", "b", "--no-flush", "--id", id)
+        #expect(other.status == 3 && other.error.contains("conflict"))
+        #expect(try await hapax.run("flush").status == 0)
+        #expect(server.stored.count == 1)
+    }
+
     @Test("a queue that is used for another key says so on standard error, once, and by track as by flush (I9)")
     func changedKeyIsTold() async throws {
         server.change { $0.failuresLeft = .max }

@@ -142,6 +142,44 @@ extension EventClientTests {
         #expect(second.transport.batches.map(\.sequences) == [[1], [2]])
     }
 
+    @Test("another event under an id that waits is told as a conflict, as the server would; the first one is delivered (R12, I1, I3)")
+    func conflictIsTold() async throws {
+        let shown = Locked<[String]>([])
+        let test = try TestClient { configuration in
+            configuration.debugMode = true
+            configuration.debugOutput = { text in shown.withLock { $0.append(text) } }
+        }
+        let deliveries = test.client.deliveries()
+        let id = try await test.client.trackDurably("order", properties: ["number": 1])
+        for number in 1...2 {
+            #expect(try await test.client.trackDurably("order", properties: ["number": .integer(Int64(number))], id: id) == id)
+        }
+        let status = await test.client.status()
+        #expect(status.depth == 1 && status.deadLettered == 1 && status.created == 1 && status.isBalanced && status.dropped.isEmpty)
+        #expect(shown.withLock { $0.filter { $0.hasPrefix("dead letter: conflict") }.count } == 1)
+        #expect(shown.withLock { $0.count } == 2, "what is kept nowhere is not shown")
+        #expect(await test.client.flush().stored == 1)
+        await test.client.shutdown(within: .zero)
+        var told: [EventDelivery] = []
+        for await delivery in deliveries { told.append(delivery) }
+        #expect(told == [.rejected(id, reason: "conflict", detail: "another content waits under this id"), .stored(id)])
+        #expect(String(decoding: test.transport.batches[0].body, as: UTF8.self).contains(#""number":1"#))
+    }
+
+    @Test("the same after a restart; the first one's id still waits then, so that a third takes no sequence either (R12)")
+    func conflictIsToldAfterARestart() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        let id = try await first.client.trackDurably("order")
+        await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: directory)
+        for name in ["other", String(repeating: "x", count: 201), "order"] { try await second.client.trackDurably(name, id: id) }
+        let letters = try second.client.deadLetters.list()
+        #expect(letters.map(\.reason) == ["conflict", "name_too_long"])
+        let status = await second.client.status()
+        #expect(status.created == 1 && status.depth == 1 && status.deadLettered == 2 && status.isBalanced)
+    }
+
     @Test("tracking again what track returned takes no sequence, stored or not, also after a restart (R12, I7)")
     func ownIDIsTrackedOnce() async throws {
         let directory = TemporaryDirectory()

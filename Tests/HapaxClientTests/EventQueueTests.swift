@@ -182,6 +182,50 @@ struct EventQueueTests {
         #expect(isBalanced(queue.books))
     }
 
+    /// Under the id of event 1, with a name of its own or not.
+    private func again(_ name: String?, id: EventID, sequence: Int64?) -> PreparedEvent {
+        let event = Event(id: id, name: name ?? "event", time: 99, distinctID: "u", sequence: sequence, properties: [:])
+        return PreparedEvent(id: id, sequence: sequence, time: 99, bytes: event.encoded().bytes)
+    }
+
+    @Test(
+        "another event under an id that waits is kept aside; the same one told at another time is nothing new (R12, I3, I12)",
+        arguments: [Int64?.none, 2])
+    func anotherEventOfOneIDIsAConflict(sequence: Int64?) throws {
+        let queue = try open()
+        let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
+        try queue.append([again(nil, id: id, sequence: 1)])
+        let same = try queue.append([again(nil, id: id, sequence: sequence)])
+        #expect(same.events.isEmpty && isBalanced(queue.books))
+        let books = queue.books
+        #expect(books.duplicates == (sequence == nil ? 0 : 1) && books.adopted == 0 && books.lastSequence == sequence ?? 1)
+        let other = try queue.append([again("other", id: id, sequence: sequence.map { $0 + 1 })])
+        #expect(other.events.map(\.isConflict) == [true] && isBalanced(queue.books))
+        #expect(try queue.deadLetters(after: 0, limit: 9).map(\.reason) == ["conflict"])
+        #expect(queue.books.depth == 1 && queue.books.deadLettered == 1 && queue.books.letters == 1)
+        #expect(try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0).events.count == 1)
+    }
+
+    @Test("an event whose id was delivered before its commit is stored as one without a sequence: the server knows what it is (I1, I12)")
+    func repeatedEventOutlivesTheFirst() throws {
+        let queue = try open()
+        let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
+        let appended = try queue.append([event(1), again("other", id: id, sequence: nil)])
+        #expect(appended.events.count == 2 && isBalanced(queue.books) && queue.books.adopted == 1 && queue.books.lastSequence == 1)
+        try queue.settle(stored(try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)), time: 0)
+        let batch = try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
+        #expect(batch.events.map(\.id) == [id] && batch.envelope.installID == nil)
+    }
+
+    @Test("two derived ids that are equal are one event, whatever it says (I2)")
+    func derivedIDIsNoConflict() throws {
+        let queue = try open()
+        let id = EventID.derived(name: "order", key: "1")
+        try queue.append([again(nil, id: id, sequence: 1)])
+        #expect(try queue.append([again("other", id: id, sequence: 2)]).events.isEmpty)
+        #expect(queue.books.duplicates == 1 && queue.books.letters == 0)
+    }
+
     @Test("an event over a limit becomes a dead letter with its reason and uses its sequence (I12)")
     func overLimitEventIsADeadLetter() throws {
         let queue = try open()

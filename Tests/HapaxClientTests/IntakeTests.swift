@@ -118,13 +118,24 @@ struct IntakeTests {
     @Test("an id that was made here and is given back keeps the first, too, and takes no sequence (R12, I7)")
     func ownIDGivenBackKeepsTheFirst() {
         var intake = intake()
-        guard case .admitted(let id, 1, _) = admit(&intake), case .alreadyQueued(id, _) = admit(&intake, id: id) else {
+        guard case .admitted(let id, 1, _) = admit(&intake), case .admitted(id, nil, _) = admit(&intake, id: id) else {
             Issue.record("the id waits")
             return
         }
         #expect(intake.created == 1)
         intake.removed([id])
         #expect(sequence(admit(&intake, id: id)) == 2)
+    }
+
+    @Test("an event under an id that waits takes room as any other, so that nothing is taken in that nobody may keep (R12)")
+    func repeatedIDTakesRoom() {
+        var intake = intake(capacity: 2)
+        guard case .admitted(let id, 1, _) = admit(&intake) else { return }
+        guard case .admitted(id, nil, _) = admit(&intake, id: id), case .refused(.mailboxFull) = admit(&intake, id: id) else {
+            Issue.record("two have room")
+            return
+        }
+        #expect(intake.uncommitted.events == 2 && intake.uncounted == ["mailbox_full": 1])
     }
 
     @Test("ids loaded from the queue count as waiting (R12)")

@@ -23,7 +23,7 @@ struct QueueWriterTests {
             return try state.withLock { state in
                 state.attempts += 1
                 if state.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
-                state.sequences.append(contentsOf: events.map(\.sequence))
+                state.sequences.append(contentsOf: events.compactMap(\.sequence))
                 return state.sequences.count
             }
         }

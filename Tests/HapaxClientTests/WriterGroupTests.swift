@@ -43,7 +43,7 @@ struct WriterGroupTests {
                 record.withLock { $0.duringCommit }?()
                 return try record.withLock { record in
                     if record.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
-                    record.groups.append(events.map(\.sequence))
+                    record.groups.append(events.compactMap(\.sequence))
                     record.dropped.append(dropped)
                     return QueueWriter.Committed(depth: record.groups.joined().count, discarded: record.discarded)
                 }
