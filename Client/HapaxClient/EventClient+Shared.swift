@@ -16,7 +16,7 @@ extension EventClient {
     /// - Throws: ``StartError``; then nothing has been changed, there is no shared client, and the next call may start it.
     @discardableResult
     public static func startShared(_ configuration: Configuration) throws(StartError) -> EventClient {
-        try ofTheProcess.start { publish throws(StartError) in try start(configuration, made: publish) }
+        try ofTheProcess.start { recovery throws(StartError) in try start(configuration, recovery: recovery) }
     }
 }
 
@@ -26,15 +26,17 @@ final class SharedClient: Sendable {
     private let starting = Locked(())
     /// Held for moments only: asking for the client does not wait for its start.
     private let started = Locked<EventClient?>(nil)
+    /// For the app's own code that a client asks while it starts: nobody else may track before the last session's end has been tracked.
+    @TaskLocal private static var beingStarted: EventClient?
 
-    var client: EventClient? { started.withLock { $0 } }
+    var client: EventClient? { started.withLock { $0 } ?? Self.beingStarted }
 
-    /// - Parameter make: To hand the client over as soon as there is one: what it asks of the app while it starts may ask for it.
-    func start(_ make: (_ publish: (EventClient) -> Void) throws(StartError) -> EventClient) throws(StartError) -> EventClient {
+    /// - Parameter make: Asks the app's code only where it is told to.
+    func start(_ make: (EventClient.Recovery) throws(StartError) -> EventClient) throws(StartError) -> EventClient {
         if let client { return client }
         return try starting.withLock { (_: inout Void) throws(StartError) in
             if let client { return client }
-            let client = try make { client in started.withLock { $0 = client } }
+            let client = try make { client, recover in Self.$beingStarted.withValue(client) { recover() } }
             started.withLock { $0 = client }
             return client
         }

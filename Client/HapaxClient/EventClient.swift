@@ -28,20 +28,28 @@ public final class EventClient: Sendable {
     ///
     /// - Throws: ``StartError``; nothing has been changed then.
     public static func start(_ configuration: Configuration) throws(StartError) -> EventClient {
-        try start(configuration) { _ in }
+        try start(configuration) { $1() }
     }
 
-    /// - Parameter made: Told of the client as soon as there is one.
-    static func start(_ configuration: Configuration, made: (EventClient) -> Void) throws(StartError) -> EventClient {
+    /// A step of the start that asks the app's code, which may ask for the client.
+    typealias Recovery = (EventClient, _ recover: () -> Void) -> Void
+
+    static func start(_ configuration: Configuration, recovery: Recovery) throws(StartError) -> EventClient {
         #if canImport(Darwin)
-        try start(configuration, clock: SystemClock(), made: made) { URLSessionTransport() }
+        try start(configuration, clock: SystemClock(), recovery: recovery) { URLSessionTransport() }
         #else
-        try start(configuration, clock: SystemClock(), made: made) { CurlTransport() }
+        try start(configuration, clock: SystemClock(), recovery: recovery) { CurlTransport() }
         #endif
     }
 
     package static func start(
-        _ configuration: Configuration, clock: any ClientClock, made: (EventClient) -> Void = { _ in }, transport: () -> any EventTransport
+        _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
+    ) throws(StartError) -> EventClient {
+        try start(configuration, clock: clock, recovery: { $1() }, transport: transport)
+    }
+
+    static func start(
+        _ configuration: Configuration, clock: any ClientClock, recovery: Recovery, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let endpoint = try configuration.endpoint()
         try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
@@ -64,11 +72,9 @@ public final class EventClient: Sendable {
             throw .queueUnusable(StorageFailure(error))
         }
         if queue.isRedirected(to: endpoint) { client.reporter.redirected() }
-        // Before the first event: that asks what the app has configured, which may ask for the client.
-        made(client)
         // Tells of damage that opening found, and takes over what can be read; an upload waits for it.
         Task { [queue = client.queue] in await queue.salvage() }
-        client.recoverAppEnd()
+        recovery(client) { client.recoverAppEnd() }
         if configuration.uploadsAutomatically {
             client.scheduler.startTimer()
             client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)

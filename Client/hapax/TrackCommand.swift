@@ -98,12 +98,13 @@ struct TrackCommand: AsyncParsableCommand {
         // Known whatever happens: who runs the command again with it makes no second event.
         var ids = UUIDv7Generator()
         let id = chosen ?? ids.next(unixMilliseconds: SystemClock().unixMilliseconds)
+        let deliveries = client.deliveries()
         let stored: EventID
         do throws(TrackError) {
             stored = try await client.trackDurably(
                 name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
         } catch {
-            try await end(client, notStored: id, error)
+            try await end(client, deliveries, notStored: id, error)
             return
         }
         // Before anything that may take its time: a script that is interrupted then knows what it has.
@@ -114,7 +115,7 @@ struct TrackCommand: AsyncParsableCommand {
         let isSpool = await client.status().isSpool
         // Of a queue that does not answer nothing is known but that the event is in it.
         let latest = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: stored) } ?? nil
-        let letter = latest.flatMap { $0.number == before?.number ? nil : $0 }
+        let letter = latest.flatMap { $0.number == before?.number ? nil : Letter(reason: $0.reason, detail: $0.detail) }
         _ = await client.shutdown(within: .zero)
         if let unsaid { Terminal.exit(after: unsaid) }
         tell(stored, report, letter, isSpool: isSpool)
@@ -122,7 +123,9 @@ struct TrackCommand: AsyncParsableCommand {
     }
 
     /// A commit that has failed may still succeed while the client ends: then it is on disk after all.
-    private func end(_ client: EventClient, notStored id: EventID, _ error: TrackError) async throws {
+    private func end(
+        _ client: EventClient, _ deliveries: EventDeliveries, notStored id: EventID, _ error: TrackError
+    ) async throws {
         let isSpool = await client.status().isSpool
         let report = await client.shutdown(within: .zero)
         guard case .notStored = error else {
@@ -135,8 +138,16 @@ struct TrackCommand: AsyncParsableCommand {
             throw ExitCode.failure
         }
         if !output.json { Terminal.say(id.description) }
-        tell(id, nil, nil, isSpool: isSpool)
+        var letter: Letter?
+        for await case .rejected(id, let reason, let detail) in deliveries { letter = Letter(reason: reason, detail: detail) }
+        tell(id, nil, letter, isSpool: isSpool)
+        if letter != nil { throw ExitCode.deadLettered }
         Terminal.complain("stored, not delivered yet: \(error)")
+    }
+
+    private struct Letter {
+        var reason: String
+        var detail: String
     }
 
     /// A queue that is taken and cannot be read does not say who is logged in.
@@ -150,7 +161,7 @@ struct TrackCommand: AsyncParsableCommand {
         }
     }
 
-    private func tell(_ id: EventID, _ report: FlushReport?, _ letter: DeadLetter?, isSpool: Bool) {
+    private func tell(_ id: EventID, _ report: FlushReport?, _ letter: Letter?, isSpool: Bool) {
         let delivered = report.map { $0.remaining == 0 && letter == nil } ?? false
         if output.json {
             Terminal.say(json: [
