@@ -46,8 +46,10 @@ enum DpkgEvents {
         var skipped = 0
         // dpkg is still writing a line without its end: half of it would be another event than the whole.
         let isUnfinished = !log.isEmpty && log.utf8.last != UInt8(ascii: "\n")
-        let whole = isUnfinished ? log[..<(log.lastIndex(of: "\n") ?? log.startIndex)] : log[...]
-        for text in whole.split(separator: "\n").map(String.init) {
+        let whole = isUnfinished ? log.utf8[..<(log.utf8.lastIndex(of: UInt8(ascii: "\n")) ?? log.startIndex)] : log.utf8[...]
+        // By bytes: to Swift a carriage return and the line feed behind it are one character, and no line feed.
+        for bytes in whole.split(separator: UInt8(ascii: "\n")) {
+            let text = String(decoding: bytes.last == UInt8(ascii: "\r") ? bytes.dropLast() : bytes, as: UTF8.self)
             guard let line = PackageLogLine(text[...]), let date = formatter.date(from: line.timestamp) else {
                 skipped += 1
                 continue

@@ -20,6 +20,8 @@ struct Order: Codable, Sendable {
         if !(1...EventLimits.maximumDistinctIDBytes).contains(customer.utf8.count) {
             return "customer must have 1 to \(EventLimits.maximumDistinctIDBytes) bytes"
         }
+        // No server stores it, and JSON can say it.
+        if (number + customer).contains("\0") { return "number and customer must not contain U+0000" }
         if amount < 0 { return "amount must not be negative" }
         return nil
     }

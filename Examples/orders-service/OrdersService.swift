@@ -42,8 +42,10 @@ enum OrdersService {
             },
             logger: logger)
         // Stopped in reverse order: first the server answers its last requests, then their events are delivered.
-        let group = ServiceGroup(services: [events, server], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
-        try await group.run()
+        var group = ServiceGroupConfiguration(services: [events, server], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+        // A request that never ends would keep the server, and with it the client, from stopping. What is left then is on disk.
+        group.maximumGracefulShutdownDuration = .seconds(settings.drainSeconds + OrdersSettings.requestSeconds)
+        try await ServiceGroup(configuration: group).run()
     }
 
     private static func fail(_ message: String, code: Int32) -> Never {

@@ -8,6 +8,8 @@ struct OrdersSettings: Sendable {
     var events: EventClient.Configuration?
     /// Seconds to deliver what is left when the service stops.
     var drainSeconds = 8
+    /// Seconds for requests that are under way when the service stops.
+    static let requestSeconds = 5
 
     static let help = """
         usage: orders-service
@@ -17,7 +19,8 @@ struct OrdersSettings: Sendable {
 
           SHOP_HOST           127.0.0.1
           SHOP_PORT           8081; 0 picks one
-          SHOP_DRAIN_SECONDS  8: how long to deliver what is left when stopped; less than the supervisor's grace period
+          SHOP_DRAIN_SECONDS  8: how long to deliver what is left when stopped; with the 5 seconds that requests under way
+                              have, less than the supervisor's grace period
           HAPAX_SERVER        the ingest server's URL; without it the shop runs without events
           HAPAX_KEY           the project's write key
           HAPAX_QUEUE         hapax-data/orders-queue: the directory of the event queue, one for each process

@@ -23,6 +23,15 @@ struct PackageLogTests {
         #expect(early.lines.first == late.lines.first, "the same line is the same event each time")
     }
 
+    @Test("lines that end as on other systems are lines of their own, and the same events (I1, I2)")
+    func otherLineEndsAreEnds() async throws {
+        let log = "2026-11-21 10:15:00 install curl:amd64 <none> 8.5.0-2\n2026-11-21 10:15:01 status installed curl:amd64 8.5.0-2\n"
+        let lines = try await convert(log).lines
+        #expect(lines.count == 2)
+        #expect(try await convert(log.replacing("\n", with: "\r\n")).lines == lines)
+        #expect(try await convert(String(log.replacing("\n", with: "\r\n").dropLast(3))).lines == Array(lines.prefix(1)))
+    }
+
     @Test("a log that is one unfinished line holds no event yet")
     func onlyAnUnfinishedLine() async throws {
         #expect(try await convert("2026-11-21 10:15:00 install curl:amd64 <none> 8.5.0-2").lines.isEmpty)

@@ -36,6 +36,23 @@ struct RollingRestartTests {
         #expect(violations == [])
     }
 
+    @Test("a request that never ends keeps no process from stopping, and costs no order that was answered (I6, I17)")
+    func endlessRequestIsCutOff() async throws {
+        let directory = TemporaryDirectory("shop")
+        let shop = try ShopUnderTest(server: try LoopbackPort.unused(), queue: directory.path("queue"), drainSeconds: 0)
+        try await shop.start()
+        let endless = try await RawHTTP(port: shop.port)
+        let order = Array(#"{"number":"A-1","customer":"c","amount":1}"#.utf8)
+        try await endless.send(RawHTTP.request("POST", "/orders", headers: ["Content-Type": "application/json"], body: order))
+        #expect(try await endless.answer().status == 201)
+        try await endless.send(Array("POST /orders HTTP/1.1\r\nHost: shop\r\nContent-Length: 100\r\n\r\n12345".utf8))
+        #expect(await shop.stop(gently: true) == .exited(0))
+        endless.close()
+        let queue = try EventQueue.open(shop.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        #expect(queue.books.depth == 1)
+        queue.close()
+    }
+
     @Test("Planted: attempts that make events of their own are caught as stored twice (I2)")
     func attemptsOfTheirOwnAreCaught() async throws {
         let violations = try await run(.sqlite, Scenario(numbersAttempts: true))

@@ -6,15 +6,17 @@ final class ShopUnderTest: Sendable {
     let port: Int
     let queue: String
     private let server: Int
+    private let drainSeconds: Int
     private let process: Locked<ChildProcess?>
 
     /// - Parameters:
     ///   - server: The port its events go to.
     ///   - queue: The directory of its queue.
-    init(server: Int, queue: String) throws {
+    init(server: Int, queue: String, drainSeconds: Int = 60) throws {
         port = try LoopbackPort.unused()
         self.server = server
         self.queue = queue
+        self.drainSeconds = drainSeconds
         process = Locked(nil)
     }
 
@@ -23,7 +25,7 @@ final class ShopUnderTest: Sendable {
         let process = try ChildProcess(
             "orders-service",
             environment: [
-                "SHOP_PORT": "\(port)", "SHOP_DRAIN_SECONDS": "60", "HAPAX_SERVER": "http://127.0.0.1:\(server)",
+                "SHOP_PORT": "\(port)", "SHOP_DRAIN_SECONDS": "\(drainSeconds)", "HAPAX_SERVER": "http://127.0.0.1:\(server)",
                 "HAPAX_KEY": ServerUnderTest.key, "HAPAX_QUEUE": queue,
             ])
         _ = try await process.line(after: "listening on http://127.0.0.1:")
