@@ -65,7 +65,8 @@ final class AppLifecycle: Sendable {
             }
             switch state.inputs.removeFirst() {
             case .signal(let signal): return state.machine.handle(signal)
-            case .flushEnded: return state.machine.backgroundFlushEnded()
+            // Another has begun meanwhile, under the same assertion, and will say so itself.
+            case .flushEnded: return state.record.isFlushing ? [] : state.machine.backgroundFlushEnded()
             }
         }
     }

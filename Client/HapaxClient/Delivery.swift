@@ -169,7 +169,8 @@ package actor Delivery<Source: BatchSource> {
         var state = self.state
         // Of calls that end together, one reports what was delivered.
         state.counts = hasJoined ? counts - before.orLater(reported) : DeliveryCounts()
-        if hasJoined { reported = counts }
+        // Of one within limits nobody reads more than whether something was sent.
+        if hasJoined, limit == nil { reported = counts }
         if isDenied { state.failure = .noBackgroundTime }
         if ending == .stopped, state.failure == nil { state.failure = .shutDown }
         return state

@@ -131,7 +131,7 @@ extension EventClient {
                 return record.flushAgain
             }
             lifecycle.handle(.flushEnded, perform: perform)
-            lifecycle.withRecord { $0.flushed }?.signal()
+            lifecycle.withRecord { $0.isFlushing ? nil : $0.flushed }?.signal()
         }
     }
 

@@ -203,6 +203,53 @@ struct BackgroundRequestTests {
         #expect(test.client.gate.permission(isManual: false) == .granted(timeout: nil))
     }
 
+    @Test("a flush reports what it saw delivered, also if the app enters the background meanwhile, whose upload nobody reads (R13)")
+    func backgroundTakesNoReport() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        test.client.attach(ScriptedApplication())
+        test.client.handle(.didBecomeActive)
+        _ = await test.client.flush()
+        try await test.track(0..<5)
+        let mayAnswer = AwaitedCount()
+        let requests = test.transport.batches.count
+        test.transport.script { batch in
+            if batch.names == ["event 2"] { await mayAnswer.reaches(1) }
+            return .success(batch.receipt())
+        }
+        async let flushed = test.client.flush()
+        await test.transport.requests(requests + 3)
+        let before = await test.client.status().stored - 2
+        test.client.handle(.didEnterBackground)
+        while await !test.client.delivery.isLimited { await Task.yield() }
+        mayAnswer.set(1)
+        let report = await flushed
+        let stored = await test.client.status().stored - before
+        #expect(report.stored >= 3 && report.stored <= Int(stored))
+    }
+
+    @Test("the end of a background flush behind which another has begun gives back no assertion: that one has it (R30, R52)")
+    func laterFlushKeepsTheAssertion() {
+        let lifecycle = AppLifecycle()
+        let performed = Locked<[LifecycleStateMachine.Action]>([])
+        func handle(_ input: AppLifecycle.Input) {
+            lifecycle.handle(input) { action in
+                performed.withLock { $0.append(action) }
+                if action == .flush { lifecycle.withRecord { $0.isFlushing = true } }
+                return action == .beginAssertion
+            }
+        }
+        for signal in [LifecycleSignal.didBecomeActive, .didEnterBackground, .didBecomeActive] { handle(.signal(signal)) }
+        // The first flush is over, and has not said so yet.
+        lifecycle.withRecord { $0.isFlushing = false }
+        handle(.signal(.didEnterBackground))
+        handle(.flushEnded)
+        #expect(lifecycle.machine.state == .background && lifecycle.machine.holdsAssertion)
+        #expect(performed.withLock { $0.filter { $0 == .flush }.count } == 2 && !performed.withLock { $0.contains(.endAssertion) })
+        lifecycle.withRecord { $0.isFlushing = false }
+        handle(.flushEnded)
+        #expect(lifecycle.machine.state == .suspended && performed.withLock { $0.last } == .endAssertion)
+    }
+
     @Test("once the app terminates no policy begins another request (R39)")
     func terminationBeginsNothing() async throws {
         let test = try client()

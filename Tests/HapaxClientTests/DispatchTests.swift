@@ -185,7 +185,7 @@ struct DispatchTests {
         while await test.client.delivery.limits.count < 2 { await Task.yield() }
         mayAnswer.set(1)
         let (step, flush) = (await stepped, await flushed)
-        #expect(step.counts.stored + flush.counts.stored == 5 && flush.failure == nil)
+        #expect(step.counts.stored <= 2 && flush.counts.stored == 5 && flush.failure == nil)
         #expect(requests.withLock { $0 } >= 2)
         #expect(test.client.queue.books.depth == 0)
     }
