@@ -53,11 +53,13 @@ extension EventClient {
     }
 
     /// For a client that stores beside the queue: whoever holds that may have opted out meanwhile (D16).
-    private func followOptOut() {
-        // Under the lock of the mark, as in a change of our own, which this must not undo.
-        optOutMark.withLock { mark in
+    private func followOptOut() { Self.follow(optOutMark, writer.intake) }
+
+    /// Under the lock of the mark, as in a change of our own, which this must not undo.
+    static func follow(_ mark: Locked<OptOutMark>, _ intake: Locked<Intake>) {
+        mark.withLock { mark in
             let isOptedOut = mark.isSet
-            writer.intake.withLock { $0.context.isOptedOut = isOptedOut }
+            intake.withLock { $0.context.isOptedOut = isOptedOut }
         }
     }
 

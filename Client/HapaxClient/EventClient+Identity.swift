@@ -44,14 +44,17 @@ extension EventClient {
     /// Refuses events from now on, in this process and in later ones on this queue, until ``optIn()``.
     ///
     /// An event is taken in before or refused after, never in between; refused ones are counted as `opted_out`, on disk within a
-    /// second. What was taken in before stays and is delivered. Waits for the disk.
+    /// second. What was taken in before stays and is delivered. Waits for the disk. A client that works on the queue at the same time, and
+    /// not this one, follows with its next commit.
     ///
     /// - Throws: ``IdentityError/notPersisted(_:)``; events are refused in this process all the same.
     public func optOut() throws(IdentityError) {
         try changeOptOut(true)
     }
 
-    /// Takes events again. Waits for the disk.
+    /// Takes events again. Waits for the disk; another client on the queue follows as with ``optOut()``.
+    ///
+    /// - Throws: ``IdentityError/notPersisted(_:)``; events are still refused then.
     public func optIn() throws(IdentityError) {
         try changeOptOut(false)
     }
@@ -60,7 +63,8 @@ extension EventClient {
         do {
             // Of changes at the same time, the last one holds here and on disk.
             try optOutMark.withLock { mark in
-                writer.intake.withLock { $0.context.isOptedOut = isOptedOut }
+                if isOptedOut { writer.intake.withLock { $0.context.isOptedOut = true } }
+                defer { writer.intake.withLock { $0.context.isOptedOut = mark.isSet } }
                 try mark.set(isOptedOut)
             }
         } catch {

@@ -120,6 +120,7 @@ public final class EventClient: Sendable {
         self.gate = gate
         let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
         let session = SessionMarker(queue: queue, clock: clock)
+        let ownIntake = Locked<Locked<Intake>?>(nil)
         let reporter = EventReporter(
             factory: configuration.metricsFactory ?? MetricsSystem.factory, logger: configuration.logger
         ) { queue.books }
@@ -130,7 +131,9 @@ public final class EventClient: Sendable {
                 maximumBytes: configuration.mailboxBytes, context: context, quota: queue.account),
             clock: clock, maximumGroupBytes: queue.room.groupBytes,
             immediateEvents: { debug == nil ? scheduler.policy.immediateEvents : nil },
-            commit: { events, dropped in
+            commit: { [optOutMark] events, dropped in
+                // Another client may have opted out, or in, beside this one: track itself asks no disk.
+                ownIntake.withLock { $0 }.map { Self.follow(optOutMark, $0) }
                 let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
                 debug?.stored(appended.events)
                 return QueueWriter.Committed(depth: Int(queue.books.depth), events: appended.events, discarded: appended.discarded)
@@ -142,6 +145,7 @@ public final class EventClient: Sendable {
             })
         self.session = session
         let intake = writer.intake
+        ownIntake.withLock { $0 = intake }
         let source = QueueBatchSource(
             queue: queue, clock: clock,
             removed: { ids in

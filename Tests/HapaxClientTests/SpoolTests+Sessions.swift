@@ -77,6 +77,23 @@ extension SpoolTests {
         await next.client.shutdown(within: .zero)
     }
 
+    @Test("an opt-out, and its end, through a client beside the queue reach the one that holds it with its next commit (D16)")
+    func optOutBesideTheQueueIsFollowed() async throws {
+        let main = try open()
+        let spool = try open()
+        try spool.client.optOut()
+        #expect(spool.client.isOptedOut && spool.client.track("refused") == nil)
+        // It is in its hands already when the client learns of it.
+        try await main.client.trackDurably("taken")
+        #expect(main.client.isOptedOut && main.client.track("refused") == nil)
+        try spool.client.optIn()
+        main.clock.advance(by: .seconds(1))
+        while main.client.isOptedOut { await Task.yield() }
+        try await main.client.trackDurably("taken again")
+        #expect(await main.client.flush().stored == 2)
+        for client in [spool.client, main.client] { await client.shutdown(within: .zero) }
+    }
+
     @Test("to somebody who has opted out no end of a session is owed: it goes with its spool, and counts as refused (D16, I12)")
     func optOutEndsASession() async throws {
         let main = try open()
