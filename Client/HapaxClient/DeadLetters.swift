@@ -2,6 +2,8 @@ import Foundation
 import HapaxModel
 
 /// The events of one queue that were not stored and are not sent again by themselves.
+///
+/// Where the queue's file turns out to be damaged, each call throws until what can be read of it has been taken over, moments later.
 public struct DeadLetters: Sendable {
     let queue: EventQueue
     let intake: Locked<Intake>
@@ -58,7 +60,12 @@ public struct DeadLetters: Sendable {
     }
 
     private func work<Value>(_ body: () throws -> Value) throws(StorageFailure) -> Value {
-        do { return try body() } catch { throw StorageFailure(error) }
+        do {
+            return try body()
+        } catch {
+            if queue.unsalvagedFiles > 0 { Task { await queue.salvage() } }
+            throw StorageFailure(error)
+        }
     }
 }
 

@@ -32,7 +32,32 @@ extension EventQueue {
 
     /// In the order they came, those after `number`.
     package func deadLetters(after number: Int64, limit: Int) throws -> [DeadLetter] {
-        try reading { try Self.deadLetters($0, after: number, limit: limit) }
+        try readingLetters { try Self.deadLetters($0, after: number, limit: limit) }
+    }
+
+    /// Reads what must not be taken for all there is while a file that was set aside may hold more.
+    func readingLetters<Value>(_ body: (Database) throws -> Value) throws -> Value {
+        let value = try reading(body)
+        // Behind it: the damage may have been met by this very read.
+        try requireLetters()
+        return value
+    }
+
+    /// - Throws: ``UnsalvagedLetters`` while a salvage can bring more. A disk that cannot be read keeps nobody from what is here.
+    private func requireLetters() throws {
+        let isAllHere = damage.withLock { $0.pending.allSatisfy(\.isSalvaged) }
+        guard isAllHere || !isSalvageDue else { throw UnsalvagedLetters() }
+    }
+
+    /// Does it with all that the queue has: what has been set aside is salvaged before, and also if the damage is met on the way.
+    package func salvaging<Value>(_ body: (EventQueue) async throws -> Value) async throws -> Value {
+        await salvage()
+        do {
+            return try await body(self)
+        } catch  where error.isDamage || error is UnsalvagedLetters {
+            await salvage()
+            return try await body(self)
+        }
     }
 
     static func deadLetters(_ db: Database, after number: Int64, limit: Int) throws -> [DeadLetter] {
@@ -43,12 +68,25 @@ extension EventQueue {
         guard zip([number] + letters.map(\.number), letters).allSatisfy({ $0 < $1.number }) else {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
         }
+        if letters.count < limit { try checkLetters(db) }
         return letters
+    }
+
+    /// At the opening, which others wait for.
+    static let lettersCheckedAtOpening = 10_000
+
+    /// Counts them, by the table and not by an index.
+    ///
+    /// - Parameter limit: Where to stop.
+    /// - Throws: SQLITE_CORRUPT if the books know another number: a page can be empty, or from before.
+    static func checkLetters(_ db: Database, atMost limit: Int = .max) throws {
+        let sql = "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM dead_letters NOT INDEXED LIMIT ?)) = min(letters, ?) FROM books"
+        guard try Int.fetchOne(db, sql: sql, arguments: [limit, limit]) == 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
     }
 
     /// The latest of this event.
     package func deadLetter(of id: EventID) throws -> DeadLetter? {
-        try reading { db in
+        try readingLetters { db in
             try Row.fetchOne(
                 db, sql: "SELECT * FROM dead_letters WHERE event_id = ? ORDER BY row DESC", arguments: [Data(id.bytes)]
             ).map { try Self.deadLetter($0) }
@@ -69,7 +107,10 @@ extension EventQueue {
     }
 
     package func deadLetterCount() throws -> Int {
-        try reading { try Int.fetchOne($0, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0 }
+        try readingLetters { db in
+            try Self.checkLetters(db)
+            return try Int.fetchOne(db, sql: "SELECT letters FROM books") ?? 0
+        }
     }
 
     /// Puts letters back at the queue's end if they obey the limits now; the others stay.
@@ -79,6 +120,7 @@ extension EventQueue {
     ///   - queued: Told which wait again, before they can be delivered.
     package func retryDeadLetters(_ numbers: [Int64]?, queued: ([EventID]) -> Void = { _ in }) throws -> RetriedDeadLetters {
         try transaction(committed: { queued($0.retried) }) { db, books in
+            try requireLetters()
             var result = RetriedDeadLetters()
             var tried: Set<Int64> = []
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
@@ -115,6 +157,7 @@ extension EventQueue {
     package func purgeDeadLetters(_ numbers: [Int64]) throws -> Int {
         defer { eraseFreePages() }
         return try transaction { db, books in
+            try requireLetters()
             var purged = 0
             for number in numbers {
                 let sql = "DELETE FROM dead_letters WHERE row = ? RETURNING length(payload)"
@@ -147,6 +190,11 @@ extension EventQueue {
             }
         }
     }
+}
+
+/// What is in the queue is not all: a file was set aside, and is to be salvaged.
+struct UnsalvagedLetters: Error {
+    static let text = "the queue's file was damaged, and what can be read of it has not been taken over yet"
 }
 
 /// An event that was not stored and is not sent again by itself, with the reason.

@@ -99,13 +99,22 @@ extension EventQueue {
         try Int64.fetchOne(db.cachedStatement(sql: "SELECT time FROM queue ORDER BY row LIMIT 1"))
     }
 
+    /// - Returns: The highest row number that was given.
+    /// - Throws: SQLITE_CORRUPT if rows that were given are not known any more: their numbers would be given again (D3).
+    @discardableResult
+    static func checkRowNumbers(_ db: Database, _ books: QueueBooks) throws -> Int64 {
+        let given = try Int64.fetchOne(db.cachedStatement(sql: "SELECT seq FROM sqlite_sequence WHERE name = 'queue'")) ?? 0
+        guard given >= books.head - 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        return given
+    }
+
     /// It never goes back here: who finds an event before it has met damage.
     ///
     /// - Returns: The time of the oldest waiting event.
     /// - Throws: SQLITE_CORRUPT if nobody can say which is the oldest.
     static func moveHead(_ db: Database, _ books: inout QueueBooks) throws -> Int64? {
         guard let oldest = try Row.fetchOne(db.cachedStatement(sql: "SELECT row, time FROM queue ORDER BY row LIMIT 1")) else {
-            let given = try Int64.fetchOne(db.cachedStatement(sql: "SELECT seq FROM sqlite_sequence WHERE name = 'queue'")) ?? 0
+            let given = try checkRowNumbers(db, books)
             books.head = max(books.head, given < .max ? given + 1 : given)
             return nil
         }

@@ -3,7 +3,10 @@ import GRDB
 extension EventQueue {
     /// The numbers of all dead letters, in the order they came.
     package func deadLetterNumbers() throws -> [Int64] {
-        try reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters ORDER BY row") }
+        try readingLetters { db in
+            try Self.checkLetters(db)
+            return try Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row")
+        }
     }
 
     /// Forgets the waiting events, those of damaged files that can still be read included, and keeps the dead letters. Counted as

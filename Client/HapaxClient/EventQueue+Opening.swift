@@ -25,7 +25,7 @@ extension EventQueue {
         try directory.removeCopies()
         do {
             return try openWithDamage(directory, durability, newInstallID, room)
-        } catch  where error.isDamage {
+        } catch  where error.isDamageAtOpening {
             _ = try directory.setAside()
             return try openWithDamage(directory, durability, newInstallID, room)
         }
@@ -107,6 +107,8 @@ extension EventQueue {
     private static func recognise(_ db: Database) throws {
         guard try db.tableExists("grdb_migrations") else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
         let applied = try migrator.appliedIdentifiers(db)
+        // A queue's file is whole from the first: one without its first migration has lost that since.
+        guard let first = migrator.migrations.first, applied.contains(first) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         // A later version has run every migration of this one; a name that is unknown while one of ours is missing has been damaged.
         let isWhole = applied.isSuperset(of: migrator.migrations)
         if try migrator.hasBeenSuperseded(db) { throw isWhole ? NewerSchema() : DatabaseError(resultCode: .SQLITE_CORRUPT) }
@@ -147,6 +149,8 @@ extension EventQueue {
             let books = try QueueBooks(db)
             // From before its last event, as where the disk has lost the write of their page: sequences would be given again (I7).
             if let last = try lastWaitingSequence(db), last > books.lastSequence { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+            try checkRowNumbers(db, books)
+            try checkLetters(db, atMost: lettersCheckedAtOpening)
             return Opened(database: database, books: books, oldest: try oldestTime(db))
         }
     }

@@ -101,6 +101,9 @@ extension Error {
 }
 
 extension Error {
+    /// Whether a file cannot be opened as what we made it: of our own statements none is wrong, whatever SQLite says about them.
+    var isDamageAtOpening: Bool { isDamage || (self as? DatabaseError)?.resultCode == .SQLITE_ERROR }
+
     /// Whether SQLite could not look for now, which says nothing about the file.
     var isTrouble: Bool {
         if let failure = self as? SalvageFailure { return failure.cause.isTrouble }
@@ -121,7 +124,7 @@ extension DatabaseError {
     /// Our statements name only what we have made: a name that is not found has changed on the disk.
     fileprivate var isStrangeSchema: Bool {
         guard resultCode == .SQLITE_ERROR, let message else { return false }
-        return message.contains("no such table") || message.contains("no such column") || message.contains("has no column")
+        return ["no such table", "no such column", "has no column", "unsupported file format"].contains { message.contains($0) }
     }
 }
 

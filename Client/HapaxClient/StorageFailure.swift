@@ -19,6 +19,8 @@ extension StorageFailure {
         let error = (error as? SalvageFailure)?.cause ?? error
         if error is NewerSchema {
             self.init(code: 0, description: "the queue was made by a newer version")
+        } else if error is UnsalvagedLetters {
+            self.init(code: 0, description: UnsalvagedLetters.text)
         } else if error is DamagedRows {
             self.init(code: 0, description: DamagedRows.detail)
         } else if let error = error as? DatabaseError {

@@ -110,7 +110,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
             let owner = try EventQueue.forCommand(queue)
             defer { owner.close() }
             // The queue is ours: none comes or goes between this and the retry.
-            let (result, unknown) = try owner.changing { owner in
+            let (result, unknown) = try await owner.changingAll { owner in
                 let present = Set(try owner.deadLetterNumbers())
                 return (try owner.retryDeadLetters(all ? nil : numbers), numbers.filter { !present.contains($0) })
             }
@@ -130,7 +130,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
 
     static func complain(unknown: [Int64]) throws {
         guard !unknown.isEmpty else { return }
-        Terminal.complain("no dead letter has number \(unknown.map { "\($0)" }.joined(separator: ", ")); see hapax dead-letters list")
+        let numbers = Set(unknown).sorted().map { "\($0)" }.joined(separator: ", ")
+        Terminal.complain("no dead letter has number \(numbers); see hapax dead-letters list")
         throw ExitCode.failure
     }
 

@@ -60,8 +60,8 @@ struct PurgeQueue: AsyncParsableCommand {
     }
 
     private func purge(_ target: EventQueue, _ removed: inout Removed) async throws {
-        removed.waiting += try await target.changing { try await $0.purgeWaiting() }
-        if withDeadLetters { removed.deadLetters += try target.changing { try $0.purgeDeadLetters($0.deadLetterNumbers()) } }
+        removed.waiting += try await target.changingAll { try await $0.purgeWaiting() }
+        if withDeadLetters { removed.deadLetters += try await target.changingAll { try $0.purgeDeadLetters($0.deadLetterNumbers()) } }
     }
 
     private func purge(_ directory: QueueDirectory, beside main: EventQueue, _ removed: inout Removed) async throws {
@@ -124,7 +124,7 @@ struct PurgeDeadLetters: AsyncParsableCommand {
         try confirmation.ask("Delete \(all ? count : numbers.count) dead letters for ever?")
         let owner = try EventQueue.forCommand(queue)
         defer { owner.close() }
-        let (purged, unknown) = try owner.changing { owner in
+        let (purged, unknown) = try await owner.changingAll { owner in
             let present = try owner.deadLetterNumbers()
             let wanted = all ? present : numbers
             return (try owner.purgeDeadLetters(wanted), wanted.filter { !present.contains($0) })

@@ -16,8 +16,8 @@ extension QueueReader {
         do throws(StorageFailure) {
             return try read()
         } catch {
-            // SQLITE_CORRUPT and SQLITE_NOTADB, without what extends them.
-            let isDamaged = error.code & 0xFF == 11 || error.code & 0xFF == 26
+            // SQLITE_ERROR, SQLITE_CORRUPT and SQLITE_NOTADB, without what extends them.
+            let isDamaged = [1, 11, 26].contains(error.code & 0xFF)
             Terminal.complain(
                 "the queue cannot be read: \(error)"
                     + (isDamaged ? "; the next hapax flush or track sets the file aside and saves what it can" : ""))
@@ -46,8 +46,9 @@ extension EventQueue {
         do { return try change(self) } catch { throw Terminal.queueCannotBeWritten() }
     }
 
-    func changing<Value>(_ change: (EventQueue) async throws -> Value) async throws -> Value {
-        do { return try await change(self) } catch { throw Terminal.queueCannotBeWritten() }
+    /// The same with what a damaged file held.
+    func changingAll<Value>(_ change: (EventQueue) async throws -> Value) async throws -> Value {
+        do { return try await salvaging(change) } catch { throw Terminal.queueCannotBeWritten() }
     }
 }
 

@@ -62,6 +62,90 @@ struct DamagedLettersTests {
         await test.client.shutdown(within: .zero)
     }
 
+    private enum Call: CaseIterable {
+        case list, count, export, retry, retryAll, purge
+    }
+
+    /// - Returns: How many letters it saw.
+    private func make(_ call: Call, _ letters: DeadLetters) throws -> Int {
+        switch call {
+        case .list: try letters.list(limit: 1_000).count
+        case .count: try letters.count()
+        case .export: try letters.export { _ in }
+        case .retry: try letters.retry(Array(1...2_000)).unfit
+        case .retryAll: try letters.retry().unfit
+        case .purge: try letters.purge(Array(1...2_000))
+        }
+    }
+
+    /// A closed queue with 200 dead letters.
+    ///
+    /// - Returns: The page of their table's root.
+    private func makeLetters() async throws -> Int {
+        let test = try TestClient(directory: directory)
+        for _ in 0..<200 { test.client.track(String(repeating: "n", count: 201)) }
+        try await test.client.writer.barrier()
+        let root = try await test.client.queue.database.read {
+            try Int.fetchOne($0, sql: "SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letters'")
+        }
+        await test.client.shutdown(within: .zero)
+        return try #require(root)
+    }
+
+    @Test("while a damaged file's letters are not taken over, no call says that there are none (I12)", arguments: Call.allCases)
+    private func damageIsNotEmptiness(call: Call) async throws {
+        let root = try await makeLetters()
+        let bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        // One of the pages below the root becomes noise.
+        let page = (root - 1) * 4_096
+        let cell = page + (Int(bytes[page + 16]) << 8 | Int(bytes[page + 17]))
+        let leaf = bytes[cell..<cell + 4].reduce(0) { $0 << 8 | Int($1) }
+        let test = try TestClient(directory: directory)
+        try replace(Data(repeating: 0xFF, count: 200), at: (leaf - 1) * 4_096, under: test.client.queue)
+        #expect(throws: StorageFailure.self) { try make(call, test.client.deadLetters) }
+        // Begun by the call; nothing else would.
+        while !test.client.queue.damage.withLock({ $0.pending.isEmpty }) { await Task.yield() }
+        let found = try make(call, test.client.deadLetters)
+        let lost = await test.client.status().dropped["damaged_dead_letter"] ?? 0
+        #expect((150..<200).contains(found) && found + Int(lost) == 200)
+        await test.client.shutdown(within: .zero)
+    }
+
+    /// Also behind the back of a queue that has read it.
+    private func replace(_ bytes: Data, at offset: Int, under queue: EventQueue? = nil) throws {
+        try queue?.database.writeWithoutTransaction {
+            _ = try $0.checkpoint(.truncate)
+            try $0.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
+        }
+        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        try file.seek(toOffset: UInt64(offset))
+        try file.write(contentsOf: bytes)
+        try file.close()
+    }
+
+    @Test("letters that the books know and the table does not show are damage, and found again (I11, I12)", arguments: [false, true])
+    func hiddenLettersAreDamage(isMetAtOpening: Bool) async throws {
+        let root = try await makeLetters()
+        let old = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        let more = try TestClient(directory: directory)
+        for _ in 0..<200 { more.client.track(String(repeating: "n", count: 201)) }
+        try await more.client.writer.barrier()
+        await more.client.shutdown(within: .zero)
+        // The disk has lost the last write of the inner page.
+        let place = (root - 1) * 4_096
+        let lost = Data(old[place..<place + 4_096])
+        if isMetAtOpening { try replace(lost, at: place) }
+        let test = try TestClient(directory: directory)
+        if !isMetAtOpening {
+            try replace(lost, at: place, under: test.client.queue)
+            #expect(throws: StorageFailure.self) { try test.client.deadLetters.list(limit: 1_000) }
+        }
+        await test.client.queue.salvage()
+        #expect(try test.client.deadLetters.list(limit: 1_000).count == 400)
+        #expect(await test.client.status().damage?.salvagedDeadLetters == 400)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("events that changed one behind the other are dead letters after one look, and the others are sent (I3)")
     func changedEventsHoldUpNoOther() async throws {
         let test = try TestClient(directory: directory)

@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import HapaxClient
@@ -25,6 +26,28 @@ struct DeadLettersCommandTests {
         #expect(page.jsonLines.compactMap { $0["number"] as? Int } == [9, 10, 11])
         let export = try await hapax.run("dead-letters", "export")
         #expect(export.jsonLines.compactMap { $0["text"] as? String } == (1...1_001).map { "bad \($0)" })
+    }
+
+    @Test(
+        "what a damaged file held is retried and purged with the rest: 0 is no answer where 293 come back later (I12)",
+        arguments: ["retry", "purge"])
+    func damagedLettersAreDealtWith(command: String) async throws {
+        try await makeLetters(300)
+        let path = hapax.queue + "/queue.sqlite"
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        // A page of them becomes noise.
+        let text = Array("bad 150".utf8)
+        let place = try #require((0..<bytes.count - text.count).first { Array(bytes[$0..<$0 + text.count]) == text })
+        for index in place / 4_096 * 4_096..<place / 4_096 * 4_096 + 200 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        let arguments = command == "retry" ? ["retry", "--all"] : ["purge", "--all", "--yes"]
+        let output = try await hapax.start(["dead-letters"] + arguments + ["--json"]).finish()
+        #expect(output.status == (command == "retry" ? 3 : 0))
+        let count = try #require(output.json[command == "retry" ? "unfit" : "purged_dead_letters"] as? Int)
+        #expect((200..<300).contains(count))
+        #expect(try await hapax.run("flush").status == 0)
+        let left = try await hapax.run("status", "--json").json["dead_letters"] as? Int
+        #expect(left == (command == "retry" ? count : 0))
     }
 
     @Test("retry puts back the one that is named, and no other")

@@ -131,7 +131,7 @@ struct QueueDamageTests {
         let whole = try make()
         var damaged = 0
         for page in 0..<whole.count / 4_096 {
-            for offset in [0, 3, 5, 8, 16, 18, 21, 28, 44, 56, 60, 100, 103, 108, 2_048, 4_000, 4_090] {
+            for offset in [0, 3, 4, 5, 8, 16, 18, 21, 28, 44, 47, 56, 60, 100, 103, 108, 2_048, 4_000, 4_090] {
                 var bytes = whole
                 bytes[page * 4_096 + offset] ^= 0x41
                 let expected = try readable(bytes)
@@ -141,6 +141,57 @@ struct QueueDamageTests {
             }
         }
         #expect(damaged > 10, "the damage was met")
+    }
+
+    @Test("a page that says it is empty, whatever it is of: the queue opens, goes on, and tells what cannot be found (I11, I12, I15)")
+    func emptiedPages() async throws {
+        let whole = try make()
+        for page in 0..<whole.count / 4_096 {
+            let header = page * 4_096 + (page == 0 ? 100 : 0)
+            guard [0x02, 0x05, 0x0A, 0x0D].contains(whole[header]) else { continue }
+            var bytes = whole
+            for index in header + 1..<header + 8 { bytes[index] = 0 }
+            let expected = try readable(bytes)
+            let delivered = try await deliver(bytes)
+            #expect(expected.isSubset(of: delivered), "page \(page + 1)")
+            let queue = try open()
+            await queue.salvage()
+            let letters = try queue.deadLetterCount()
+            let told = queue.books.drops.byReason.filter { $0.value > 0 }.values.reduce(0, +)
+            #expect(letters == queue.books.letters, "page \(page + 1)")
+            if asides().isEmpty { #expect(delivered.count == 61 && letters == 1 && told == 0, "page \(page + 1)") }
+            queue.close()
+        }
+    }
+
+    @Test("row numbers that were given and are forgotten are damage, which costs nothing and tells of nothing lost (D3, I12)")
+    func forgottenRowNumbersAreDamage() async throws {
+        _ = try make(3)
+        var queue = try open()
+        #expect(try await drain(queue).count == 3)
+        try await queue.database.write { try $0.execute(sql: "DELETE FROM sqlite_sequence WHERE name = 'queue'") }
+        queue.close()
+        queue = try open()
+        #expect(asides().count == 1)
+        try queue.append([Self.event(1)][...])
+        #expect(try await drain(queue).count == 1)
+        #expect(queue.books.drops.byReason.filter { $0.value > 0 } == [:] && queue.books.isBalanced)
+        #expect(queue.latestDamage?.lost == 0)
+        queue.close()
+    }
+
+    @Test("the same in a running client, whose queue is empty (D3)")
+    func forgottenRowNumbersAreMet() async throws {
+        let queue = try open()
+        try queue.append([Self.event(1)][...])
+        #expect(try await drain(queue).count == 1)
+        try await queue.database.write { try $0.execute(sql: "DELETE FROM sqlite_sequence WHERE name = 'queue'") }
+        try queue.append([] as [PreparedEvent], dropped: ["refused": 1])
+        #expect(asides().count == 1)
+        try queue.append([Self.event(2)][...])
+        #expect(try await drain(queue).count == 1)
+        #expect(queue.books.drops.byReason.filter { $0.value > 0 } == ["refused": 1] && queue.books.isBalanced)
+        queue.close()
     }
 
     @Test("cut off at every page: it opens, goes on, and delivers what SQLite can read")
