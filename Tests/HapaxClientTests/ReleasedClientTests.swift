@@ -47,10 +47,10 @@ struct ReleasedClientTests {
 
     @Test("who was told by a shutdown, or lost nothing, is not told again", arguments: [true, false])
     func lossIsToldOnce(isShutDown: Bool) async throws {
-        let log = RecordedLog()
+        let (log, directory) = (RecordedLog(), TemporaryDirectory())
         weak var queue: EventQueue?
         do {
-            let test = try TestClient { $0.logger = Logger(label: "test") { _ in log } }
+            let test = try TestClient(directory: directory) { $0.logger = Logger(label: "test") { _ in log } }
             queue = test.client.queue
             if isShutDown { try FileManager.default.removeItem(atPath: test.directory.path("queue")) }
             test.client.track("event")
@@ -64,6 +64,8 @@ struct ReleasedClientTests {
             }
         }
         while queue != nil { await Task.yield() }
+        // Its file has kept its place.
+        withExtendedLifetime(directory) {}
         #expect(!log.lines.contains { $0.hasPrefix("error") })
     }
 
