@@ -1,4 +1,3 @@
-import Foundation
 import HapaxModel
 
 /// The events of one queue that were not stored and are not sent again by themselves.
@@ -66,37 +65,5 @@ public struct DeadLetters: Sendable {
             if queue.unsalvagedFiles > 0 { Task { await queue.salvage() } }
             throw StorageFailure(error)
         }
-    }
-}
-
-extension DeadLetter {
-    /// One line of JSON, its end included.
-    package var line: [UInt8] {
-        var writer = JSONWriter()
-        writer.raw(#"{"number":"#)
-        writer.integer(number)
-        writer.raw(#","event_id":"#)
-        if let eventID { writer.id(eventID) } else { writer.raw("null") }
-        writer.raw(#","reason":"#)
-        writer.string(reason)
-        writer.raw(#","detail":"#)
-        writer.string(detail)
-        writer.raw(#","time":"#)
-        writer.integer(time)
-        // An event over a limit is JSON all the same, unless the problem says otherwise.
-        if EventScanner.check(event) == nil {
-            writer.raw(#","event":"#)
-            writer.raw(event.filter { $0 != 0x0A && $0 != 0x0D })
-        } else {
-            writer.raw(#","text":"#)
-            let text = String(decoding: event, as: UTF8.self)
-            writer.string(text)
-            if !text.utf8.elementsEqual(event) {
-                writer.raw(#","base64":"#)
-                writer.string(Data(event).base64EncodedString())
-            }
-        }
-        writer.raw("}\n")
-        return writer.bytes
     }
 }

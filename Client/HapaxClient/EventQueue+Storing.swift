@@ -1,0 +1,81 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension EventQueue {
+    /// What became of events that were appended.
+    struct Appended: Sendable {
+        /// All but those that wait already, as the same events.
+        var events: [PreparedEvent]
+        /// The ids of events that the quota removed.
+        var discarded: [EventID] = []
+    }
+
+    /// Appends events in their order; what obeys no limit, or has the id of another event that waits, goes to the dead letters instead. After
+    /// return all of it is durable.
+    ///
+    /// - Parameters:
+    ///   - dropped: Added to the counts of events refused at intake.
+    ///   - now: The clock in Unix milliseconds, for events that are too old.
+    @discardableResult
+    func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0) throws -> Appended {
+        let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
+        let reports = damage.withLock { $0.reports }
+        return try transaction(growing: true, releasing: reserved) { db, books in
+            let insert = try RowInsert(db)
+            var appended = Appended(events: Array(events))
+            var known: [Int] = []
+            for event in events where reports.contains(event.id) { try Self.reported(event.id, db) }
+            for (index, event) in events.enumerated() {
+                switch try Self.place(event, insert, db) {
+                case .queued:
+                    books.depth += 1
+                    books.bytes += Int64(event.bytes.count)
+                case .known:
+                    known.append(index)
+                    // It took nothing.
+                    if event.sequence == nil { continue }
+                    books.duplicates += 1
+                case .letter(let reason, let detail):
+                    appended.events[index].isConflict = event.problem == nil
+                    try Self.bury(
+                        db, &books, id: event.id, install: event.install.map { Data($0) }, origin: nil, reason: reason, detail: detail,
+                        payload: Data(event.bytes), time: event.time)
+                    books.deadLettered += 1
+                }
+                if let sequence = event.sequence { books.lastSequence = max(books.lastSequence, sequence) } else { books.adopted += 1 }
+            }
+            for index in known.reversed() { appended.events.remove(at: index) }
+            for (reason, count) in dropped { try Self.count(db, &books, reason, count) }
+            appended.discarded = try discard(db, &books, now: now)
+            return appended
+        }
+    }
+
+    private enum Place {
+        case queued
+        /// It waits already.
+        case known
+        case letter(reason: String, detail: String)
+    }
+
+    private static func place(_ event: PreparedEvent, _ insert: RowInsert, _ db: Database) throws -> Place {
+        var event = event
+        if event.problem == nil {
+            let isNew = try insert.insert(
+                id: event.id, payload: event.bytes, checkSum: event.checkSum, time: event.time, install: event.install)
+            if isNew { return .queued }
+            event.isConflict = try !isWaiting(event, db)
+        }
+        return event.letter.map { .letter(reason: $0.reason, detail: $0.detail) } ?? .known
+    }
+
+    /// Whether what waits under its id is the same event: name, properties and whom it concerns, as the server compares them.
+    private static func isWaiting(_ event: PreparedEvent, _ db: Database) throws -> Bool {
+        if event.id.isDerived { return true }
+        let sql = "SELECT payload FROM queue WHERE event_id = ?"
+        guard let payload = try Data.fetchOne(db.cachedStatement(sql: sql), arguments: [Data(event.id.bytes)]) else { return false }
+        let (first, second) = (EventScanner.scan([UInt8](payload)[...]), EventScanner.scan(event.bytes[...]))
+        return first.name == second.name && first.distinctID == second.distinctID && first.properties == second.properties
+    }
+}
