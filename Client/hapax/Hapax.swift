@@ -46,7 +46,15 @@ struct Hapax: AsyncParsableCommand {
             Terminal.complain("\(name) is not UTF-8; nothing was done")
             exit(withError: ExitCode.validationFailure)
         }
-        await main(nil)
+        do {
+            var command = try await asyncParseAsRoot()
+            if var command = command as? any AsyncParsableCommand { try await command.run() } else { try command.run() }
+        } catch {
+            // Help and completion scripts are results like others: the library does not notice what cannot be written.
+            let text = exitCode(for: error) == .success ? fullMessage(for: error) : ""
+            if text.isEmpty { exit(withError: error) }
+            Terminal.say(text)
+        }
     }
 }
 

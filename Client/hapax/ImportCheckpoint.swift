@@ -44,10 +44,13 @@ struct ImportCheckpoint: Codable, Hashable {
         let directory = URL(fileURLWithPath: path).deletingLastPathComponent().path
         try FileManager.default.createDirectory(
             atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-        try JSONEncoder().encode(self).write(to: URL(fileURLWithPath: path), options: .atomic)
+        // Under a name of its own, which the next one takes again if a kill leaves it.
+        let new = path + ".new"
+        try JSONEncoder().encode(self).write(to: URL(fileURLWithPath: new))
+        guard rename(new, path) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
     }
 
     static func remove(path: String) {
-        try? FileManager.default.removeItem(atPath: path)
+        for name in [path, path + ".new"] { try? FileManager.default.removeItem(atPath: name) }
     }
 }

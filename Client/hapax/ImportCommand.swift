@@ -9,7 +9,8 @@ struct ImportCommand: AsyncParsableCommand {
         abstract: "Delivers a file of events, one JSON object on each line.",
         discussion: """
             Each line holds event_id, event, time (Unix milliseconds), distinct_id and, if you like, properties. Lines are sent as they \
-            are: ids and times are kept and nothing is added, so importing the same file again stores nothing twice.
+            are: ids and times are kept and nothing is added, so importing the same file again stores nothing twice. An opt-out (see identity) \
+            is about what is tracked here, and not about a file.
 
             Waits and tries again when the server does not answer. Lines that break a limit or are refused go to the dead letters with \
             their line number. A byte order mark before the first line is skipped.

@@ -19,7 +19,7 @@ struct CommandFailureTests {
 
     @Test(
         "standard output on a full disk: exit 74, and the event is stored all the same",
-        arguments: [["track", "x"], ["status"], ["flush"]])
+        arguments: [["track", "x"], ["status"], ["flush"], ["--help"], ["help", "track"], ["--generate-completion-script", "bash"]])
     func fullOutputIsAnError(arguments: [String]) async throws {
         let full = try FileHandle(forWritingTo: URL(fileURLWithPath: "/dev/full"))
         let output = try await hapax.start(arguments, output: full).finish()
