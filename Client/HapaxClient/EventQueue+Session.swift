@@ -15,10 +15,13 @@ extension EventQueue {
         try reading(Self.openSession)
     }
 
+    /// - Throws: SQLITE_CORRUPT if it is none that was saved.
     static func openSession(_ db: Database) throws -> OpenSession? {
         guard let row = try Row.fetchOne(db, sql: "SELECT start_id, last_activity FROM session"),
             let start = EventID(bytes: try row.value("start_id") as Data)
         else { return nil }
+        // No event has the install's id: the page of the books stands in the session's place, and would be told as an `$AppEnd` (I3).
+        if (try? installID(db)) == start { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         return OpenSession(start: start, lastActivity: try row.value("last_activity"))
     }
 

@@ -125,6 +125,24 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("the books' page in the place of the session's tells of no session: no `$AppEnd` is made up (I3)")
+    func misplacedBooksAreNoSession() async throws {
+        let queue = try open("first")
+        try queue.append([Self.event(1)])
+        let session = try await queue.database.read {
+            try Int.fetchOne($0, sql: "SELECT rootpage FROM sqlite_schema WHERE name = 'session'")
+        }
+        queue.close()
+        let bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        try copyPage(try pageOfBooks(bytes), over: try #require(session) - 1, in: bytes)
+        let test = try TestClient(directory: directory)
+        await test.client.queue.salvage()
+        #expect(await test.client.flush().failure == nil)
+        #expect(test.transport.batches.flatMap(\.names).sorted() == ["$QueueDamaged", "e"])
+        #expect(try test.client.queue.openSession() == nil)
+        await test.client.shutdown(within: .zero)
+    }
+
     /// Puts a page over another one.
     private func copyPage(_ page: Int, over other: Int, in bytes: [UInt8]) throws {
         var bytes = bytes
