@@ -58,7 +58,7 @@ extension EventClient {
     /// Under the lock of the mark, as in a change of our own, which this must not undo.
     static func follow(_ mark: Locked<OptOutMark>, _ intake: Locked<Intake>) {
         mark.withLock { mark in
-            let isOptedOut = mark.isSet
+            guard let isOptedOut = mark.found else { return }
             intake.withLock { $0.context.isOptedOut = isOptedOut }
         }
     }

@@ -15,6 +15,16 @@ struct OptOutMark: Sendable {
         isUnwritten || access(path, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno)
     }
 
+    /// Whether events are refused; nil if nobody can tell, as while the directory is away.
+    var found: Bool? {
+        if isUnwritten { return true }
+        let url = URL(fileURLWithPath: path)
+        let directory = open(url.deletingLastPathComponent().path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard directory >= 0 else { return nil }
+        defer { close(directory) }
+        return faccessat(directory, url.lastPathComponent, F_OK, 0) == 0 || errno != ENOENT
+    }
+
     /// Durable on return, against a power cut as well. If it throws, an opt-out holds as long as this value does.
     mutating func set(_ isSet: Bool) throws {
         isUnwritten = isSet
@@ -33,6 +43,11 @@ struct OptOutMark: Sendable {
         let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
         guard directory >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         defer { close(directory) }
-        guard fsync(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        guard fsync(directory) == 0 else {
+            let failure = POSIXError(.init(rawValue: errno) ?? .EIO)
+            // What is not known to be gone is there again: nobody takes events whose user may have opted out.
+            if !isSet { close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0o600)) }
+            throw failure
+        }
     }
 }

@@ -126,6 +126,36 @@ struct IdentityTests {
         #expect(test.client.track("after") == nil)
     }
 
+    @Test("a queue's directory that is away for a moment takes no opt-out with it (D16)")
+    func movedDirectoryOptsNobodyIn() async throws {
+        let test = try TestClient()
+        try test.client.optOut()
+        let place = test.directory.path("queue")
+        try FileManager.default.moveItem(atPath: place, toPath: place + ".moved")
+        #expect(test.client.track("refused") == nil)
+        // The commit that counts it looks for the mark.
+        try? await test.client.writer.barrier()
+        #expect(test.client.isOptedOut && test.client.track("refused, too") == nil)
+        try FileManager.default.moveItem(atPath: place + ".moved", toPath: place)
+        try await test.client.writer.barrier(retrying: true)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("an opt-in that cannot be written is told, and none: events are refused as before (D16)")
+    func unwrittenOptInIsNone() async throws {
+        let test = try TestClient()
+        try test.client.optOut()
+        let mark = test.client.queue.directory.optOutPath
+        try FileManager.default.removeItem(atPath: mark)
+        try FileManager.default.createDirectory(atPath: mark + "/something", withIntermediateDirectories: true)
+        #expect(throws: IdentityError.self) { try test.client.optIn() }
+        #expect(test.client.isOptedOut && test.client.track("refused") == nil)
+        try FileManager.default.removeItem(atPath: mark)
+        try test.client.optIn()
+        #expect(test.client.track("taken") != nil)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("automatic < super < computed < own (R57), enriched or not; no $app_state unless passive (R48)", arguments: [false, true])
     func ownPropertiesWin(isEnriched: Bool) async throws {
         let test = try TestClient {

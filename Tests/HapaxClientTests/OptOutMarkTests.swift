@@ -43,6 +43,18 @@ struct OptOutMarkTests {
         #expect(!mark.isSet, "what others change counts again")
     }
 
+    @Test("where its directory is not there nobody can tell, and what was said last holds")
+    func missingDirectorySaysNothing() throws {
+        #expect(OptOutMark(path: directory.path + "/nowhere/opted-out").found == nil)
+        var mark = OptOutMark(path: directory.path + "/opted-out")
+        #expect(mark.found == false)
+        try mark.set(true)
+        #expect(mark.found == true)
+        var lost = OptOutMark(path: directory.path + "/nowhere/opted-out")
+        #expect(throws: POSIXError.self) { try lost.set(true) }
+        #expect(lost.found == true)
+    }
+
     @Test("one that cannot be looked for may be there")
     func unknownCountsAsSet() throws {
         let path = directory.path + "/opted-out"
