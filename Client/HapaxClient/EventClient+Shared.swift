@@ -26,6 +26,8 @@ final class SharedClient: Sendable {
     private let starting = Locked(())
     /// Held for moments only: asking for the client does not wait for its start.
     private let started = Locked<EventClient?>(nil)
+    /// There, and still asking the app's code, which may wait for a thread that wants to start the client as well.
+    private let made = Locked<EventClient?>(nil)
     /// For the app's own code that a client asks while it starts: nobody else may track before the last session's end has been tracked.
     @TaskLocal private static var beingStarted: EventClient?
 
@@ -33,11 +35,15 @@ final class SharedClient: Sendable {
 
     /// - Parameter make: Asks the app's code only where it is told to.
     func start(_ make: (EventClient.Recovery) throws(StartError) -> EventClient) throws(StartError) -> EventClient {
-        if let client { return client }
+        if let client = client ?? made.withLock({ $0 }) { return client }
         return try starting.withLock { (_: inout Void) throws(StartError) in
             if let client { return client }
-            let client = try make { client, recover in Self.$beingStarted.withValue(client) { recover() } }
+            let client = try make { client, recover in
+                made.withLock { $0 = client }
+                Self.$beingStarted.withValue(client) { recover() }
+            }
             started.withLock { $0 = client }
+            made.withLock { $0 = nil }
             return client
         }
     }
