@@ -79,7 +79,10 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     /// Whether there may be events that are not in the queue's file: in files that were set aside and not salvaged, or beside the queue.
-    package var holdsMore: Bool { (try? spools().isEmpty) != true || filesSetAside.contains { !isSalvaged($0) } }
+    package var holdsMore: Bool { (try? spools().isEmpty) != true || holdsUnsalvaged }
+
+    /// Whether a file that was set aside may hold what the queue has not taken over.
+    package var holdsUnsalvaged: Bool { filesSetAside.contains { !isSalvaged($0) } }
 
     /// Removes a queue's own files and then the directory; one that holds anything else stays.
     ///

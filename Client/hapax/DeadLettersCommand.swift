@@ -22,7 +22,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
             abstract: "Number, time, id, reason and detail of each.",
             discussion: """
                 Without the events themselves; see export. With --json each is an object on a line of its own. Those of queues stored \
-                beside this one are only counted. Looks only; a process that works on the queue is not disturbed. Exits with 0, or with 1 if the queue cannot be read.
+                beside this one are only counted. Looks only; a process that works on the queue is not disturbed. Exits with 0, or with 1 if the \
+                queue cannot be read or a damaged file that was set aside may hold more.
 
                 Example:
                   hapax dead-letters list --after 100 --limit 100
@@ -47,6 +48,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
                     Terminal.say("\(letter.number)  \(time)  \(id)  \(why)")
                 }
             }
+            try DeadLettersCommand.requireSalvage(queue)
         }
     }
 
@@ -55,7 +57,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
             abstract: "Writes all of this queue, events included, as one JSON object on each line.",
             discussion: """
                 `event` holds the event as it was; bytes that are not a valid event are in `text`, and in `base64` if they are not UTF-8. \
-                Those of queues stored beside this one are only counted. Looks only. Exits with 0, or with 1 if the queue cannot be read.
+                Those of queues stored beside this one are only counted. Looks only. Exits with 0, or with 1 if the queue cannot be read or \
+                a damaged file that was set aside may hold more.
 
                 Example:
                   hapax dead-letters export > refused.ndjson
@@ -71,7 +74,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
             var last: Int64 = 0
             while true {
                 let letters = try DeadLettersCommand.read(queue, after: last, limit: 500)
-                guard let end = letters.last else { return }
+                guard let end = letters.last else { return try DeadLettersCommand.requireSalvage(queue) }
                 for letter in letters { Terminal.write(letter.line) }
                 last = end.number
             }
@@ -132,6 +135,13 @@ struct DeadLettersCommand: AsyncParsableCommand {
         guard !unknown.isEmpty else { return }
         let numbers = Set(unknown).sorted().map { "\($0)" }.joined(separator: ", ")
         Terminal.complain("no dead letter has number \(numbers); see hapax dead-letters list")
+        throw ExitCode.failure
+    }
+
+    /// Whoever exports and then purges must have seen all of them.
+    fileprivate static func requireSalvage(_ queue: QueueOptions) throws {
+        guard queue.directory.holdsUnsalvaged else { return }
+        Terminal.complain("these are not all: a damaged file was set aside, and what it holds is taken over by the next hapax flush")
         throw ExitCode.failure
     }
 

@@ -38,7 +38,8 @@ struct PurgeQueue: AsyncParsableCommand {
         let summary = try reader.map { reader in try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() } }
         let waiting = (summary?.books.depth ?? 0) + SpoolSurvey(of: queue.directory).depth
         let letters = withDeadLetters ? " and \(summary?.deadLetters ?? 0) dead letters" : ""
-        try confirmation.ask("Delete \(waiting) waiting events\(letters) for ever?")
+        let more = queue.directory.holdsUnsalvaged ? ", and what a damaged file holds," : ""
+        try confirmation.ask("Delete \(waiting) waiting events\(letters)\(more) for ever?")
         let owner = try EventQueue.forCommand(queue)
         defer { owner.close() }
         var removed = Removed()
@@ -119,17 +120,20 @@ struct PurgeDeadLetters: AsyncParsableCommand {
     }
 
     func run() async throws {
-        guard let reader = try QueueReader.forCommand(queue) else { return try tell(0, unknown: numbers) }
-        let count = try QueueReader.complaining { () throws(StorageFailure) in try reader.summary().deadLetters }
-        try confirmation.ask("Delete \(all ? count : numbers.count) dead letters for ever?")
+        guard try QueueReader.forCommand(queue) != nil else { return try tell(0, unknown: numbers) }
+        // Those that a damaged file held are among them, and nothing else than what the question was about is deleted.
+        let present = try await changing { try $0.deadLetterNumbers() }
+        let wanted = all ? present : numbers
+        try confirmation.ask("Delete \(wanted.count) dead letters for ever?")
+        let purged = try await changing { try $0.purgeDeadLetters(wanted) }
+        try tell(purged, unknown: wanted.filter { !present.contains($0) })
+    }
+
+    /// The queue is given back while the question waits for its answer.
+    private func changing<Value>(_ change: (EventQueue) throws -> Value) async throws -> Value {
         let owner = try EventQueue.forCommand(queue)
         defer { owner.close() }
-        let (purged, unknown) = try await owner.changingAll { owner in
-            let present = try owner.deadLetterNumbers()
-            let wanted = all ? present : numbers
-            return (try owner.purgeDeadLetters(wanted), wanted.filter { !present.contains($0) })
-        }
-        try tell(purged, unknown: unknown)
+        return try await owner.changingAll { try change($0) }
     }
 
     private func tell(_ purged: Int, unknown: [Int64]) throws {

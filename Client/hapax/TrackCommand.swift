@@ -93,18 +93,17 @@ struct TrackCommand: AsyncParsableCommand {
         let properties = try properties()
         if distinctID == nil { await complainOfIdentity(client) }
         let chosen = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
-        // One of this id that was refused before says nothing about this event.
-        let before = chosen.flatMap { try? client.deadLetter(of: $0) }
         // Known whatever happens: who runs the command again with it makes no second event.
         var ids = UUIDv7Generator()
         let id = chosen ?? ids.next(unixMilliseconds: SystemClock().unixMilliseconds)
-        let deliveries = client.deliveries()
+        // Of what this run does with it: an old dead letter of this id says nothing.
+        let letter = Task { [deliveries = client.deliveries(bufferLimit: 100_000)] in await Self.letter(of: id, deliveries) }
         let stored: EventID
         do throws(TrackError) {
             stored = try await client.trackDurably(
                 name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
         } catch {
-            try await end(client, deliveries, notStored: id, error)
+            try await end(client, letter, notStored: id, error)
             return
         }
         // Before anything that may take its time: a script that is interrupted then knows what it has.
@@ -113,18 +112,16 @@ struct TrackCommand: AsyncParsableCommand {
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
         client.complainOfRedirection()
         let isSpool = await client.status().isSpool
-        // Of a queue that does not answer nothing is known but that the event is in it.
-        let latest = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: stored) } ?? nil
-        let letter = latest.flatMap { $0.number == before?.number ? nil : Letter(reason: $0.reason, detail: $0.detail) }
         _ = await client.shutdown(within: .zero)
         if let unsaid { Terminal.exit(after: unsaid) }
-        tell(stored, report, letter, isSpool: isSpool)
-        if letter != nil { throw ExitCode.deadLettered }
+        let refused = await letter.value
+        tell(stored, report, refused, isSpool: isSpool)
+        if refused != nil { throw ExitCode.deadLettered }
     }
 
     /// A commit that has failed may still succeed while the client ends: then it is on disk after all.
     private func end(
-        _ client: EventClient, _ deliveries: EventDeliveries, notStored id: EventID, _ error: TrackError
+        _ client: EventClient, _ letter: Task<Letter?, Never>, notStored id: EventID, _ error: TrackError
     ) async throws {
         let isSpool = await client.status().isSpool
         let report = await client.shutdown(within: .zero)
@@ -138,14 +135,19 @@ struct TrackCommand: AsyncParsableCommand {
             throw ExitCode.failure
         }
         if !output.json { Terminal.say(id.description) }
-        var letter: Letter?
-        for await case .rejected(id, let reason, let detail) in deliveries { letter = Letter(reason: reason, detail: detail) }
-        tell(id, nil, letter, isSpool: isSpool)
-        if letter != nil { throw ExitCode.deadLettered }
+        let refused = await letter.value
+        tell(id, nil, refused, isSpool: isSpool)
+        if refused != nil { throw ExitCode.deadLettered }
         Terminal.complain("stored, not delivered yet: \(error)")
     }
 
-    private struct Letter {
+    private static func letter(of id: EventID, _ deliveries: EventDeliveries) async -> Letter? {
+        var letter: Letter?
+        for await case .rejected(id, let reason, let detail) in deliveries { letter = Letter(reason: reason, detail: detail) }
+        return letter
+    }
+
+    private struct Letter: Sendable {
         var reason: String
         var detail: String
     }

@@ -1,4 +1,5 @@
 import Foundation
+import HapaxModel
 import Testing
 
 @testable import HapaxClient
@@ -48,6 +49,36 @@ struct DeadLettersCommandTests {
         #expect(try await hapax.run("flush").status == 0)
         let left = try await hapax.run("status", "--json").json["dead_letters"] as? Int
         #expect(left == (command == "retry" ? count : 0))
+    }
+
+    @Test("where a damaged file may hold more, list and export say so and fail, and purge asks about all of them (I12)")
+    func hiddenLettersAreAskedFor() async throws {
+        try await makeLetters(300)
+        let path = hapax.queue + "/queue.sqlite"
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        for index in 0..<90 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        // Sets the file aside, as a command that ended before it had taken anything over.
+        let queue = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        queue.close()
+        for command in ["list", "export"] {
+            let output = try await hapax.run("dead-letters", command)
+            #expect(output.status == 1 && output.error.contains("these are not all"))
+        }
+        let purge = try await hapax.run("dead-letters", "purge", "--all", "--yes", "--json")
+        #expect(purge.status == 0 && purge.json["purged_dead_letters"] as? Int == 300)
+        #expect(try await hapax.run("dead-letters", "list").status == 0)
+    }
+
+    @Test("track tells of its dead letter also where those of a damaged file are still to come (I12)")
+    func letterIsToldBesideDamage() async throws {
+        try await makeLetters(300)
+        let path = hapax.queue + "/queue.sqlite"
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        for index in 0..<90 { bytes[index] = 0xFF }
+        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        let track = try await hapax.run("track", String(repeating: "n", count: 201), "--no-flush", "--json")
+        #expect(track.status == 3 && track.json["dead_letter"] as? String == "name_too_long")
     }
 
     @Test("retry puts back the one that is named, and no other")
