@@ -134,9 +134,11 @@ public final class EventClient: Sendable {
             commit: { [optOutMark] events, dropped in
                 // Another client may have opted out, or in, beside this one: track itself asks no disk.
                 ownIntake.withLock { $0 }.map { Self.follow(optOutMark, $0) }
-                let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
+                let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds) { ids in
+                    if !ids.isEmpty { ownIntake.withLock { $0 }?.withLock { $0.queued(ids) } }
+                }
                 debug?.stored(appended.events)
-                return QueueWriter.Committed(depth: Int(queue.books.depth), events: appended.events, discarded: appended.discarded)
+                return QueueWriter.Committed(depth: Int(queue.books.depth), appended: appended)
             },
             reporter: reporter,
             stored: {

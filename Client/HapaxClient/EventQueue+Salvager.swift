@@ -87,10 +87,13 @@ extension EventQueue {
                     let number: Int64? = row[0]
                     if let number, try !isNew(number, checkSum, isLetter: false, db) { continue }
                     let waited = number.map { $0 >= head } ?? true
-                    guard let event else {
-                        guard try bury(row, db, &books) else { continue }
+                    func bury(_ reason: String, _ detail: String) throws {
+                        guard try self.bury(row, reason, detail, db, &books) else { return }
                         if waited { buried += 1 }
                         found(&books, isKnown: isOwn && waited, waiting: false)
+                    }
+                    guard let event else {
+                        try bury(DamagedRows.reason, DamagedRows.detail)
                         continue
                     }
                     let install = event.install.map { [UInt8]($0) } ?? owner
@@ -102,7 +105,11 @@ extension EventQueue {
                     // Its number can be another's, or one behind which there is no room: that can be damaged as well.
                     let place = number.flatMap { QueueBooks.possible.contains($0) ? $0 : nil }
                     guard try take(at: place) || take(at: nil) else {
-                        // It waits already: from a file that was set aside before, or tracked again by its caller.
+                        // It waits already: from a file that was set aside before, or tracked again by its caller, if that is the same event.
+                        guard try EventQueue.isWaiting(event.id, event.payload, db) else {
+                            try bury(PreparedEvent.conflict.reason, PreparedEvent.conflict.detail)
+                            continue
+                        }
                         if waited { salvaged += 1 }
                         if waited, isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
                         continue
@@ -126,14 +133,16 @@ extension EventQueue {
             if waiting { books.depth += 1 } else { books.deadLettered += 1 }
         }
 
-        /// A row that can be read and is not what was stored.
-        private func bury(_ row: Row, _ db: Database, _ books: inout QueueBooks) throws -> Bool {
+        /// A row that can be read and is not to be sent.
+        private func bury(
+            _ row: Row, _ reason: String, _ detail: String, _ db: Database, _ books: inout QueueBooks
+        ) throws -> Bool {
             guard let payload = try? row.optional("payload") as Data?, let number: Int64 = row[0] else { return false }
             let id = (try? row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
             // Known by the file and its row, so that it is found again after a crash.
             return try EventQueue.bury(
                 db, &books, id: id, install: Data(owner ?? queue.installID.bytes), origin: madeOrigin(-number),
-                reason: DamagedRows.reason, detail: DamagedRows.detail, payload: payload,
+                reason: reason, detail: detail, payload: payload,
                 time: (try? row.optional("time") as Int64?) ?? 0)
         }
 

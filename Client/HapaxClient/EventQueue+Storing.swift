@@ -9,6 +9,9 @@ extension EventQueue {
         var events: [PreparedEvent]
         /// The ids of events that the quota removed.
         var discarded: [EventID] = []
+
+        /// Those whose first event had gone meanwhile.
+        var requeued: [EventID] { events.lazy.filter { $0.sequence == nil && $0.letter == nil }.map(\.id) }
     }
 
     /// Appends events in their order; what obeys no limit, or has the id of another event that waits, goes to the dead letters instead. After
@@ -17,11 +20,14 @@ extension EventQueue {
     /// - Parameters:
     ///   - dropped: Added to the counts of events refused at intake.
     ///   - now: The clock in Unix milliseconds, for events that are too old.
+    ///   - requeued: Told which ids wait again that had gone before, before their events can be delivered.
     @discardableResult
-    func append(_ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0) throws -> Appended {
+    func append(
+        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0, requeued: ([EventID]) -> Void = { _ in }
+    ) throws -> Appended {
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
         let reports = damage.withLock { $0.reports }
-        return try transaction(growing: true, releasing: reserved) { db, books in
+        return try transaction(growing: true, releasing: reserved, committed: { requeued($0.requeued) }) { db, books in
             let insert = try RowInsert(db)
             var appended = Appended(events: Array(events))
             var known: [Int] = []
@@ -72,10 +78,14 @@ extension EventQueue {
 
     /// Whether what waits under its id is the same event: name, properties and whom it concerns, as the server compares them.
     private static func isWaiting(_ event: PreparedEvent, _ db: Database) throws -> Bool {
-        if event.id.isDerived { return true }
+        try isWaiting(event.id, event.bytes, db)
+    }
+
+    static func isWaiting(_ id: EventID, _ bytes: [UInt8], _ db: Database) throws -> Bool {
+        if id.isDerived { return true }
         let sql = "SELECT payload FROM queue WHERE event_id = ?"
-        guard let payload = try Data.fetchOne(db.cachedStatement(sql: sql), arguments: [Data(event.id.bytes)]) else { return false }
-        let (first, second) = (EventScanner.scan([UInt8](payload)[...]), EventScanner.scan(event.bytes[...]))
+        guard let payload = try Data.fetchOne(db.cachedStatement(sql: sql), arguments: [Data(id.bytes)]) else { return false }
+        let (first, second) = (EventScanner.scan([UInt8](payload)[...]), EventScanner.scan(bytes[...]))
         return first.name == second.name && first.distinctID == second.distinctID && first.properties == second.properties
     }
 }

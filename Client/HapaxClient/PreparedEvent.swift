@@ -30,6 +30,8 @@ struct PreparedEvent: Sendable {
     /// What it says among the dead letters; nil if it is none.
     var letter: (reason: String, detail: String)? {
         if let problem { return (problem.reason.rawValue, problem.detail) }
-        return isConflict ? (Receipt.Outcome.conflict.rawValue, "another content waits under this id") : nil
+        return isConflict ? Self.conflict : nil
     }
+
+    static let conflict = (reason: Receipt.Outcome.conflict.rawValue, detail: "another content waits under this id")
 }

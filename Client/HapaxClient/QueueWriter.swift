@@ -18,10 +18,8 @@ final class QueueWriter: Sendable {
     struct Committed: Sendable {
         /// Events that wait in the store now.
         var depth: Int
-        /// What it was given and now holds, queued or as dead letters; nil for all of it.
-        var events: [PreparedEvent]?
-        /// Events that the store's quota removed, of those whose ids callers chose.
-        var discarded: [EventID] = []
+        /// nil where all of it is in the store.
+        var appended: EventQueue.Appended?
     }
 
     let intake: Locked<Intake>
@@ -221,7 +219,7 @@ final class QueueWriter: Sendable {
         let start = clock.monotonic
         do {
             let committed = isEmpty ? Committed(depth: 0) : try commit(group.events, dropped)
-            if !isEmpty { reporter?.committed(committed.events ?? group.events, in: clock.monotonic - start) }
+            if !isEmpty { reporter?.committed(committed.appended?.events ?? group.events, in: clock.monotonic - start) }
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
@@ -230,9 +228,11 @@ final class QueueWriter: Sendable {
             }
             intake.withLock { intake in
                 intake.committed(group.events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved })
-                intake.removed(committed.discarded)
-                // But for those behind a first one that waits.
-                intake.removed(group.events.lazy.filter { $0.problem != nil && $0.sequence != nil }.map(\.id))
+                intake.removed(committed.appended?.discarded ?? [])
+                // Not behind a first one that waits, and not where one behind it does.
+                let requeued = committed.appended?.requeued ?? []
+                intake.removed(
+                    group.events.lazy.filter { $0.problem != nil && $0.sequence != nil && !requeued.contains($0.id) }.map(\.id))
             }
             for waiter in group.waiters { waiter.tell(.success(())) }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }

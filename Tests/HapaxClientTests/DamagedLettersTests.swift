@@ -123,8 +123,72 @@ struct DamagedLettersTests {
         try file.close()
     }
 
-    @Test("letters that the books know and the table does not show are damage, and found again (I11, I12)", arguments: [false, true])
-    func hiddenLettersAreDamage(isMetAtOpening: Bool) async throws {
+    @Test("while a file that was set aside waits to be salvaged, nobody says that there are no letters; behind it, all do (I12)")
+    func pendingLettersAreNotNone() async throws {
+        let id = try await makeLetter()
+        let test = try TestClient(directory: directory)
+        let queue = test.client.queue
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        #expect(throws: UnsalvagedLetters.self) { try queue.retryDeadLetters(nil) }
+        #expect(throws: UnsalvagedLetters.self) { try queue.purgeDeadLetters([1]) }
+        #expect(throws: UnsalvagedLetters.self) { try queue.deadLetter(of: id) }
+        #expect(throws: UnsalvagedLetters.self) { try queue.deadLetterNumbers() }
+        #expect(throws: UnsalvagedLetters.self) { try queue.deadLetterCount() }
+        // Known to be unreadable for now: then what is here is what there is.
+        queue.damage.withLock { $0.failure = SalvageFailure(cause: DatabaseError(resultCode: .SQLITE_CANTOPEN)) }
+        #expect(try queue.deadLetterCount() == 0)
+        queue.damage.withLock { $0.failure = nil }
+        var calls = 0
+        let count = try await queue.salvaging { queue in
+            calls += 1
+            return try queue.deadLetterCount()
+        }
+        #expect(count == 1 && calls == 1, "salvaged before")
+        #expect(try queue.retryDeadLetters(nil).retried == [id])
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "what meets damage on its way is done again with what was salvaged, and once (I12)",
+        arguments: [UnsalvagedLetters() as any Error, DatabaseError(resultCode: .SQLITE_CORRUPT), DatabaseError(resultCode: .SQLITE_FULL)])
+    func damageIsSalvagedOnTheWay(error: any Error) async throws {
+        _ = try await makeLetter()
+        let test = try TestClient(directory: directory)
+        var calls = 0
+        let result = try? await test.client.queue.salvaging { _ in
+            calls += 1
+            if calls == 1 { throw error }
+            return calls
+        }
+        let isFull = (error as? DatabaseError)?.resultCode == .SQLITE_FULL
+        #expect(result == (isFull ? nil : 2) && calls == (isFull ? 1 : 2))
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("more letters than are counted at an opening are no damage")
+    func manyLettersAreNoDamage() async throws {
+        _ = try await makeLetters()
+        let test = try TestClient(directory: directory)
+        try await test.client.queue.database.read { db in
+            for limit in [1, 199, 200, 201] { try EventQueue.checkLetters(db, atMost: limit) }
+        }
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a letter that is named twice is tried once")
+    func repeatedNumbersAreOne() async throws {
+        _ = try await makeLetters()
+        let test = try TestClient(directory: directory)
+        #expect(try test.client.deadLetters.retry([7, 7, 8, 7]).unfit == 2)
+        await test.client.shutdown(within: .zero)
+    }
+
+    private enum Look: CaseIterable {
+        case opening, list, numbers, count
+    }
+
+    @Test("letters that the books know and the table does not show are damage, and found again (I11, I12)", arguments: Look.allCases)
+    private func hiddenLettersAreDamage(look: Look) async throws {
         let root = try await makeLetters()
         let old = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
         let more = try TestClient(directory: directory)
@@ -134,11 +198,15 @@ struct DamagedLettersTests {
         // The disk has lost the last write of the inner page.
         let place = (root - 1) * 4_096
         let lost = Data(old[place..<place + 4_096])
-        if isMetAtOpening { try replace(lost, at: place) }
+        if look == .opening { try replace(lost, at: place) }
         let test = try TestClient(directory: directory)
-        if !isMetAtOpening {
-            try replace(lost, at: place, under: test.client.queue)
-            #expect(throws: StorageFailure.self) { try test.client.deadLetters.list(limit: 1_000) }
+        let queue = test.client.queue
+        if look != .opening { try replace(lost, at: place, under: queue) }
+        switch look {
+        case .opening: break
+        case .list: #expect(throws: UnsalvagedLetters.self) { try queue.deadLetters(after: 0, limit: 1_000) }
+        case .numbers: #expect(throws: UnsalvagedLetters.self) { try queue.deadLetterNumbers() }
+        case .count: #expect(throws: UnsalvagedLetters.self) { try queue.deadLetterCount() }
         }
         await test.client.queue.salvage()
         #expect(try test.client.deadLetters.list(limit: 1_000).count == 400)

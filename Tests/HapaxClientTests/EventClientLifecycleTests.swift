@@ -349,6 +349,21 @@ struct EventClientLifecycleTests {
         #expect((isDelivered ? test : next).transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd"])
     }
 
+    @Test("what is stored behind a session's end begins no session again")
+    func endedSessionStaysEnded() async throws {
+        let test = try TestClient()
+        test.client.handle(.didBecomeActive)
+        try await test.client.writer.barrier()
+        test.client.handle(.didEnterBackground)
+        try await test.client.writer.barrier()
+        test.clock.advance(by: .seconds(2))
+        try await test.client.trackDurably("in the background")
+        // The marker is written behind the commit.
+        try await test.client.writer.barrier()
+        #expect(try test.client.queue.openSession() == nil)
+        _ = await test.client.shutdown(within: .zero)
+    }
+
     @Test("a client that uploads only when it is asked has no timer, whatever the app does (R26)")
     func askedClientHasNoTimer() async throws {
         let test = try TestClient()

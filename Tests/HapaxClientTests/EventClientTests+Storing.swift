@@ -154,16 +154,40 @@ extension EventClientTests {
         for number in 1...2 {
             #expect(try await test.client.trackDurably("order", properties: ["number": .integer(Int64(number))], id: id) == id)
         }
+        try await test.client.trackDurably("order", properties: ["number": 1], id: id, distinctID: "somebody else")
         let status = await test.client.status()
-        #expect(status.depth == 1 && status.deadLettered == 1 && status.created == 1 && status.isBalanced && status.dropped.isEmpty)
-        #expect(shown.withLock { $0.filter { $0.hasPrefix("dead letter: conflict") }.count } == 1)
-        #expect(shown.withLock { $0.count } == 2, "what is kept nowhere is not shown")
+        #expect(status.depth == 1 && status.deadLettered == 2 && status.created == 1 && status.isBalanced && status.dropped.isEmpty)
+        #expect(shown.withLock { $0.filter { $0.hasPrefix("dead letter: conflict") }.count } == 2)
+        #expect(shown.withLock { $0.count } == 3, "what is kept nowhere is not shown")
         #expect(await test.client.flush().stored == 1)
         await test.client.shutdown(within: .zero)
         var told: [EventDelivery] = []
         for await delivery in deliveries { told.append(delivery) }
-        #expect(told == [.rejected(id, reason: "conflict", detail: "another content waits under this id"), .stored(id)])
+        let conflict = EventDelivery.rejected(id, reason: "conflict", detail: "another content waits under this id")
+        #expect(told == [conflict, conflict, .stored(id)])
         #expect(String(decoding: test.transport.batches[0].body, as: UTF8.self).contains(#""number":1"#))
+    }
+
+    @Test("an event that took the place of one over a limit waits under its id: tracking it again takes no sequence (R12, I7)")
+    func requeuedIDWaits() async throws {
+        let test = try TestClient()
+        let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
+        // Of one group.
+        test.client.writer.intake.withLock { intake in
+            for name in [String(repeating: "n", count: 201), "fixed"] {
+                _ = intake.admit(name: name, properties: [:], id: id, time: 1, distinctID: nil, now: 1)
+            }
+        }
+        test.client.writer.wake()
+        try await test.client.writer.barrier()
+        try await test.client.trackDurably("fixed", id: id)
+        try await test.client.trackDurably("fixed", id: id)
+        let status = await test.client.status()
+        #expect(status.created == 1 && status.depth == 1 && status.duplicates == 0 && status.isBalanced)
+        #expect(status.deadLettered == 1)
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.client.writer.intake.withLock { !$0.isWaiting(id) })
+        await test.client.shutdown(within: .zero)
     }
 
     @Test("the same after a restart; the first one's id still waits then, so that a third takes no sequence either (R12)")

@@ -10,7 +10,8 @@ struct EventClientTests {
     @Test(
         "a malformed URL is refused with a typed error (R3)",
         arguments: [
-            "https//:host", "", "host:8080", "ftp://host", "http://", "http://user:secret@host", "http://host?key=1", "http://host/#part",
+            "https//:host", "", "host:8080", "ftp://host", "http://", "http://user:secret@host", "http://user@host", "http://host?key=1",
+            "http://host/#part",
             "http://host:65536", "http://host:99999999999999999999", "http://host:0", "http://exämple.org", "http://host/a b",
         ])
     func malformedURLIsRefused(server: String) {

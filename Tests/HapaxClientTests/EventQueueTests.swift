@@ -203,6 +203,7 @@ struct EventQueueTests {
         #expect(other.events.map(\.isConflict) == [true] && isBalanced(queue.books))
         #expect(try queue.deadLetters(after: 0, limit: 9).map(\.reason) == ["conflict"])
         #expect(queue.books.depth == 1 && queue.books.deadLettered == 1 && queue.books.letters == 1)
+        #expect(try queue.deadLetters(after: 0, limit: 9).map(\.origin) == [sequence == nil ? .nobody : .own])
         #expect(try queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0).events.count == 1)
     }
 

@@ -228,6 +228,28 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test(
+        "an event that was tracked under the id of another, which a damaged file held, leaves that one a conflict (I1, I3)",
+        arguments: [false, true])
+    func salvagedConflictIsKept(isDerived: Bool) async throws {
+        let id = try #require(isDerived ? EventID.derived(name: "a", key: "b") : EventID("019a0000-0000-7000-8000-000000000001"))
+        func event(_ name: String, _ sequence: Int64) -> PreparedEvent {
+            let event = Event(id: id, name: name, time: 1, distinctID: "u", sequence: sequence, properties: [:])
+            return PreparedEvent(id: id, sequence: sequence, time: 1, bytes: event.encoded().bytes)
+        }
+        let queue = try open()
+        try queue.append([event("first", 1)])
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        try queue.append([event("second", 2)])
+        await queue.salvage()
+        let letters = try queue.deadLetters(after: 0, limit: 9)
+        #expect(letters.map(\.reason) == (isDerived ? [] : ["conflict"]))
+        if let letter = letters.first { #expect(EventScanner.scan(letter.event[...]).name.elementsEqual("first".utf8)) }
+        #expect(queue.books.isBalanced && queue.books.depth == 1 && queue.latestDamage?.lost == 0)
+        #expect(queue.books.drops.byReason.filter { $0.value > 0 } == [:])
+        queue.close()
+    }
+
     @Test("a session that a running client has ended is not taken from its file (I11)")
     func endedSessionStaysEnded() throws {
         let queue = try open()

@@ -73,6 +73,40 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("the books of a queue that is empty by now are not made up either (I7, I12)")
+    func booksOfAnEmptyQueueAreNotMadeUp() async throws {
+        _ = try make(3)
+        var queue = try open()
+        #expect(try await drain(queue).count == 3)
+        try await queue.database.write { try $0.execute(sql: "DELETE FROM books; DELETE FROM dead_letters") }
+        queue.close()
+        queue = try open()
+        #expect(asides().count == 1 && queue.latestDamage != nil)
+        queue.close()
+    }
+
+    @Test(
+        "what every queue's file has from the first, and this one has not, stops no start: its rows are found (I11, I15)",
+        arguments: [
+            "DELETE FROM grdb_migrations", "UPDATE grdb_migrations SET identifier = 'x'", "DROP TABLE grdb_migrations", "DROP TABLE books",
+            "DROP TABLE dead_letters", "ALTER TABLE queue RENAME COLUMN payload TO p",
+        ])
+    func incompleteFilesAreDamage(change: String) async throws {
+        _ = try make(60)
+        try await DatabaseQueue(path: file).write { try $0.execute(sql: change) }
+        let queue = try open()
+        #expect(try await drain(queue).count == (change.hasPrefix("ALTER") ? 0 : 60))
+        #expect(asides().count == 1)
+        queue.close()
+    }
+
+    @Test("whatever SQLite calls an error of our statements at an opening is the file's (I11, I15)")
+    func statementErrorsAreDamageAtOpening() {
+        let error = DatabaseError(resultCode: .SQLITE_ERROR, message: "table queue already exists")
+        #expect(error.isDamageAtOpening && !error.isDamage)
+        #expect(!DatabaseError(resultCode: .SQLITE_FULL).isDamageAtOpening && !NewerSchema().isDamageAtOpening)
+    }
+
     @Test(
         "books that do not add up are believed in nothing: nobody knows how many events are lost (I11, I12)",
         arguments: ["depth = depth - 16", "depth = depth + 8192", "last_sequence = 9223372036854775807", "letters = 9223372036854775807"],

@@ -45,7 +45,9 @@ struct WriterGroupTests {
                     if record.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
                     record.groups.append(events.compactMap(\.sequence))
                     record.dropped.append(dropped)
-                    return QueueWriter.Committed(depth: record.groups.joined().count, discarded: record.discarded)
+                    return QueueWriter.Committed(
+                        depth: record.groups.joined().count,
+                        appended: EventQueue.Appended(events: events, discarded: record.discarded))
                 }
             },
             stored: { [record] stored in record.withLock { $0.stored.append(stored) } })
