@@ -10,7 +10,7 @@ extension EventClient {
 
     /// Starts the process's shared client, once: later calls return that one and leave their configuration aside (R2).
     ///
-    /// Calls that come together wait for the first. The client stays the shared one after its ``shutdown(within:)``; it then refuses
+    /// Calls that come together wait until the first has made it. The client stays the shared one after its ``shutdown(within:)``; it then refuses
     /// events.
     ///
     /// - Throws: ``StartError``; then nothing has been changed, there is no shared client, and the next call may start it.

@@ -139,9 +139,10 @@ extension EventQueue {
         ) throws -> Bool {
             guard let payload = try? row.optional("payload") as Data?, let number: Int64 = row[0] else { return false }
             let id = (try? row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
+            let install = (try? row.optional("install_id") as Data?) ?? Data(owner ?? queue.installID.bytes)
             // Known by the file and its row, so that it is found again after a crash.
             return try EventQueue.bury(
-                db, &books, id: id, install: Data(owner ?? queue.installID.bytes), origin: madeOrigin(-number),
+                db, &books, id: id, install: install, origin: madeOrigin(-number),
                 reason: reason, detail: detail, payload: payload,
                 time: (try? row.optional("time") as Int64?) ?? 0)
         }

@@ -193,6 +193,18 @@ struct EventClientLifecycleTests {
         #expect(properties(test) == [passive, passive, "{}", "{}"])
     }
 
+    @Test("a super property does not hide that the app was launched in the background (R48)")
+    func superPropertyHidesNoState() async throws {
+        let test = try TestClient()
+        test.client.superProperties = ["$app_state": "mine"]
+        test.client.attach(ScriptedApplication(isInBackground: true))
+        test.client.track("push")
+        test.client.handle(.didBecomeActive)
+        test.client.track("seen")
+        _ = await test.client.flush()
+        #expect(properties(test).map { $0.contains("background") } == [true, true, false, false])
+    }
+
     @Test("timers stand still in the background and go on afterwards (R52, R54, D8)")
     func timersStandStill() async throws {
         let test = try TestClient()

@@ -9,6 +9,23 @@ struct ShutdownTests {
     /// What is scheduled once all is stored and an attempt has failed: the limits for uploading and for leaving, and the backoff.
     private static let boundsAndBackoff = 3
 
+    @Test("a shutdown goes on after a backoff over a network that uploads must not use by themselves (R13, R38)")
+    func shutdownUsesAnyNetwork() async throws {
+        let test = try TestClient {
+            $0.flushNetworkPolicy = []
+            $0.uploadsAutomatically = true
+        }
+        let transport = test.transport
+        transport.script { batch in transport.batches.count < 3 ? .success(.problem(.overloaded)) : .success(batch.receipt()) }
+        try await test.client.trackDurably("event")
+        async let report = test.client.shutdown(within: EventClient.Configuration.farAway)
+        while transport.batches.count < 3 {
+            test.clock.advance(by: .seconds(1))
+            await Task.yield()
+        }
+        #expect(await report.stored == 0)
+    }
+
     @Test("a server that comes back within the time gets everything, backoff after backoff")
     func backoffsAreRetried() async throws {
         let test = try TestClient()
