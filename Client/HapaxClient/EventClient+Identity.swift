@@ -64,8 +64,8 @@ extension EventClient {
             // Of changes at the same time, the last one holds here and on disk.
             try optOutMark.withLock { mark in
                 if isOptedOut { writer.intake.withLock { $0.context.isOptedOut = true } }
-                defer { writer.intake.withLock { $0.context.isOptedOut = mark.isSet } }
                 try mark.set(isOptedOut)
+                writer.intake.withLock { $0.context.isOptedOut = isOptedOut }
             }
         } catch {
             throw .notPersisted(StorageFailure(error))

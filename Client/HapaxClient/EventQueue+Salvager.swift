@@ -137,19 +137,21 @@ extension EventQueue {
         private func bury(
             _ row: Row, _ reason: String, _ detail: String, _ db: Database, _ books: inout QueueBooks
         ) throws -> Bool {
-            guard let payload = try? row.optional("payload") as Data?, let number: Int64 = row[0] else { return false }
+            guard let payload = try? row.optional("payload") as Data? else { return false }
+            let number: Int64? = row[0]
+            let checkSum = (try? row.optional("check_sum") as Int64?) ?? 0
             let id = (try? row.optional("event_id") as Data?).flatMap { EventID(bytes: $0) }
             let install = (try? row.optional("install_id") as Data?) ?? Data(owner ?? queue.installID.bytes)
-            // Known by the file and its row, so that it is found again after a crash.
+            // Known by the file and its row, so that it is found again after a crash; two rows can have one number.
             return try EventQueue.bury(
-                db, &books, id: id, install: install, origin: madeOrigin(-number),
+                db, &books, id: id, install: install, origin: madeOrigin("row \(number ?? 0) \(checkSum)"),
                 reason: reason, detail: detail, payload: payload,
                 time: (try? row.optional("time") as Int64?) ?? 0)
         }
 
         /// Under which number a row is known that has none of its install's: by the file it came from, of which each queue has its own.
-        private func madeOrigin(_ number: Int64) -> Int64 {
-            Int64(bitPattern: EventID.derived(name: "\(queue.installID) \(file.name)", key: "\(number)").low)
+        private func madeOrigin(_ key: String) -> Int64 {
+            Int64(bitPattern: EventID.derived(name: "\(queue.installID) \(file.name)", key: key).low)
         }
 
         mutating func takeLetters() throws {
@@ -187,7 +189,7 @@ extension EventQueue {
             func bury(_ number: Int64?) throws -> Bool {
                 try EventQueue.bury(
                     db, &books, number: number, id: letter.eventID, install: install,
-                    origin: isOurs ? nil : origin ?? madeOrigin(letter.number), reason: letter.reason, detail: letter.detail,
+                    origin: isOurs ? nil : origin ?? madeOrigin("\(letter.number)"), reason: letter.reason, detail: letter.detail,
                     payload: Data(letter.event), time: letter.time)
             }
             // Its number can be another's by now, if somebody deleted files that were set aside.

@@ -27,7 +27,8 @@ struct OptOutMark: Sendable {
 
     /// Durable on return, against a power cut as well. If it throws, an opt-out holds as long as this value does.
     mutating func set(_ isSet: Bool) throws {
-        isUnwritten = isSet
+        // What could not be written before holds until its opposite is.
+        isUnwritten = isUnwritten || isSet
         try write(isSet)
         isUnwritten = false
     }

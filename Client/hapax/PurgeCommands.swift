@@ -120,7 +120,7 @@ struct PurgeDeadLetters: AsyncParsableCommand {
     }
 
     func run() async throws {
-        guard try QueueReader.forCommand(queue) != nil else { return try tell(0, unknown: numbers) }
+        guard try QueueReader.forCommand(queue) != nil || queue.directory.holdsUnsalvaged else { return try tell(0, unknown: numbers) }
         // Those that a damaged file held are among them, and nothing else than what the question was about is deleted.
         let present = try await changing { try $0.deadLetterNumbers() }
         let wanted = all ? present : numbers

@@ -111,11 +111,13 @@ struct TrackCommand: AsyncParsableCommand {
         var report: FlushReport?
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
         client.complainOfRedirection()
-        let isSpool = await client.status().isSpool
+        let status = await client.status()
+        // What becomes a dead letter in a salvage is told to nobody.
+        let found = status.damage == nil ? nil : await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: stored) } ?? nil
         _ = await client.shutdown(within: .zero)
         if let unsaid { Terminal.exit(after: unsaid) }
-        let refused = await letter.value
-        tell(stored, report, refused, isSpool: isSpool)
+        let refused = await letter.value ?? found.map { Letter(reason: $0.reason, detail: $0.detail) }
+        tell(stored, report, refused, isSpool: status.isSpool)
         if refused != nil { throw ExitCode.deadLettered }
     }
 

@@ -65,6 +65,8 @@ struct DeadLettersCommandTests {
             let output = try await hapax.run("dead-letters", command)
             #expect(output.status == 1 && output.error.contains("these are not all"))
         }
+        // As after a kill between the two.
+        for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) }
         let purge = try await hapax.run("dead-letters", "purge", "--all", "--yes", "--json")
         #expect(purge.status == 0 && purge.json["purged_dead_letters"] as? Int == 300)
         #expect(try await hapax.run("dead-letters", "list").status == 0)

@@ -136,6 +136,8 @@ struct IdentityTests {
         // The commit that counts it looks for the mark.
         try? await test.client.writer.barrier()
         #expect(test.client.isOptedOut && test.client.track("refused, too") == nil)
+        #expect(throws: IdentityError.self) { try test.client.optIn() }
+        #expect(test.client.isOptedOut && test.client.track("refused as well") == nil)
         try FileManager.default.moveItem(atPath: place + ".moved", toPath: place)
         try await test.client.writer.barrier(retrying: true)
         await test.client.shutdown(within: .zero)
