@@ -20,6 +20,16 @@ struct DeadLettersCommandTests {
         #expect(try await hapax.run("import", "-", input: input).status == 3)
     }
 
+    private var file: String { hapax.queue + "/queue.sqlite" }
+
+    /// So many bytes of the queue's file become noise.
+    private func spoil(_ count: Int, at offset: Int) throws {
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
+        try handle.seek(toOffset: UInt64(offset))
+        try handle.write(contentsOf: Data(repeating: 0xFF, count: count))
+        try handle.close()
+    }
+
     @Test("list goes page by page, and export tells all of them, however many they are")
     func pagesAreWhole() async throws {
         try await makeLetters(1_001)
@@ -34,13 +44,11 @@ struct DeadLettersCommandTests {
         arguments: ["retry", "purge"])
     func damagedLettersAreDealtWith(command: String) async throws {
         try await makeLetters(300)
-        let path = hapax.queue + "/queue.sqlite"
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
-        // A page of them becomes noise.
+        // A page of them.
         let text = Array("bad 150".utf8)
+        let bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
         let place = try #require((0..<bytes.count - text.count).first { Array(bytes[$0..<$0 + text.count]) == text })
-        for index in place / 4_096 * 4_096..<place / 4_096 * 4_096 + 200 { bytes[index] = 0xFF }
-        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        try spoil(200, at: place / 4_096 * 4_096)
         let arguments = command == "retry" ? ["retry", "--all"] : ["purge", "--all", "--yes"]
         let output = try await hapax.start(["dead-letters"] + arguments + ["--json"]).finish()
         #expect(output.status == (command == "retry" ? 3 : 0))
@@ -54,10 +62,7 @@ struct DeadLettersCommandTests {
     @Test("where a damaged file may hold more, list and export say so and fail, and purge asks about all of them (I12)")
     func hiddenLettersAreAskedFor() async throws {
         try await makeLetters(300)
-        let path = hapax.queue + "/queue.sqlite"
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
-        for index in 0..<90 { bytes[index] = 0xFF }
-        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        try spoil(90, at: 0)
         // Sets the file aside, as a command that ended before it had taken anything over.
         let queue = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
         queue.close()
@@ -66,7 +71,7 @@ struct DeadLettersCommandTests {
             #expect(output.status == 1 && output.error.contains("these are not all"))
         }
         // As after a kill between the two.
-        for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) }
+        for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: file + suffix) }
         let purge = try await hapax.run("dead-letters", "purge", "--all", "--yes", "--json")
         #expect(purge.status == 0 && purge.json["purged_dead_letters"] as? Int == 300)
         #expect(try await hapax.run("dead-letters", "list").status == 0)
@@ -75,10 +80,7 @@ struct DeadLettersCommandTests {
     @Test("track tells of its dead letter also where those of a damaged file are still to come (I12)")
     func letterIsToldBesideDamage() async throws {
         try await makeLetters(300)
-        let path = hapax.queue + "/queue.sqlite"
-        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
-        for index in 0..<90 { bytes[index] = 0xFF }
-        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        try spoil(90, at: 0)
         let track = try await hapax.run("track", String(repeating: "n", count: 201), "--no-flush", "--json")
         #expect(track.status == 3 && track.json["dead_letter"] as? String == "name_too_long")
     }
