@@ -38,7 +38,7 @@ package struct QueueReader: Sendable {
             Summary(
                 books: try QueueBooks(db),
                 oldest: try Int64.fetchOne(db, sql: "SELECT time FROM queue ORDER BY row LIMIT 1"),
-                deadLetters: try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM dead_letters") ?? 0)
+                deadLetters: try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM dead_letters NOT INDEXED") ?? 0)
         }
     }
 

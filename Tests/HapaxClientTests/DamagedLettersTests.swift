@@ -175,6 +175,19 @@ struct DamagedLettersTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("who only looks counts letters by their table: an index that shows none hides none (I12)")
+    func indexHidesNoLetter() async throws {
+        _ = try await makeLetter()
+        let root = try await DatabaseQueue(path: path).read {
+            try Int.fetchOne($0, sql: "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_dead_letters_1'")
+        }
+        // It has no cells.
+        try replace(Data([0, 0]), at: (try #require(root) - 1) * 4_096 + 3)
+        let reader = try #require(try QueueReader(directory: QueueDirectory(path: directory.path + "/queue")))
+        #expect(try reader.summary().deadLetters == 1)
+        #expect(try reader.deadLetters(after: 0, limit: 9).count == 1)
+    }
+
     @Test("a letter that is named twice is tried once")
     func repeatedNumbersAreOne() async throws {
         _ = try await makeLetters()
