@@ -52,3 +52,10 @@ package struct Settlement: Hashable, Sendable {
     package var event: OutgoingEvent
     package var fate: Fate
 }
+
+extension Settlement {
+    /// One that was never sent.
+    init(buried id: EventID, _ reason: String, _ detail: String) {
+        self.init(event: OutgoingEvent(row: 0, id: id, bytes: []), fate: .deadLetter(reason: reason, detail: detail))
+    }
+}

@@ -39,7 +39,7 @@ public struct DeadLetter: Hashable, Sendable {
 
 extension DeadLetter {
     /// Not if its bytes changed on the disk, or hold a text for a number that JSON has not, even if they obey the limits (I3).
-    var holdsWhatWasTracked: Bool {
+    package var holdsWhatWasTracked: Bool {
         reason != DamagedRows.reason
             && (reason != EventProblem.notFinite.reason.rawValue || detail != EventProblem.notFinite.detail)
     }

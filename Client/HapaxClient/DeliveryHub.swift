@@ -14,8 +14,9 @@ final class DeliveryHub: Sendable {
 
     private let state = Locked(State())
 
-    func subscribe(limit: Int) -> DeliverySubscription {
-        let subscription = DeliverySubscription(limit: limit)
+    /// - Parameter scope: What it is told.
+    func subscribe(limit: Int, scope: DeliveryScope = .all) -> DeliverySubscription {
+        let subscription = DeliverySubscription(limit: limit, scope: scope)
         let hasEnded = state.withLock { state in
             state.subscribers.append(Weak(subscription: subscription))
             return state.hasEnded
@@ -24,9 +25,11 @@ final class DeliveryHub: Sendable {
         return subscription
     }
 
-    /// - Parameter deliveries: Asked for only if somebody listens.
-    func publish(_ deliveries: () -> [EventDelivery]) {
-        let subscriptions = current
+    /// - Parameters:
+    ///   - scope: Whom it concerns: all, or also those who want to know only of what this client took itself.
+    ///   - deliveries: Asked for only if somebody listens.
+    func publish(_ scope: DeliveryScope = .own, _ deliveries: () -> [EventDelivery]) {
+        let subscriptions = current.filter { $0.scope == .all || scope == .own }
         guard !subscriptions.isEmpty else { return }
         let deliveries = deliveries()
         for subscription in subscriptions { subscription.publish(deliveries) }
@@ -47,6 +50,14 @@ final class DeliveryHub: Sendable {
     }
 }
 
+/// Which events deliveries are of.
+enum DeliveryScope: Sendable {
+    /// Also those of other clients' queues and of files that were set aside: an id can be another event's there.
+    case all
+    /// Only those that this client took, now or in an earlier run on its queue.
+    case own
+}
+
 /// One subscriber's end of the hub.
 final class DeliverySubscription: Sendable {
     private struct State {
@@ -55,9 +66,11 @@ final class DeliverySubscription: Sendable {
         var hasEnded = false
     }
 
+    let scope: DeliveryScope
     private let state: Locked<State>
 
-    init(limit: Int) {
+    init(limit: Int, scope: DeliveryScope = .all) {
+        self.scope = scope
         state = Locked(State(buffer: DeliveryBuffer(limit: limit)))
     }
 

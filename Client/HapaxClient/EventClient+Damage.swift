@@ -2,7 +2,7 @@ import HapaxModel
 
 extension EventClient {
     static func damageObserver(
-        _ writer: QueueWriter, _ session: SessionMarker, isSpool: Bool, _ clock: any ClientClock
+        _ writer: QueueWriter, _ session: SessionMarker, _ reporter: EventReporter, isSpool: Bool, _ clock: any ClientClock
     ) -> DamageObserver {
         var observer = DamageObserver()
         observer.state = { [weak writer, weak session, isSpool] in
@@ -13,6 +13,7 @@ extension EventClient {
         // A caller's retry of what may be lost must be taken.
         observer.replaced = { [weak writer] in writer?.intake.withLock { $0.forgetIDs() } }
         observer.took = { [weak writer] ids in writer?.intake.withLock { $0.queued(ids) } }
+        observer.buried = { [reporter] in reporter.settled($0, .all) }
         // The server learns of it by an event like any other (I11).
         observer.salvaged = { [weak writer, clock] damage, id in
             guard let writer else { return }

@@ -43,4 +43,10 @@ extension EventClient {
     public func deliveries(bufferLimit: Int = EventDeliveries.defaultBufferLimit) -> EventDeliveries {
         EventDeliveries(subscription: reporter.hub.subscribe(limit: bufferLimit))
     }
+
+    /// The same without what became of events in other clients' queues and in files that were set aside: who waits for news of one id would
+    /// take another event's for it.
+    package func ownDeliveries(bufferLimit: Int) -> EventDeliveries {
+        EventDeliveries(subscription: reporter.hub.subscribe(limit: bufferLimit, scope: .own))
+    }
 }

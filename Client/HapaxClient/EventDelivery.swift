@@ -8,7 +8,8 @@ public enum EventDelivery: Hashable, Sendable {
     case stored(EventID)
     /// The server had stored it before: an answer had been lost, or somebody else sent the same id.
     case duplicate(EventID)
-    /// It is in the dead letters: the server refused it for good, or it was never sent, since it breaks a limit or another event waits under its id.
+    /// It is in the dead letters: the server refused it for good, or it was never sent, since it breaks a limit, another event
+    /// waits under its id, or its bytes changed on the disk. One whose id cannot be read any more is among the dead letters only.
     ///
     /// `reason` is the one of its ``DeadLetter``, `detail` is for people; neither holds anything of the event.
     case rejected(EventID, reason: String, detail: String)

@@ -165,12 +165,7 @@ struct QueueBatchSource: BatchSource {
                 // Others may follow, which a batch without these reaches.
                 let ids = try queue.bury(damaged, time: clock.unixMilliseconds)
                 buried += damaged.rows.count
-                settled(
-                    ids.map {
-                        Settlement(
-                            event: OutgoingEvent(row: 0, id: $0, bytes: []),
-                            fate: .deadLetter(reason: DamagedRows.reason, detail: DamagedRows.detail))
-                    })
+                settled(ids.map { Settlement(buried: $0, DamagedRows.reason, DamagedRows.detail) })
             }
         }
     }

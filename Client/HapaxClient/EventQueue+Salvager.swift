@@ -78,8 +78,10 @@ extension EventQueue {
         private func takeTogether(_ rows: ArraySlice<(row: Row, event: WaitingRow?)>) throws {
             let isOwn = file.isOwn
             let observer = queue.damage.withLock { $0.observer }
+            var letters: [Settlement] = []
             _ = try queue.transaction(growing: true, committed: observer.took) { db, books in
                 var taken: [EventID] = []
+                letters = []
                 var (salvaged, buried) = (0, 0)
                 let insert = try RowInsert(db)
                 for (row, event) in rows {
@@ -90,6 +92,9 @@ extension EventQueue {
                     func bury(_ reason: String, _ detail: String) throws {
                         guard try self.bury(row, reason, detail, db, &books) else { return }
                         if waited { buried += 1 }
+                        if let id = (try? row.optional("event_id") as Data?).flatMap({ EventID(bytes: $0) }) {
+                            letters.append(Settlement(buried: id, reason, detail))
+                        }
                         found(&books, isKnown: isOwn && waited, waiting: false)
                     }
                     guard let event else {
@@ -125,6 +130,7 @@ extension EventQueue {
                     arguments: [salvaged, buried, file.name])
                 return taken
             }
+            if !letters.isEmpty { observer.buried(letters) }
         }
 
         /// - Parameter isKnown: Whether it is in this queue's books already, as discarded.

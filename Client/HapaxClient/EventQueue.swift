@@ -75,7 +75,9 @@ package final class EventQueue: Sendable {
                     atPath: directory.path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
             }
         } catch {
-            throw .unusable(StorageFailure(error))
+            // A file is in its place.
+            let isFile = (error as? CocoaError)?.code == .fileWriteFileExists
+            throw .unusable(isFile ? StorageFailure(errno: ENOTDIR) : StorageFailure(error))
         }
         do throws(FileLock.Failure) {
             return try FileLock(path: directory.lockPath)

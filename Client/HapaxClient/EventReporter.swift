@@ -68,8 +68,10 @@ final class EventReporter: Sendable {
         metrics.commitFailed()
     }
 
-    /// Sent events have left their queue.
-    func settled(_ settlements: [Settlement]) {
+    /// Events have left their queue, sent or not.
+    ///
+    /// - Parameter scope: Whether it was this client that took them.
+    func settled(_ settlements: [Settlement], _ scope: DeliveryScope = .own) {
         var (stored, duplicates) = (0, 0)
         for settlement in settlements {
             switch settlement.fate {
@@ -80,7 +82,7 @@ final class EventReporter: Sendable {
         }
         metrics.stored(stored)
         metrics.duplicates(duplicates)
-        hub.publish { settlements.map(\.delivery) }
+        hub.publish(scope) { settlements.map(\.delivery) }
         booksChanged()
     }
 

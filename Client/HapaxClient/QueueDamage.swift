@@ -84,6 +84,8 @@ struct DamageObserver: Sendable {
     var replaced: @Sendable () -> Void = {}
     /// These wait again; called before they can be delivered.
     var took: @Sendable ([EventID]) -> Void = { _ in }
+    /// These were found and are dead letters now.
+    var buried: @Sendable ([Settlement]) -> Void = { _ in }
     /// The id is the one under which to tell the server.
     var salvaged: @Sendable (QueueDamage, EventID) -> Void = { _, _ in }
 }

@@ -27,6 +27,10 @@ extension StorageFailure {
             let text = "\(error.extendedResultCode)"
             self.init(code: error.extendedResultCode.rawValue, description: text)
         } else if let error = error as? CocoaError {
+            if let cause = error.underlying as? POSIXError {
+                self.init(cause)
+                return
+            }
             self.init(code: 0, description: "file error \(error.code.rawValue)")
         } else if let error = error as? POSIXError {
             self.init(errno: error.code.rawValue)

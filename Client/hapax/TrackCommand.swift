@@ -96,8 +96,9 @@ struct TrackCommand: AsyncParsableCommand {
         // Known whatever happens: who runs the command again with it makes no second event.
         var ids = UUIDv7Generator()
         let id = chosen ?? ids.next(unixMilliseconds: SystemClock().unixMilliseconds)
-        // Of what this run does with it: an old dead letter of this id says nothing.
-        let letter = Task { [deliveries = client.deliveries(bufferLimit: 100_000)] in await Self.letter(of: id, deliveries) }
+        // Of what this run does with it: neither an old dead letter of this id says anything, nor what becomes of another event that was given it
+        // and lies beside the queue or in a file that was set aside.
+        let letter = Task { [deliveries = client.ownDeliveries(bufferLimit: 100_000)] in await Self.letter(of: id, deliveries) }
         let stored: EventID
         do throws(TrackError) {
             stored = try await client.trackDurably(
@@ -112,11 +113,10 @@ struct TrackCommand: AsyncParsableCommand {
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
         client.complainOfRedirection()
         let status = await client.status()
-        // What becomes a dead letter in a salvage is told to nobody.
-        let found = status.damage == nil ? nil : await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: stored) } ?? nil
+        let damaged = status.damage == nil ? nil : await Self.damagedLetter(of: stored, client)
         _ = await client.shutdown(within: .zero)
         if let unsaid { Terminal.exit(after: unsaid) }
-        let refused = await letter.value ?? found.map { Letter(reason: $0.reason, detail: $0.detail) }
+        let refused = await letter.value ?? damaged
         tell(stored, report, refused, isSpool: status.isSpool)
         if refused != nil { throw ExitCode.deadLettered }
     }
@@ -147,6 +147,13 @@ struct TrackCommand: AsyncParsableCommand {
         var letter: Letter?
         for await case .rejected(id, let reason, let detail) in deliveries { letter = Letter(reason: reason, detail: detail) }
         return letter
+    }
+
+    /// The file was damaged under this command: its event may be one whose bytes changed.
+    private static func damagedLetter(of id: EventID, _ client: EventClient) async -> Letter? {
+        let found = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: id) } ?? nil
+        guard let found, !found.holdsWhatWasTracked else { return nil }
+        return Letter(reason: found.reason, detail: found.detail)
     }
 
     private struct Letter: Sendable {

@@ -73,6 +73,13 @@ struct CommandFailureTests {
         #expect(output.out == "")
     }
 
+    @Test("a command that stores says what is in the way of its queue's directory", arguments: ["", "/below"])
+    func impossibleDirectoryIsNamed(path: String) async throws {
+        try Data().write(to: URL(fileURLWithPath: hapax.queue))
+        let output = try await hapax.start(["track", "x", "--no-flush", "--queue", hapax.queue + path]).finish()
+        #expect(output.status == 1 && output.error.contains("the queue cannot be used: Not a directory"))
+    }
+
     @Test("what lies beside a queue is told, also where there is no queue, or only dead letters (I1)")
     func whatLiesBesideIsTold() async throws {
         let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())

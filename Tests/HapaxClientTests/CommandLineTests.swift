@@ -142,6 +142,18 @@ struct CommandLineTests {
         #expect(server.stored.count == 1)
     }
 
+    @Test("what the server says of a spooled event is not told as this one's, which has the same id (I12)")
+    func spooledEventIsNotTold() async throws {
+        let id = "019a0000-0000-7000-8000-000000000001"
+        let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        #expect(try await hapax.run("track", "other", "--no-flush", "--id", id).status == 0)
+        holder.close()
+        server.change { $0.isRefused = { String(decoding: $0.name, as: UTF8.self) == "other" } }
+        let own = try await hapax.run("track", "own", "--id", id)
+        #expect(own.status == 0 && own.error == "" && server.stored.count == 1)
+        #expect(try await hapax.run("status", "--json").json["dead_letters"] as? Int == 1)
+    }
+
     @Test("a queue that is used for another key says so on standard error, once, and by track as by flush (I9)")
     func changedKeyIsTold() async throws {
         server.change { $0.failuresLeft = .max }

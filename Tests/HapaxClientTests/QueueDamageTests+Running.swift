@@ -1,5 +1,7 @@
 import Foundation
+import GRDB
 import HapaxModel
+import MetricsTestKit
 import TestSupport
 import Testing
 
@@ -74,6 +76,35 @@ extension QueueDamageTests {
         #expect(Set(ids).isSubset(of: Set(test.transport.batches.flatMap(\.ids))), "every order arrived")
         #expect(await test.client.status().isBalanced)
         await test.client.shutdown(within: .zero)
+    }
+
+    @Test("what a salvage makes a dead letter is told to subscribers and metrics, once (I12)")
+    func buriedEventsAreTold() async throws {
+        let metrics = TestMetrics()
+        let test = try TestClient(directory: directory) { $0.metricsFactory = metrics }
+        let (all, own) = (test.client.deliveries(), test.client.ownDeliveries(bufferLimit: 9))
+        let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
+        let changed = try await test.track(1...2)
+        try await test.client.trackDurably("first", id: id)
+        try await test.client.queue.database.write {
+            try $0.execute(sql: "UPDATE queue SET check_sum = check_sum + 1 WHERE event_id = ?", arguments: [Data(changed[0].bytes)])
+        }
+        #expect(try test.client.queue.takesOver(from: test.client.queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        try await test.client.trackDurably("second", id: id)
+        #expect(await test.client.flush().failure == nil)
+        await test.client.shutdown(within: .zero)
+        var told: [EventDelivery] = []
+        for await delivery in all { told.append(delivery) }
+        #expect(
+            told.filter { if case .rejected = $0 { true } else { false } } == [
+                .rejected(changed[0], reason: DamagedRows.reason, detail: DamagedRows.detail),
+                .rejected(id, reason: PreparedEvent.conflict.reason, detail: PreparedEvent.conflict.detail),
+            ])
+        for reason in ["damaged", "conflict"] {
+            #expect(try metrics.expectCounter("hapax.client.dead_letters", [("reason", reason)]).totalValue == 1)
+        }
+        // Who waits for news of the second must not take the first's for it.
+        for await delivery in own { if case .rejected = delivery { Issue.record("\(delivery)") } }
     }
 
     @Test("what was salvaged waits under its id: its caller's retry is no second event (R12, I12)")

@@ -43,6 +43,41 @@ struct SpoolTests {
         #expect(batch.scanned.envelope.installID == install)
     }
 
+    @Test("what becomes of a spool's event is told as another's, which it is: one id can be given in both (I12)")
+    func spooledEventIsNotTheOwnOne() async throws {
+        let main = try open()
+        let spool = try open()
+        let id = try await spool.client.trackDurably("spooled")
+        await spool.client.shutdown(within: .zero)
+        try await main.client.trackDurably("own", id: id)
+        let (all, own) = (main.client.deliveries(), main.client.ownDeliveries(bufferLimit: 9))
+        main.transport.script { batch in .success(batch.receipt { _ in batch.names == ["own"] ? .stored : .conflict }) }
+        _ = await main.client.flush()
+        await main.client.shutdown(within: .zero)
+        var told: ([EventDelivery], [EventDelivery]) = ([], [])
+        for await delivery in all { told.0.append(delivery) }
+        for await delivery in own { told.1.append(delivery) }
+        #expect(told.0 == [.stored(id), .rejected(id, reason: "conflict", detail: "")] && told.1 == [.stored(id)])
+    }
+
+    @Test("a damaged row of a spool's file that was set aside is told when it becomes a dead letter (I11, I12)")
+    func buriedSpooledEventIsTold() async throws {
+        let main = try open()
+        let spool = try open()
+        let id = try await spool.client.trackDurably("spooled")
+        let place = spool.client.queue.directory
+        try await spool.client.queue.database.write { try $0.execute(sql: "UPDATE queue SET check_sum = check_sum + 1") }
+        await spool.client.shutdown(within: .zero)
+        try FileManager.default.moveItem(atPath: place.databasePath, toPath: place.databasePath + ".damaged-1")
+        let deliveries = main.client.deliveries()
+        _ = await main.client.flush()
+        await main.client.shutdown(within: .zero)
+        var told: [EventDelivery] = []
+        for await delivery in deliveries { told.append(delivery) }
+        #expect(told.first == .rejected(id, reason: DamagedRows.reason, detail: DamagedRows.detail))
+        #expect(told.count == 2, "and the event that tells of it")
+    }
+
     @Test("spools that cannot be listed are not none: flush says so, and delivers what it can (I1)")
     func unlistableSpoolsAreTold() async throws {
         let main = try open()
