@@ -5,7 +5,6 @@ import HapaxModel
 /// Where the queue's file turns out to be damaged, each call throws until what can be read of it has been taken over, moments later.
 public struct DeadLetters: Sendable {
     let queue: EventQueue
-    let intake: Locked<Intake>
 
     private static let page = 500
 
@@ -27,10 +26,7 @@ public struct DeadLetters: Sendable {
     /// - Parameter numbers: nil for all.
     /// - Throws: ``StorageFailure``; nothing has been changed then.
     public func retry(_ numbers: [Int64]? = nil) throws(StorageFailure) -> RetriedDeadLetters {
-        try work {
-            // An id that is added once its event may have been delivered again would never be removed, and all later ones of it refused.
-            try queue.retryDeadLetters(numbers, queued: { ids in intake.withLock { $0.queued(ids) } })
-        }
+        try work { try queue.retryDeadLetters(numbers) }
     }
 
     /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are no event, `text`; if they are

@@ -3,11 +3,19 @@ import HapaxModel
 import Logging
 
 extension EventClient {
-    static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> EventContext {
+    /// - Returns: Also why a client that found the queue taken cannot say for whom it acts.
+    static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> (context: EventContext, failure: StorageFailure?) {
         var saved = try queue.identity()
-        if queue.isSpool, let main = try? mainIdentity(configuration) {
-            saved.loginID = main.loginID
-            saved.anonymousID = main.anonymousID
+        var failure: StorageFailure?
+        if queue.isSpool {
+            do throws(StorageFailure) {
+                let main = try mainIdentity(configuration)
+                saved.loginID = main.loginID
+                saved.anonymousID = main.anonymousID
+            } catch {
+                // Storing matters more. The client that holds the queue meets the damage itself.
+                failure = error
+            }
         }
         let identity = Identity(
             anonymousID: saved.anonymousID ?? queue.installID.description, loginID: saved.loginID, configuredID: configuration.distinctID)
@@ -15,23 +23,15 @@ extension EventClient {
             identity: identity,
             automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
         context.isOptedOut = OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath).isSet
-        return context
+        return (context, failure)
     }
 
     /// A client that found the queue taken acts for the same user.
     private static func mainIdentity(_ configuration: Configuration) throws(StorageFailure) -> KeptIdentity {
-        do throws(StorageFailure) {
-            let main = try QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))
-            // Somebody holds it, so there was one.
-            guard let main else { throw StorageFailure(errno: ENOENT) }
-            return try main.keptIdentity()
-        } catch {
-            // Storing matters more. The client that holds the queue meets the damage itself.
-            configuration.logger?.warning(
-                "Whom events concern cannot be read from the queue that is taken: they concern this client's own anonymous id",
-                metadata: ["hapax.failure": "\(error)"])
-            throw error
-        }
+        let main = try QueueReader(directory: QueueDirectory(path: configuration.queueDirectory))
+        // Somebody holds it, so there was one.
+        guard let main else { throw StorageFailure(errno: ENOENT) }
+        return try main.keptIdentity()
     }
 
     /// How often an event is enriched while what it is laid over changes; then it is taken as it is. An enricher that makes such changes

@@ -10,10 +10,8 @@ extension EventClient {
             let identity = isSpool ? nil : writer?.intake.withLock { $0.context.identity }
             return (identity.map { EventQueue.SavedIdentity(anonymousID: $0.anonymousID, loginID: $0.loginID) }, session?.open)
         }
-        // A caller's retry of what may be lost must be taken.
-        observer.replaced = { [weak writer] in writer?.intake.withLock { $0.forgetIDs() } }
-        observer.took = { [weak writer] ids in writer?.intake.withLock { $0.queued(ids) } }
-        observer.buried = { [reporter] in reporter.settled($0, .all) }
+        // Weakly: it asks the queue, which keeps this.
+        observer.buried = { [weak reporter] in reporter?.settled($0, .all) }
         // The server learns of it by an event like any other (I11).
         observer.salvaged = { [weak writer, clock] damage, id in
             guard let writer else { return }

@@ -86,9 +86,8 @@ extension EventClient {
         await queue.salvage()
         do {
             let purged = try await delivery.exclusively { [queue] in try queue.purge() }
-            writer.intake.withLock { $0.removed(purged.ids) }
             reporter.booksChanged()
-            return purged.count
+            return purged.waiting + purged.deadLetters
         } catch {
             throw StorageFailure(error)
         }

@@ -76,9 +76,9 @@ extension EventClient {
     private func emitAppEnd(now: Duration) {
         var properties: Properties = [:]
         if let since = lifecycle.withRecord({ $0.foregroundSince }) { properties["$event_duration"] = (now - since).eventDuration }
-        let start = session.ended()
-        track(AutomaticEvent.appEnd.rawValue, properties: properties, id: start.map(SessionMarker.endID))
-        guard let start else { return }
+        // Of a session whose start was refused, as before an opt-in, there is no end either.
+        guard let start = session.ended() else { return }
+        track(AutomaticEvent.appEnd.rawValue, properties: properties, id: SessionMarker.endID(start))
         writer.whenStored { [session] in session.forget(start) }
     }
 

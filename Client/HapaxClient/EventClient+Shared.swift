@@ -13,7 +13,8 @@ extension EventClient {
     /// Calls that come together wait until the first has made it. The client stays the shared one after its ``shutdown(within:)``; it then refuses
     /// events.
     ///
-    /// - Throws: ``StartError``; then nothing has been changed, there is no shared client, and the next call may start it.
+    /// - Throws: ``StartError``; then nothing has been changed, there is no shared client, and the next call may start it. Also
+    ///   ``StartError/queueTaken`` to code that the start itself runs before there is a client, as the app's metrics factory.
     @discardableResult
     public static func startShared(_ configuration: Configuration) throws(StartError) -> EventClient {
         try ofTheProcess.start { recovery throws(StartError) in try start(configuration, recovery: recovery) }
@@ -30,18 +31,27 @@ final class SharedClient: Sendable {
     private let made = Locked<EventClient?>(nil)
     /// For the app's own code that a client asks while it starts: nobody else may track before the last session's end has been tracked.
     @TaskLocal private static var beingStarted: EventClient?
+    /// Of a thread that is within a start, before there is a client.
+    @TaskLocal private static var isStarting = false
 
     var client: EventClient? { started.withLock { $0 } ?? Self.beingStarted }
 
     /// - Parameter make: Asks the app's code only where it is told to.
     func start(_ make: (EventClient.Recovery) throws(StartError) -> EventClient) throws(StartError) -> EventClient {
         if let client = client ?? made.withLock({ $0 }) { return client }
+        // It would wait for itself.
+        if Self.isStarting { throw .queueTaken }
         return try starting.withLock { (_: inout Void) throws(StartError) in
             if let client { return client }
-            let client = try make { client, recover in
-                made.withLock { $0 = client }
-                Self.$beingStarted.withValue(client) { recover() }
+            let result = Self.$isStarting.withValue(true) {
+                Result { () throws(StartError) in
+                    try make { client, recover in
+                        made.withLock { $0 = client }
+                        Self.$beingStarted.withValue(client) { recover() }
+                    }
+                }
             }
+            let client = try result.get()
             started.withLock { $0 = client }
             made.withLock { $0 = nil }
             return client

@@ -25,7 +25,7 @@ extension EventClient {
     package var hasRedirected: Bool { reporter.hasRedirected.withLock { $0 } }
 
     /// What was not stored and is not sent again by itself.
-    public var deadLetters: DeadLetters { DeadLetters(queue: queue, intake: writer.intake) }
+    public var deadLetters: DeadLetters { DeadLetters(queue: queue) }
 }
 
 /// How a client's queue and delivery stand at one moment.
@@ -52,7 +52,8 @@ public struct Status: Hashable, Sendable {
     public var created: Int64
     /// Events committed since the queue began.
     public var tracked: Int64
-    /// Acknowledged as stored for the first time.
+    /// Acknowledged as stored for the first time. Of this queue: those of queues beside it, which are removed once they are delivered, are in
+    /// ``FlushReport`` and ``EventDeliveries`` only.
     public var stored: Int64
     /// Acknowledged as stored before; or taken again after damage, when nobody knew that the id still waited.
     public var duplicates: Int64

@@ -23,6 +23,8 @@ public final class EventClient: Sendable {
     /// Of the directory, so that it holds for those who spool there, too.
     let optOutMark: Locked<OptOutMark>
     let reporter: EventReporter
+    /// Why a client beside a queue that was taken does not know for whom that one acts.
+    private let identityFailure: StorageFailure?
 
     /// Opens the queue and begins to upload what is in it.
     ///
@@ -71,10 +73,15 @@ public final class EventClient: Sendable {
             queue.close()
             throw .queueUnusable(StorageFailure(error))
         }
-        if queue.isRedirected(to: endpoint) { client.reporter.redirected() }
+        let isRedirected = queue.isRedirected(to: endpoint)
         // Tells of damage that opening found, and takes over what can be read; an upload waits for it.
         Task { [queue = client.queue] in await queue.salvage() }
-        recovery(client) { client.recoverAppEnd() }
+        recovery(client) {
+            client.recoverAppEnd()
+            // A logger may ask for the client as well.
+            if isRedirected { client.reporter.redirected() }
+            if let failure = client.identityFailure { client.reporter.identityIsUnknown(failure) }
+        }
         if configuration.uploadsAutomatically {
             client.scheduler.startTimer()
             client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
@@ -93,7 +100,8 @@ public final class EventClient: Sendable {
         flushesBeforeBackground = Locked(configuration.flushBeforeEnterBackground)
         optOutMark = Locked(OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath))
         let ids = try queue.waitingIDs()
-        let context = try Self.context(configuration, queue)
+        let (context, identityFailure) = try Self.context(configuration, queue)
+        self.identityFailure = identityFailure
 
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
         let policy = FlushPolicy(
@@ -134,9 +142,7 @@ public final class EventClient: Sendable {
             commit: { [optOutMark] events, dropped in
                 // Another client may have opted out, or in, beside this one: track itself asks no disk.
                 ownIntake.withLock { $0 }.map { Self.follow(optOutMark, $0) }
-                let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds) { ids in
-                    if !ids.isEmpty { ownIntake.withLock { $0 }?.withLock { $0.queued(ids) } }
-                }
+                let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
                 debug?.stored(appended.events)
                 return QueueWriter.Committed(depth: Int(queue.books.depth), appended: appended)
             },
@@ -148,16 +154,10 @@ public final class EventClient: Sendable {
         self.session = session
         let intake = writer.intake
         ownIntake.withLock { $0 = intake }
+        // Weakly: who waits in the mailbox may hold the queue.
+        queue.observeWaitingIDs { [weak intake] change in intake?.withLock { $0.waitingChanged(change) } }
         let source = QueueBatchSource(
-            queue: queue, clock: clock,
-            removed: { ids in
-                intake.withLock { $0.removed(ids) }
-                reporter.booksChanged()
-            },
-            settled: { settlements in
-                intake.withLock { $0.removed(settlements.map(\.event.id)) }
-                reporter.settled(settlements)
-            })
+            queue: queue, clock: clock, discarded: { reporter.booksChanged() }, settled: { reporter.settled($0) })
         let witness = Locked<OutgoingEvent?>(nil)
         delivery = Delivery(
             source: source, endpoint: endpoint, transport: transport, clock: clock, logger: configuration.logger, witness: witness,
@@ -199,7 +199,7 @@ public final class EventClient: Sendable {
     /// - Parameters:
     ///   - name: What happened, 1…200 bytes of UTF-8.
     ///   - id: Your own, to make your retry the same event. While it waits in the queue, the first event under it stays; one with another name,
-    ///     other properties or of somebody else is a dead letter `conflict` then, unless the id is derived.
+    ///     other properties or of somebody else is a dead letter `conflict` then, unless the id is derived, which is to say a UUID of version 8.
     ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
     /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``, on disk within a second. An event over

@@ -42,7 +42,7 @@ extension EventQueue {
             current = try replace(damaged)
             return true
         }
-        if hasReplaced == true { damage.withLock { $0.observer }.replaced() }
+        if hasReplaced == true { tell(.forgotten) }
         return hasReplaced != nil
     }
 

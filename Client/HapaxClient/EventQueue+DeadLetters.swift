@@ -26,6 +26,24 @@ extension EventQueue {
         return true
     }
 
+    /// The same for a letter of another install or file, which is known again by its number there. Numbers can come back or change on a disk: a
+    /// letter that is another one under the same number is kept as well.
+    static func buryOther(
+        _ db: Database, _ books: inout QueueBooks, id: EventID?, install: Data?, origin: Int64, reason: String, detail: String,
+        payload: Data, time: Int64
+    ) throws -> Bool {
+        func bury(_ origin: Int64) throws -> Bool {
+            try self.bury(
+                db, &books, id: id, install: install, origin: origin, reason: reason, detail: detail, payload: payload, time: time)
+        }
+        if try bury(origin) { return true }
+        let isSame = try Bool.fetchOne(
+            db, sql: "SELECT event_id IS ? AND payload = ? FROM dead_letters WHERE install_id = ? AND origin = ?",
+            arguments: [id.map { Data($0.bytes) }, payload, install, origin])
+        guard isSame == false else { return false }
+        return try bury(Int64(bitPattern: EventID.derived(name: "\(origin)", key: "\(letterSum(id, [UInt8](payload)))").low))
+    }
+
     static func letterSum(_ id: EventID?, _ event: [UInt8]) -> Int64 {
         Int64(CheckSum.crc32(id ?? .derived(name: "", key: ""), event))
     }
@@ -115,11 +133,9 @@ extension EventQueue {
 
     /// Puts letters back at the queue's end if they obey the limits now; the others stay.
     ///
-    /// - Parameters:
-    ///   - numbers: nil for all.
-    ///   - queued: Told which wait again, before they can be delivered.
-    package func retryDeadLetters(_ numbers: [Int64]?, queued: ([EventID]) -> Void = { _ in }) throws -> RetriedDeadLetters {
-        try transaction(committed: { queued($0.retried) }) { db, books in
+    /// - Parameter numbers: nil for all.
+    package func retryDeadLetters(_ numbers: [Int64]?) throws -> RetriedDeadLetters {
+        try transaction(committed: { tell(.added($0.retried)) }) { db, books in
             try requireLetters()
             var result = RetriedDeadLetters()
             var tried: Set<Int64> = []
@@ -170,6 +186,17 @@ extension EventQueue {
         }
     }
 
+    private func bury(_ letter: DeadLetter, _ install: Data, _ db: Database, _ books: inout QueueBooks) throws -> Bool {
+        guard let origin = letter.originNumber else {
+            return try Self.bury(
+                db, &books, id: letter.eventID, install: install, origin: nil, reason: letter.reason, detail: letter.detail,
+                payload: Data(letter.event), time: letter.time)
+        }
+        return try Self.buryOther(
+            db, &books, id: letter.eventID, install: install, origin: origin, reason: letter.reason, detail: letter.detail,
+            payload: Data(letter.event), time: letter.time)
+    }
+
     /// Takes over letters that belong to another install, or to none; again is the same as once if they have an origin number.
     package func adoptDeadLetters(_ letters: [DeadLetter]) throws {
         try transaction { db, books in
@@ -180,10 +207,7 @@ extension EventQueue {
                 case .nobody: install = Data()
                 case .install(let id): install = Data(id.bytes)
                 }
-                let isNew = try Self.bury(
-                    db, &books, id: letter.eventID, install: install, origin: letter.originNumber, reason: letter.reason,
-                    detail: letter.detail,
-                    payload: Data(letter.event), time: letter.time)
+                let isNew = try bury(letter, install, db, &books)
                 guard isNew else { continue }
                 books.adopted += 1
                 books.deadLettered += 1

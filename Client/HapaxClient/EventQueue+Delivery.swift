@@ -60,7 +60,7 @@ extension EventQueue {
     /// - Returns: Those that were recorded: all but what the quota had removed meanwhile.
     @discardableResult
     func settle(_ settlements: [Settlement], time: Int64) throws -> [Settlement] {
-        try transaction { db, books in
+        try transaction(committed: { tell(.removed($0.map(\.event.id))) }) { db, books in
             let delete = try RowDelete(db)
             let (gone, envelope) = underWay.withLock { ($0.gone, $0.envelope) }
             // With a receipt the server has the envelope's counts as well.
@@ -134,16 +134,15 @@ extension EventQueue {
 struct QueueBatchSource: BatchSource {
     let queue: EventQueue
     let clock: any ClientClock
-    /// Called after the commit by which the quota removed these.
-    let removed: @Sendable ([EventID]) -> Void
+    /// Called after a commit by which the quota removed some.
+    var discarded: @Sendable () -> Void = {}
     /// Called after the commit that settled these.
     var settled: @Sendable ([Settlement]) -> Void = { _ in }
 
     nonisolated(nonsending) func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
         // What a damaged file held is older than anything here (R9).
         if queue.isSalvageDue { await queue.salvage() }
-        let discarded = try queue.discardAged(now: clock.unixMilliseconds)
-        if !discarded.isEmpty { removed(discarded) }
+        if try queue.discardAged(now: clock.unixMilliseconds) { discarded() }
         let unsalvaged = queue.unsalvagedFiles
         let batch = try read(limit: limit, maximumBytes: maximumBytes, skipping: skipping)
         // Damage may have been met by this very read, and nothing here does not mean that nothing waits.

@@ -13,14 +13,20 @@ extension EventQueue {
     /// ``purge()`` counts; durable on return.
     ///
     /// - Returns: How many there were.
-    /// - Throws: Also SQLITE_FULL while a damaged file cannot be taken over for want of room: what it holds would come back afterwards.
-    ///   Purging the dead letters as well forgets that, too.
+    /// - Throws: Also while a damaged file cannot be taken over, as for want of room: what it holds would come back afterwards. Purging the
+    ///   dead letters as well forgets that, too.
     package func purgeWaiting() async throws -> Int {
         await salvage()
-        guard damage.withLock({ $0.pending.isEmpty }) else { throw DatabaseError(resultCode: .SQLITE_FULL) }
+        guard damage.withLock({ $0.pending.isEmpty }) else { throw salvageFailure?.cause ?? DatabaseError(resultCode: .SQLITE_FULL) }
         let before = books.depth
         try transaction { db, books in _ = try Self.purgeWaiting(db, &books) }
         eraseFreePages()
         return Int(before)
+    }
+
+    /// Forgets everything, see ``purge()``, that of damaged files included, whether these can be read or not.
+    package func purgeAll() async throws -> (waiting: Int, deadLetters: Int) {
+        await salvage()
+        return try purge()
     }
 }

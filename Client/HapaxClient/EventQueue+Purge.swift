@@ -6,29 +6,30 @@ extension EventQueue {
     /// Forgets every event, waiting or dead, and empties the pages that held them. Waiting ones are counted as discarded and under `purged`,
     /// which the server is told.
     ///
-    /// - Returns: How many there were, and the ids of the waiting ones.
-    func purge() throws -> (count: Int, ids: [EventID]) {
+    /// - Returns: How many there were.
+    @discardableResult
+    func purge() throws -> (waiting: Int, deadLetters: Int) {
         // One that is set aside behind this commit can hold events that were tracked behind it.
         var files: [DamagedFile] = []
-        let purged = try transaction { db, books in
+        let purged = try transaction(committed: { tell(.removed($0.ids)) }) { db, books in
             files = damage.withLock { $0.pending }
             let ids = try Self.purgeWaiting(db, &books)
             try db.execute(sql: "DELETE FROM dead_letters")
             (books.letters, books.letterBytes) = (0, 0)
-            let count = ids.count + db.changesCount
+            let letters = db.changesCount
             // What could not be salvaged before, as on a full disk, must not come back later.
             for file in files {
                 guard let damage = try Self.found(file, db)?.damage, !damage.isSalvaged, let missing = damage.lost else { continue }
                 try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books)
             }
             try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1; DELETE FROM salvaged_rows")
-            return (count, ids)
+            return (ids: ids, letters: letters)
         }
         let names = Set(files.map(\.name))
         damage.withLock { $0.pending.removeAll { names.contains($0.name) } }
         markSalvaged(files)
         eraseFreePages()
-        return purged
+        return (purged.ids.count, purged.letters)
     }
 
     static func purgeWaiting(_ db: Database, _ books: inout QueueBooks) throws -> [EventID] {

@@ -19,10 +19,10 @@ extension EventQueue {
 
     /// Removes what is too old by now.
     ///
-    /// - Returns: The removed events' ids.
-    func discardAged(now: Int64) throws -> [EventID] {
-        guard let oldestTime = quota.oldestTime(now: now), let oldest = self.oldestTime, oldest < oldestTime else { return [] }
-        return try transaction { db, books in try discard(db, &books, now: now) }
+    /// - Returns: Whether that was anything.
+    func discardAged(now: Int64) throws -> Bool {
+        guard let oldestTime = quota.oldestTime(now: now), let oldest = self.oldestTime, oldest < oldestTime else { return false }
+        return try !transaction(committed: { tell(.removed($0)) }) { db, books in try discard(db, &books, now: now) }.isEmpty
     }
 
     private struct Waiting {

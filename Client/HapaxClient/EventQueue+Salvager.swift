@@ -77,9 +77,8 @@ extension EventQueue {
 
         private func takeTogether(_ rows: ArraySlice<(row: Row, event: WaitingRow?)>) throws {
             let isOwn = file.isOwn
-            let observer = queue.damage.withLock { $0.observer }
             var letters: [Settlement] = []
-            _ = try queue.transaction(growing: true, committed: observer.took) { db, books in
+            _ = try queue.transaction(growing: true, committed: { queue.tell(.added($0)) }) { db, books in
                 var taken: [EventID] = []
                 letters = []
                 var (salvaged, buried) = (0, 0)
@@ -130,7 +129,7 @@ extension EventQueue {
                     arguments: [salvaged, buried, file.name])
                 return taken
             }
-            if !letters.isEmpty { observer.buried(letters) }
+            if !letters.isEmpty { queue.damage.withLock { $0.observer }.buried(letters) }
         }
 
         /// - Parameter isKnown: Whether it is in this queue's books already, as discarded.
@@ -194,12 +193,15 @@ extension EventQueue {
             }
             func bury(_ number: Int64?) throws -> Bool {
                 try EventQueue.bury(
-                    db, &books, number: number, id: letter.eventID, install: install,
-                    origin: isOurs ? nil : origin ?? madeOrigin("\(letter.number)"), reason: letter.reason, detail: letter.detail,
-                    payload: Data(letter.event), time: letter.time)
+                    db, &books, number: number, id: letter.eventID, install: install, origin: nil, reason: letter.reason,
+                    detail: letter.detail, payload: Data(letter.event), time: letter.time)
+            }
+            guard isOurs else {
+                return try EventQueue.buryOther(
+                    db, &books, id: letter.eventID, install: install, origin: origin ?? madeOrigin("\(letter.number)"),
+                    reason: letter.reason, detail: letter.detail, payload: Data(letter.event), time: letter.time)
             }
             // Its number can be another's by now, if somebody deleted files that were set aside.
-            guard isOurs else { return try bury(nil) }
             if try bury(letter.number) { return true }
             let isThere = try Int.fetchOne(
                 db, sql: "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE row = ? AND reason = ? AND payload = ?)",

@@ -12,6 +12,14 @@ extension EventQueue {
 
         /// Those whose first event had gone meanwhile.
         var requeued: [EventID] { events.lazy.filter { $0.sequence == nil && $0.letter == nil }.map(\.id) }
+
+        /// Those that were the first of their id and are only dead letters.
+        var buried: [EventID] { events.lazy.filter { $0.sequence != nil && $0.problem != nil }.map(\.id) }
+    }
+
+    /// What was the first of its id waits for who took it since it was taken.
+    private func tell(_ appended: Appended) {
+        for change in [WaitingChange.removed(appended.buried), .added(appended.requeued), .removed(appended.discarded)] { tell(change) }
     }
 
     /// Appends events in their order; what obeys no limit, or has the id of another event that waits, goes to the dead letters instead. After
@@ -20,14 +28,13 @@ extension EventQueue {
     /// - Parameters:
     ///   - dropped: Added to the counts of events refused at intake.
     ///   - now: The clock in Unix milliseconds, for events that are too old.
-    ///   - requeued: Told which ids wait again that had gone before, before their events can be delivered.
     @discardableResult
     func append(
-        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0, requeued: ([EventID]) -> Void = { _ in }
+        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0
     ) throws -> Appended {
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
         let reports = damage.withLock { $0.reports }
-        return try transaction(growing: true, releasing: reserved, committed: { requeued($0.requeued) }) { db, books in
+        return try transaction(growing: true, releasing: reserved, committed: tell) { db, books in
             let insert = try RowInsert(db)
             var appended = Appended(events: Array(events))
             var known: [Int] = []

@@ -29,6 +29,7 @@ package final class EventQueue: Sendable {
     let ballast: Locked<Ballast>
     let underWay = Locked(BatchUnderWay())
     let damage: Locked<DamageRecord>
+    let waitingObserver = Locked<@Sendable (WaitingChange) -> Void>({ _ in })
 
     /// Takes the directory's lock, then opens its queue, which is created if missing.
     ///
@@ -129,10 +130,11 @@ package final class EventQueue: Sendable {
 
     /// Says where its events go from now on.
     ///
-    /// - Returns: Whether some wait, or may, that were perhaps meant for another server or project.
-    func isRedirected(to endpoint: Endpoint) -> Bool {
+    /// - Returns: Whether some wait, may, or will once they are retried, that were perhaps meant for another server or project.
+    @discardableResult
+    package func isRedirected(to endpoint: Endpoint) -> Bool {
         let hasChanged = DestinationMark(path: directory.destinationPath).change(to: endpoint)
-        return hasChanged && (books.depth > 0 || damage.withLock { !$0.pending.isEmpty })
+        return hasChanged && (books.depth > 0 || books.letters > 0 || damage.withLock { !$0.pending.isEmpty })
     }
 
     // MARK: - Transactions

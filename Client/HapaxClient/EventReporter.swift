@@ -58,10 +58,18 @@ final class EventReporter: Sendable {
             metadata: ["hapax.events": "\(count)", "hapax.failure": "\(failure.map(String.init(describing:)) ?? "none")"])
     }
 
-    /// Events wait in a queue that was last worked on with another server or write key.
+    /// Events wait in a queue, or are its dead letters, that was last worked on with another server or write key.
     func redirected() {
         hasRedirected.withLock { $0 = true }
-        logger?.warning("A queue holds events and was last used with another server or write key: all that waits in it is sent to this one")
+        logger?.warning(
+            "A queue holds events and was last used with another server or write key: what waits in it, and dead letters that are retried, go to this one"
+        )
+    }
+
+    func identityIsUnknown(_ failure: StorageFailure) {
+        logger?.warning(
+            "Whom events concern cannot be read from the queue that is taken: they concern this client's own anonymous id",
+            metadata: ["hapax.failure": "\(failure)"])
     }
 
     func commitFailed() {

@@ -31,6 +31,8 @@ struct Intake: Sendable {
     /// In the mailbox, in the drainer's hands or in the queue. Those made here as well: a caller may give back what tracking returned,
     /// and that must take no sequence either (R12).
     private var waitingIDs: Set<EventID>
+    /// How many of an id were taken behind one that waited, and are not committed yet: each may come to wait instead of that.
+    private var repeats: [EventID: Int] = [:]
     /// Events taken in and not yet committed, those the drainer has taken included.
     private(set) var uncommitted = QueueUsage()
     private let capacity: Int64
@@ -76,7 +78,7 @@ struct Intake: Sendable {
         func refuse(_ reason: DropReason) -> Admission { isKept && reason.passes ? .refused(reason) : self.refuse(reason) }
         if isClosed { return refuse(.shutDown) }
         if context.isOptedOut { return refuse(.optedOut) }
-        let isWaiting = id.map { waitingIDs.contains($0) } ?? false
+        let isWaiting = id.map { self.isWaiting($0) } ?? false
         if let id, isWaiting, id.isDerived {
             // The mark behind the first event: who waits here waits for that one's commit.
             guard let waiter else { return .alreadyQueued(id, wake: false) }
@@ -97,7 +99,7 @@ struct Intake: Sendable {
         let event = Event(
             id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID,
             sequence: isWaiting ? nil : lastSequence, properties: properties)
-        waitingIDs.insert(event.id)
+        if isWaiting { repeats[event.id, default: 0] += 1 } else { waitingIDs.insert(event.id) }
         let entry = Entry(event: event, base: base, reserved: room, waiter: waiter)
         if let plantedInterleaving { mailbox += plantedInterleaving(entry) } else { mailbox.append(entry) }
         return .admitted(event.id, sequence: event.sequence, wake: wake())
@@ -129,25 +131,26 @@ struct Intake: Sendable {
         return true
     }
 
-    mutating func committed(_ usage: QueueUsage) {
-        uncommitted = uncommitted - usage
+    /// These are in the queue, or were found to be there already.
+    mutating func committed(_ events: [PreparedEvent]) {
+        for event in events {
+            uncommitted = uncommitted - event.reserved
+            guard event.sequence == nil, let count = repeats[event.id] else { continue }
+            repeats[event.id] = count > 1 ? count - 1 : nil
+        }
     }
 
-    mutating func removed(_ ids: some Sequence<EventID>) {
-        guard !waitingIDs.isEmpty else { return }
-        for id in ids { waitingIDs.remove(id) }
-    }
+    func isWaiting(_ id: EventID) -> Bool { waitingIDs.contains(id) || repeats[id] != nil }
 
-    func isWaiting(_ id: EventID) -> Bool { waitingIDs.contains(id) }
-
-    mutating func queued(_ ids: some Sequence<EventID>) {
-        waitingIDs.formUnion(ids)
-    }
-
-    /// Forgets the ids of all events: those of a damaged file may be lost, and their callers' retries must be taken. One that is still in
-    /// memory may then be taken twice; the queue keeps the first.
-    mutating func forgetIDs() {
-        waitingIDs = []
+    /// The queue says what waits in it now.
+    mutating func waitingChanged(_ change: WaitingChange) {
+        switch change {
+        case .added(let ids): waitingIDs.formUnion(ids)
+        case .removed(let ids): for id in ids { waitingIDs.remove(id) }
+        // Those of a damaged file may be lost, and their callers' retries must be taken. One that is still in memory may then be taken twice; the
+        // queue keeps the first.
+        case .forgotten: waitingIDs = []
+        }
     }
 
     /// What the next commit has to count; call ``restoreRefusals(_:)`` if it fails.

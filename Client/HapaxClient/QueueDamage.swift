@@ -80,10 +80,6 @@ struct DamageObserver: Sendable {
     /// What the new file must know from its first transaction on, since it is written only when it changes; nil for what only the damaged
     /// file knows.
     var state: @Sendable () -> (identity: EventQueue.SavedIdentity?, session: EventQueue.OpenSession?) = { (nil, nil) }
-    /// A running client's file was set aside: nobody knows which ids wait.
-    var replaced: @Sendable () -> Void = {}
-    /// These wait again; called before they can be delivered.
-    var took: @Sendable ([EventID]) -> Void = { _ in }
     /// These were found and are dead letters now.
     var buried: @Sendable ([Settlement]) -> Void = { _ in }
     /// The id is the one under which to tell the server.

@@ -84,6 +84,9 @@ package struct QueueDirectory: Hashable, Sendable {
     /// Whether a file that was set aside may hold what the queue has not taken over.
     package var holdsUnsalvaged: Bool { filesSetAside.contains { !isSalvaged($0) } }
 
+    /// The same for it and the queues beside it.
+    package var holdsUnsalvagedAnywhere: Bool { holdsUnsalvaged || spoolsByName.contains { $0.holdsUnsalvaged } }
+
     /// Removes a queue's own files and then the directory; one that holds anything else stays.
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
@@ -146,8 +149,14 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// Those of the queues beside this one, by their paths from here.
     package var filesSetAsideBeside: [String] {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []
-        return names.sorted().flatMap { name in spool(named: name).filesSetAside.map { "spool/\(name)/\($0)" } }
+        spoolsByName.flatMap { spool in
+            spool.filesSetAside.map { "spool/\((spool.path as NSString).lastPathComponent)/\($0)" }
+        }
+    }
+
+    /// Whatever there is in the place of the queues beside this one, also what is none any more.
+    private var spoolsByName: [QueueDirectory] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: spoolPath)) ?? []).sorted().map { spool(named: $0) }
     }
 
     /// Whether nothing is left to be taken from a file that was set aside: then it must not come back, even if the file it went into is

@@ -227,12 +227,7 @@ final class QueueWriter: Sendable {
                 state.retry = nil
             }
             intake.withLock { intake in
-                intake.committed(group.events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved })
-                intake.removed(committed.appended?.discarded ?? [])
-                // Not behind a first one that waits, and not where one behind it does.
-                let requeued = committed.appended?.requeued ?? []
-                intake.removed(
-                    group.events.lazy.filter { $0.problem != nil && $0.sequence != nil && !requeued.contains($0.id) }.map(\.id))
+                intake.committed(group.events)
             }
             for waiter in group.waiters { waiter.tell(.success(())) }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }

@@ -176,7 +176,7 @@ actor SpoolAdopter {
         observer.buried = { [reporter] in reporter.settled($0, .all) }
         spool.observeDamage(observer)
         let delivery = Delivery(
-            source: QueueBatchSource(queue: spool, clock: clock, removed: { _ in }, settled: { [reporter] in reporter.settled($0, .all) }),
+            source: QueueBatchSource(queue: spool, clock: clock, settled: { [reporter] in reporter.settled($0, .all) }),
             endpoint: endpoint, transport: transport, clock: clock, logger: logger, witness: witness,
             attempted: { [reporter] in reporter.attempted(in: $0, answer: $1) },
             gate: { [gate] _ in gate.permission(isManual: isManual) })

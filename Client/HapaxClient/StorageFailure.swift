@@ -15,7 +15,7 @@ extension StorageFailure {
     }
 
     /// Only codes and their fixed texts: messages of SQLite can quote values.
-    init(_ error: any Error) {
+    package init(_ error: any Error) {
         let error = (error as? SalvageFailure)?.cause ?? error
         if error is NewerSchema {
             self.init(code: 0, description: "the queue was made by a newer version")

@@ -2,7 +2,23 @@ import GRDB
 import GRDBSQLite
 import HapaxModel
 
+/// Which ids wait has changed.
+enum WaitingChange: Sendable {
+    case added([EventID])
+    case removed([EventID])
+    /// The file was set aside: nobody knows.
+    case forgotten
+}
+
 extension EventQueue {
+    /// Tells one who keeps count of what waits of every change from now on, within the transaction's turn on the connection: told later, a
+    /// removal could undo what the next transaction has added.
+    func observeWaitingIDs(_ observer: @escaping @Sendable (WaitingChange) -> Void) {
+        waitingObserver.withLock { $0 = observer }
+    }
+
+    func tell(_ change: WaitingChange) { waitingObserver.withLock { $0 }(change) }
+
     /// The ids of all waiting events. By SQLite's own interface: a start with a long queue waits for this.
     func waitingIDs() throws -> Set<EventID> {
         var ids = Set<EventID>(minimumCapacity: Int(clamping: books.depth))

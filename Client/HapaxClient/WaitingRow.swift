@@ -85,7 +85,7 @@ extension EventQueue {
     ///
     /// - Returns: Their ids, as far as they can be read.
     func bury(_ damaged: DamagedRows, time: Int64) throws -> [EventID] {
-        try transaction { db, books in
+        try transaction(committed: { tell(.removed($0)) }) { db, books in
             var ids: [EventID] = []
             for number in damaged.rows {
                 guard let row = try Row.fetchOne(db, sql: "SELECT * FROM queue WHERE row = ?", arguments: [number]) else {

@@ -48,7 +48,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
                     Terminal.say("\(letter.number)  \(time)  \(id)  \(why)")
                 }
             }
-            try DeadLettersCommand.requireSalvage(queue)
+            try queue.requireSalvage()
         }
     }
 
@@ -74,7 +74,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
             var last: Int64 = 0
             while true {
                 let letters = try DeadLettersCommand.read(queue, after: last, limit: 500)
-                guard let end = letters.last else { return try DeadLettersCommand.requireSalvage(queue) }
+                guard let end = letters.last else { return try queue.requireSalvage() }
                 for letter in letters { Terminal.write(letter.line) }
                 last = end.number
             }
@@ -135,13 +135,6 @@ struct DeadLettersCommand: AsyncParsableCommand {
         guard !unknown.isEmpty else { return }
         let numbers = Set(unknown).sorted().map { "\($0)" }.joined(separator: ", ")
         Terminal.complain("no dead letter has number \(numbers); see hapax dead-letters list")
-        throw ExitCode.failure
-    }
-
-    /// Whoever exports and then purges must have seen all of them.
-    fileprivate static func requireSalvage(_ queue: QueueOptions) throws {
-        guard queue.directory.holdsUnsalvaged else { return }
-        Terminal.complain("these are not all: a damaged file was set aside, and what it holds is taken over by the next hapax flush")
         throw ExitCode.failure
     }
 

@@ -36,6 +36,8 @@ struct Hapax: AsyncParsableCommand {
         ])
 
     static func main() async {
+        // What cannot be written fails, and then the command decides: where nobody reads standard error, it does its work all the same.
+        signal(SIGPIPE, SIG_IGN)
         // Swift repairs such arguments: two keys of --derive-id would become one, and their events the same.
         if let place = CommandLine.placeNotUTF8 {
             Terminal.complain("argument \(place) is not UTF-8; nothing was done")

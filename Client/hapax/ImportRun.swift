@@ -59,7 +59,7 @@ final class ImportRun: Sendable {
         let transport = CurlTransport()
         source = ImportSource(
             descriptor: descriptor, start: start, after: fingerprint, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
-            now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration, clock: clock) },
+            now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration, endpoint, clock: clock) },
             settled: { progress.update($0) },
             saveCheckpoint: { checkpoint in
                 // Without it the next run begins at the first line, and the server knows what it has.
@@ -163,11 +163,15 @@ final class ImportRun: Sendable {
     // MARK: - Dead letters
 
     /// The queue is taken only for this moment: an import may take hours, and others want to work on it meanwhile.
-    private static func bury(_ letters: [DeadLetter], in configuration: EventClient.Configuration, clock: SystemClock) throws {
+    private static func bury(
+        _ letters: [DeadLetter], in configuration: EventClient.Configuration, _ endpoint: Endpoint, clock: SystemClock
+    ) throws {
         let queue = try EventQueue.open(
             configuration.queueDirectory, whenTaken: .spool, durability: .power, quota: configuration.quota, clock: clock)
         defer { queue.close() }
         guard !queue.isFull else { throw QueueIsFull() }
+        // What it holds then is ours alone; otherwise it stays known as the one of whoever filled it.
+        if queue.books.depth == 0, queue.books.letters == 0 { queue.isRedirected(to: endpoint) }
         try queue.adoptDeadLetters(letters)
     }
 }

@@ -43,6 +43,13 @@ struct QueueOptions: ParsableArguments {
     }
 
     var directory: QueueDirectory { QueueDirectory(path: path) }
+
+    /// Whoever exports and then purges must have seen all there is.
+    func requireSalvage() throws {
+        guard directory.holdsUnsalvagedAnywhere else { return }
+        Terminal.complain("these are not all: a damaged file was set aside, and what it holds is taken over by the next hapax flush")
+        throw ExitCode.failure
+    }
 }
 
 struct ServerOptions: ParsableArguments {
@@ -93,7 +100,7 @@ extension EventClient {
     func complainOfRedirection() {
         guard hasRedirected else { return }
         Terminal.complain(
-            "events waited that may have been meant for another server or write key; all of them go to this one. Each project needs a queue of its own (--queue)"
+            "the queue holds events that may have been meant for another server or write key; what waits, and dead letters that are retried, go to this one. Each project needs a queue of its own (--queue)"
         )
     }
 }

@@ -61,8 +61,13 @@ struct PurgeQueue: AsyncParsableCommand {
     }
 
     private func purge(_ target: EventQueue, _ removed: inout Removed) async throws {
-        removed.waiting += try await target.changingAll { try await $0.purgeWaiting() }
-        if withDeadLetters { removed.deadLetters += try await target.changingAll { try $0.purgeDeadLetters($0.deadLetterNumbers()) } }
+        guard withDeadLetters else {
+            removed.waiting += try await target.changingAll { try await $0.purgeWaiting() }
+            return
+        }
+        let purged = try await target.changingAll { try await $0.purgeAll() }
+        removed.waiting += purged.waiting
+        removed.deadLetters += purged.deadLetters
     }
 
     private func purge(_ directory: QueueDirectory, beside main: EventQueue, _ removed: inout Removed) async throws {

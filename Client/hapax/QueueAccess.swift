@@ -43,18 +43,18 @@ extension EventQueue {
 
     /// Changes the queue, or ends the command with a message.
     func changing<Value>(_ change: (EventQueue) throws -> Value) throws -> Value {
-        do { return try change(self) } catch { throw Terminal.queueCannotBeWritten() }
+        do { return try change(self) } catch { throw Terminal.queueCannotBeWritten(error) }
     }
 
     /// The same with what a damaged file held.
     func changingAll<Value>(_ change: (EventQueue) async throws -> Value) async throws -> Value {
-        do { return try await salvaging(change) } catch { throw Terminal.queueCannotBeWritten() }
+        do { return try await salvaging(change) } catch { throw Terminal.queueCannotBeWritten(error) }
     }
 }
 
 extension Terminal {
-    fileprivate static func queueCannotBeWritten() -> ExitCode {
-        complain("the queue cannot be written; nothing was changed. Is the disk full or read-only?")
+    fileprivate static func queueCannotBeWritten(_ error: any Error) -> ExitCode {
+        complain("the queue, or a damaged file that was set aside, cannot be worked on: \(StorageFailure(error)); nothing was changed")
         return .failure
     }
 

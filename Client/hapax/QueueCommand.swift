@@ -25,7 +25,7 @@ struct QueueCommand: AsyncParsableCommand {
                 on the disk, and what other processes stored beside the queue, is told on standard error instead. With --json each event is \
                 an object on a line of its own.
 
-                Exits with 0, also if nothing waits, or with 1 if the queue cannot be read.
+                Exits with 0, also if nothing waits, or with 1 if the queue cannot be read or a damaged file that was set aside may hold more.
 
                 Example, the next page:
                   hapax queue list --after 100 --limit 100
@@ -48,6 +48,7 @@ struct QueueCommand: AsyncParsableCommand {
                 Terminal.complain("\(spools.depth) more events wait in \(spools.summaries.count) queues stored beside this one")
             }
             spools.complain()
+            try queue.requireSalvage()
         }
 
         private func tell(_ event: QueuedEvent) {
@@ -97,7 +98,12 @@ struct QueueCommand: AsyncParsableCommand {
                     "the event does not wait: it is in the dead letters: \(letter.reason): \(letter.detail); see hapax dead-letters export")
                 throw ExitCode.deadLettered
             }
-            Terminal.complain("no event with this id waits: it was delivered or purged, or was never stored in \(queue.path)")
+            let isKnown = !queue.directory.holdsUnsalvagedAnywhere
+            Terminal.complain(
+                isKnown
+                    ? "no event with this id waits: it was delivered or purged, or was never stored in \(queue.path)"
+                    : "no event with this id is in the queue; a damaged file was set aside that may hold it, which the next hapax flush takes over"
+            )
             throw ExitCode.failure
         }
     }

@@ -8,6 +8,7 @@ struct StatusCommand: AsyncParsableCommand {
         commandName: "status",
         abstract: "Shows what waits, what was delivered and what was refused.",
         discussion: """
+            What was delivered is of the queue itself; those stored beside it do not count towards it once they are delivered and removed. \
             Looks only; a process that works on the queue is not disturbed. Exits with 0 also if something waits, \
             with 1 if a queue, or one stored beside it, cannot be read.
 

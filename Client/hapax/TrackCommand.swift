@@ -35,7 +35,10 @@ struct TrackCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The event's own id; the server stores each id once. Another event of this id becomes a dead letter.", valueName: "uuid"))
+            """
+            The event's own id; the server stores each id once. Another event of this id becomes a dead letter, except under a UUID of \
+            version 8: such ids are derived, and one of them always means the same event.
+            """, valueName: "uuid"))
     var id: EventID?
 
     @Option(help: ArgumentHelp("Makes the id from NAME and this key, always the same one.", valueName: "key"))
@@ -98,13 +101,13 @@ struct TrackCommand: AsyncParsableCommand {
         let id = chosen ?? ids.next(unixMilliseconds: SystemClock().unixMilliseconds)
         // Of what this run does with it: neither an old dead letter of this id says anything, nor what becomes of another event that was given it
         // and lies beside the queue or in a file that was set aside.
-        let letter = Task { [deliveries = client.ownDeliveries(bufferLimit: 100_000)] in await Self.letter(of: id, deliveries) }
+        let fate = Task { [deliveries = client.ownDeliveries(bufferLimit: 100_000)] in await Self.fate(of: id, deliveries) }
         let stored: EventID
         do throws(TrackError) {
             stored = try await client.trackDurably(
                 name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
         } catch {
-            try await end(client, letter, notStored: id, error)
+            try await end(client, fate, notStored: id, error)
             return
         }
         // Before anything that may take its time: a script that is interrupted then knows what it has.
@@ -116,14 +119,15 @@ struct TrackCommand: AsyncParsableCommand {
         let damaged = status.damage == nil ? nil : await Self.damagedLetter(of: stored, client)
         _ = await client.shutdown(within: .zero)
         if let unsaid { Terminal.exit(after: unsaid) }
-        let refused = await letter.value ?? damaged
-        tell(stored, report, refused, isSpool: status.isSpool)
-        if refused != nil { throw ExitCode.deadLettered }
+        var told = await fate.value
+        told.letter = told.letter ?? damaged
+        tell(stored, report, told, isSpool: status.isSpool)
+        if told.letter != nil { throw ExitCode.deadLettered }
     }
 
     /// A commit that has failed may still succeed while the client ends: then it is on disk after all.
     private func end(
-        _ client: EventClient, _ letter: Task<Letter?, Never>, notStored id: EventID, _ error: TrackError
+        _ client: EventClient, _ fate: Task<Fate, Never>, notStored id: EventID, _ error: TrackError
     ) async throws {
         let isSpool = await client.status().isSpool
         let report = await client.shutdown(within: .zero)
@@ -137,16 +141,28 @@ struct TrackCommand: AsyncParsableCommand {
             throw ExitCode.failure
         }
         if !output.json { Terminal.say(id.description) }
-        let refused = await letter.value
-        tell(id, nil, refused, isSpool: isSpool)
-        if refused != nil { throw ExitCode.deadLettered }
+        let told = await fate.value
+        tell(id, nil, told, isSpool: isSpool)
+        if told.letter != nil { throw ExitCode.deadLettered }
         Terminal.complain("stored, not delivered yet: \(error)")
     }
 
-    private static func letter(of id: EventID, _ deliveries: EventDeliveries) async -> Letter? {
+    private static func fate(of id: EventID, _ deliveries: EventDeliveries) async -> Fate {
+        var fate = Fate()
+        for await delivery in deliveries {
+            switch delivery {
+            case .stored(id), .duplicate(id): fate.isDelivered = true
+            case .rejected(id, let reason, let detail): fate.letter = Letter(reason: reason, detail: detail)
+            default: continue
+            }
+        }
+        return fate
+    }
+
+    /// What became of the event while this command ran.
+    private struct Fate: Sendable {
+        var isDelivered = false
         var letter: Letter?
-        for await case .rejected(id, let reason, let detail) in deliveries { letter = Letter(reason: reason, detail: detail) }
-        return letter
     }
 
     /// The file was damaged under this command: its event may be one whose bytes changed.
@@ -172,8 +188,9 @@ struct TrackCommand: AsyncParsableCommand {
         }
     }
 
-    private func tell(_ id: EventID, _ report: FlushReport?, _ letter: Letter?, isSpool: Bool) {
-        let delivered = report.map { $0.remaining == 0 && letter == nil } ?? false
+    private func tell(_ id: EventID, _ report: FlushReport?, _ fate: Fate, isSpool: Bool) {
+        let letter = fate.letter
+        let delivered = letter == nil && (fate.isDelivered || report?.remaining == 0)
         if output.json {
             Terminal.say(json: [
                 "event_id": .string(id.description), "delivered": .bool(delivered), "spooled": .bool(isSpool && !delivered),
@@ -185,7 +202,7 @@ struct TrackCommand: AsyncParsableCommand {
         if let letter {
             Terminal.complain("the event is in the dead letters: \(letter.reason): \(letter.detail)")
         } else if let failure = report?.failure {
-            Terminal.complain("stored, not delivered yet: \(failure)")
+            Terminal.complain("\(delivered ? "delivered; other events are not" : "stored, not delivered yet"): \(failure)")
         }
     }
 }

@@ -28,6 +28,52 @@ struct CommandFailureTests {
         #expect(server.stored.count == (arguments[0] == "track" ? 1 : 0))
     }
 
+    @Test(
+        "where nobody reads standard error a command does its work, and exits as it would",
+        arguments: [(["flush"], 2), (["track", "x"], 0), (["track", ""], 3), (["track", "x", "--id", "1"], 64)])
+    func closedErrorsChangeNothing(arguments: [String], status: Int) async throws {
+        #expect(try await hapax.run("track", "waits", "--no-flush").status == 0)
+        server.change { $0.failuresLeft = .max }
+        let pipe = Pipe()
+        try pipe.fileHandleForReading.close()
+        let process = try ChildProcess(
+            "/bin/sh", ["-c", #"exec "$0" "$@" 2>&1 >/dev/null"#, try PackageLayout.executable("hapax")] + arguments,
+            environment: ["HAPAX_SERVER": hapax.server, "HAPAX_KEY": "secret-key", "HAPAX_QUEUE": hapax.queue],
+            output: .duplicate(pipe.fileHandleForWriting.fileDescriptor))
+        #expect(await process.waitUntilExit() == .exited(Int32(status)))
+    }
+
+    @Test("what lies in a file that was set aside is not told as nothing, nor a purge that leaves it as a full disk (I1, I12)")
+    func unsalvagedFileIsNotHidden() async throws {
+        let id = try await hapax.run("track", "waits", "--no-flush").out.trimmingCharacters(in: .whitespacesAndNewlines)
+        let file = hapax.queue + "/queue.sqlite"
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        func expectHint(_ arguments: String...) async throws {
+            let output = try await hapax.start(arguments).finish()
+            #expect(output.status == 1 && output.error.contains("a damaged file was set aside"), "\(arguments)")
+        }
+        try await expectHint("queue", "list")
+        try await expectHint("queue", "show", id)
+        #expect(try await hapax.run("flush").status == 0)
+        #expect(try await hapax.run("queue", "list").status == 0)
+        // Of a spool.
+        let spool = hapax.queue + "/spool/\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: spool + "/queue.sqlite.damaged-1"))
+        try await expectHint("queue", "list")
+        try await expectHint("dead-letters", "list")
+        try await expectHint("dead-letters", "export")
+        #expect(try await hapax.run("flush").status == 0)
+        // One that cannot be read, whoever asks.
+        try FileManager.default.createDirectory(atPath: file + ".damaged-2", withIntermediateDirectories: true)
+        let track = try await hapax.run("track", "x")
+        #expect(track.status == 0 && track.error.contains("delivered; other events are not"))
+        let purge = try await hapax.run("queue", "purge", "--yes")
+        #expect(purge.status == 1 && purge.error.contains("a damaged file that was set aside") && purge.error.contains("SQLITE") == false)
+        #expect(try await hapax.run("queue", "purge", "--yes", "--with-dead-letters").status == 0)
+        #expect(try await hapax.run("queue", "purge", "--yes").status == 0)
+    }
+
     @Test("an argument that is not UTF-8 is refused: repaired, two keys would be one, and the second event taken for the first (I1)")
     func argumentsAreUTF8() async throws {
         for key in ["\\376", "\\377"] {

@@ -62,6 +62,39 @@ struct DamagedLettersTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("two letters that a changed bit has given one number are both kept, where a file that was set aside is taken over (I1, I12)")
+    func lettersOfOneNumberAreKept() async throws {
+        let root = try await makeLetters(6)
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+        let page = (root - 1) * 4_096
+        let cell = page + (Int(bytes[page + 8 + 6]) << 8 | Int(bytes[page + 9 + 6]))
+        #expect(bytes[page] == 0x0D && bytes[cell + 2] == 4, "control: the fourth letter's cell, with its number")
+        bytes[cell + 2] = 3
+        try Data(bytes).write(to: URL(fileURLWithPath: path))
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        let test = try TestClient(directory: directory)
+        await test.client.queue.salvage()
+        #expect(try Set(test.client.deadLetters.list().map(\.eventID)).count == 6)
+        let status = await test.client.status()
+        #expect(status.isBalanced && status.damage?.salvagedDeadLetters == 6 && status.deadLettered == 6)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a letter of another queue is known by its number there and what it holds: numbers can come back (I1, D3)")
+    func lettersOfOneOriginAreKept() async throws {
+        let test = try TestClient(directory: directory)
+        for name in ["first", "second", "first"] {
+            var letter = DeadLetter(
+                number: 0, eventID: .derived(name: name, key: ""), reason: "rejected", detail: "", time: 1,
+                event: Array("{\"event\":\"\(name)\"}".utf8))
+            (letter.origin, letter.originNumber) = (.install(.derived(name: "i", key: "spool")), 1)
+            for _ in 1...2 { try test.client.queue.adoptDeadLetters([letter]) }
+        }
+        #expect(try test.client.deadLetters.list().map(\.eventID) == ["first", "second"].map { .derived(name: $0, key: "") })
+        #expect(test.client.queue.books.isBalanced && test.client.queue.books.deadLettered == 2)
+        await test.client.shutdown(within: .zero)
+    }
+
     private enum Call: CaseIterable {
         case list, count, export, retry, retryAll, purge
     }
@@ -78,12 +111,12 @@ struct DamagedLettersTests {
         }
     }
 
-    /// A closed queue with 200 dead letters.
+    /// A closed queue with so many dead letters.
     ///
     /// - Returns: The page of their table's root.
-    private func makeLetters() async throws -> Int {
+    private func makeLetters(_ count: Int = 200) async throws -> Int {
         let test = try TestClient(directory: directory)
-        for _ in 0..<200 { test.client.track(String(repeating: "n", count: 201)) }
+        for _ in 0..<count { test.client.track(String(repeating: "n", count: 201)) }
         try await test.client.writer.barrier()
         let root = try await test.client.queue.database.read {
             try Int.fetchOne($0, sql: "SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letters'")

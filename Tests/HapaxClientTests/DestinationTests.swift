@@ -44,6 +44,12 @@ struct DestinationTests {
         #expect(try await !run(server: "http://127.0.0.1:1", key: "key-of-b"), "the same server")
     }
 
+    @Test("dead letters count as well: retried, they go to the new one (I9)")
+    func lettersAreTold() async throws {
+        #expect(try await !run(key: "key-of-a", event: String(repeating: "n", count: 201)))
+        #expect(try await run(key: "key-of-b"))
+    }
+
     @Test("where nothing waits, a change is nobody's business")
     func emptyQueueMayChange() async throws {
         #expect(try await !run(key: "key-of-a", event: "delivered", flushes: true))

@@ -30,6 +30,19 @@ struct EventClientLifecycleTests {
         #expect(app.ended == [1], "once")
     }
 
+    @Test("a session whose start was refused has no end either (R43, R44, D16)")
+    func refusedStartHasNoEnd() async throws {
+        let test = try TestClient { $0.uploadOnlyInBackground() }
+        try test.client.optOut()
+        test.client.handle(.didBecomeActive)
+        try test.client.optIn()
+        test.client.handle(.didEnterBackground)
+        test.client.handle(.didBecomeActive)
+        _ = await test.client.flush()
+        #expect(test.transport.batches.flatMap(\.names) == ["$AppStart"])
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("each time the app enters the background what waits is sent (R30)")
     func everyBackgroundFlushes() async throws {
         let test = try TestClient { $0.uploadOnlyInBackground() }

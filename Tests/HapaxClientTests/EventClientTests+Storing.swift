@@ -168,6 +168,23 @@ extension EventClientTests {
         #expect(String(decoding: test.transport.batches[0].body, as: UTF8.self).contains(#""number":1"#))
     }
 
+    @Test("ids that are tracked again and again while they are delivered take a sequence only with an event that is sent (R12, I7)")
+    func repeatedIDsLeaveNoGap() async throws {
+        let test = try TestClient()
+        let ids = (1...3).compactMap { EventID("019a0000-0000-7000-8000-00000000000\($0)") }
+        await withTaskGroup(of: Void.self) { group in
+            for id in ids + ids {
+                group.addTask { for _ in 0..<150 { _ = try? await test.client.trackDurably("same", id: id) } }
+            }
+            group.addTask { for _ in 0..<150 { _ = await test.client.flush() } }
+        }
+        _ = await test.client.flush()
+        let status = await test.client.status()
+        #expect(Set(test.transport.batches.flatMap(\.sequences)).count == Int(status.created), "no sequence is missing")
+        #expect(status.duplicates == 0 && status.depth == 0 && status.isBalanced)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("an event that took the place of one over a limit waits under its id: tracking it again takes no sequence (R12, I7)")
     func requeuedIDWaits() async throws {
         let test = try TestClient()

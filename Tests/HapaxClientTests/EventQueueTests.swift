@@ -53,6 +53,53 @@ struct EventQueueTests {
         #expect(try logSize() > before + 500_000, "control: it did not fit the cache")
     }
 
+    @Test("a queue tells which ids begin and cease to wait, in the order of its transactions (R12)")
+    func waitingIDsAreTold() throws {
+        var quota = QueueQuota()
+        (quota.maximumEvents, quota.policy) = (4, .dropOldest)
+        let queue = try EventQueue(
+            directory: QueueDirectory(path: directory.path + "/queue"), durability: .process, newInstallID: .derived(name: "i", key: "a"),
+            quota: quota)
+        let changes = Locked<[String]>([])
+        queue.observeWaitingIDs { change in
+            switch change {
+            case .added(let ids) where !ids.isEmpty: changes.withLock { $0 += ids.map { "+\($0)" } }
+            case .removed(let ids) where !ids.isEmpty: changes.withLock { $0 += ids.map { "-\($0)" } }
+            case .added, .removed: break
+            case .forgotten: changes.withLock { $0.append("?") }
+            }
+        }
+        func expect(_ expected: [(Character, Int64)], _ comment: Comment) {
+            #expect(changes.withLock { $0 } == expected.map { "\($0.0)\(event($0.1).id)" }, comment)
+            changes.withLock { $0 = [] }
+        }
+        var (unfit, again) = (event(3), event(2))
+        unfit.problem = .notFinite
+        again.sequence = nil
+        try queue.append([event(1), event(2), unfit])
+        expect([("-", 3)], "it took the id when it was tracked, and is a dead letter")
+        try queue.settle(stored(queue.nextBatch(limit: 2, maximumBytes: .max, skipping: 0)), time: 1)
+        expect([("-", 1), ("-", 2)], "delivered")
+        var both = event(4)
+        both.problem = .notFinite
+        var behind = event(4)
+        behind.sequence = nil
+        try queue.append([again, both, behind])
+        expect([("-", 4), ("+", 2), ("+", 4)], "one behind another that is only a dead letter waits, and so does one whose first is gone")
+        _ = try queue.purgeDeadLetters(queue.deadLetterNumbers())
+        try queue.append((5...8).map { event($0) })
+        expect([("-", 2), ("-", 4)], "removed by the quota")
+        let batch = try queue.nextBatch(limit: 1, maximumBytes: .max, skipping: 0)
+        try queue.settle(batch.events.map { Settlement(event: $0, fate: .deadLetter(reason: "rejected", detail: "")) }, time: 1)
+        _ = try queue.retryDeadLetters(nil)
+        expect([("-", 5), ("+", 5)], "refused, and retried")
+        #expect(try queue.bury(DamagedRows(rows: [queue.books.head]), time: 1).count == 1)
+        expect([("-", 6)], "its bytes changed")
+        _ = try queue.purge()
+        #expect(Set(changes.withLock { $0 }) == Set(([5, 7, 8] as [Int64]).map { "-\(event($0).id)" }), "purged")
+        queue.close()
+    }
+
     @Test("rows, books and install survive reopening (R14)")
     func reopeningFindsEverything() throws {
         let first = try open()

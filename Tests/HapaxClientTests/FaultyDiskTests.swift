@@ -42,7 +42,7 @@ struct FaultyDiskTests {
             try EventQueue(directory: QueueDirectory(path: path), durability: durability, newInstallID: .derived(name: "i", key: "a"))
         }
         func deliver(_ queue: EventQueue, limit: Int) async throws -> Bool {
-            let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+            let source = QueueBatchSource(queue: queue, clock: ManualClock())
             let batch = try await source.nextBatch(limit: limit, maximumBytes: .max, skipping: 0)
             if batch.events.isEmpty { return false }
             // The server has them from here on; what cannot be settled is sent again, and it finds duplicates.

@@ -17,6 +17,31 @@ struct IntakeTests {
         if case .admitted(_, let sequence, _) = admission { sequence } else { nil }
     }
 
+    private func prepared(_ entry: Intake.Entry) -> PreparedEvent {
+        PreparedEvent(
+            id: entry.event?.id ?? .derived(name: "", key: ""), sequence: entry.event?.sequence, time: 1, bytes: [],
+            reserved: entry.reserved)
+    }
+
+    @Test("an id waits as long as any of those that were taken behind the first is not committed: none of them takes a sequence (R12, I7)")
+    func repeatsKeepTheirID() {
+        var intake = intake()
+        guard case .admitted(let id, 1, _) = admit(&intake) else { return }
+        for _ in 1...2 { #expect(sequence(admit(&intake, id: id)) == nil) }
+        // The first is delivered, or only a dead letter.
+        intake.committed([prepared(intake.mailbox[0])])
+        intake.waitingChanged(.removed([id]))
+        #expect(sequence(admit(&intake, id: id)) == nil && intake.created == 1)
+        let repeats = intake.mailbox[1...].map(prepared)
+        intake.committed([repeats[0], repeats[1]])
+        #expect(intake.isWaiting(id))
+        intake.committed([repeats[2]])
+        #expect(!intake.isWaiting(id))
+        #expect(sequence(admit(&intake, id: id)) == 2)
+        intake.waitingChanged(.added([id]))
+        #expect(intake.isWaiting(id) && sequence(admit(&intake, id: id)) == nil)
+    }
+
     @Test("an id whose event was lost with a damaged file can be tracked again (R12, I11)")
     func lostIDIsFree() {
         let id = EventID.derived(name: "order", key: "lost")
@@ -27,7 +52,7 @@ struct IntakeTests {
             return false
         }
         let before = track()
-        intake.forgetIDs()
+        intake.waitingChanged(.forgotten)
         let after = track()
         #expect(!before && after)
     }
@@ -49,7 +74,7 @@ struct IntakeTests {
         #expect(sequence(admit(&intake)) == 2)
         #expect(sequence(admit(&intake)) == nil)
         #expect(intake.uncounted == ["mailbox_full": 1])
-        intake.committed(intake.mailbox[0].reserved)
+        intake.committed([prepared(intake.mailbox[0])])
         #expect(sequence(admit(&intake)) == 3)
     }
 
@@ -65,7 +90,7 @@ struct IntakeTests {
         #expect(admit(&intake, bytes: 500 - overhead) == 1 && admit(&intake, bytes: 501 - overhead) == nil)
         #expect(admit(&intake, bytes: 500 - overhead) == 2 && intake.uncommitted == QueueUsage(events: 2, bytes: 1_000))
         #expect(intake.uncounted == ["mailbox_full": 1])
-        intake.committed(intake.uncommitted)
+        intake.committed(intake.mailbox.map(prepared))
         #expect(admit(&intake, bytes: 5_000) == 3, "it would never be taken otherwise, and belongs to the dead letters")
         #expect(admit(&intake, bytes: 0) == nil)
     }
@@ -111,7 +136,7 @@ struct IntakeTests {
             return
         }
         #expect(intake.created == 1)
-        intake.removed([id])
+        intake.waitingChanged(.removed([id]))
         #expect(sequence(admit(&intake, id: id)) == 2, "delivered: it may come again")
     }
 
@@ -123,7 +148,8 @@ struct IntakeTests {
             return
         }
         #expect(intake.created == 1)
-        intake.removed([id])
+        intake.committed(intake.mailbox.map(prepared))
+        intake.waitingChanged(.removed([id]))
         #expect(sequence(admit(&intake, id: id)) == 2)
     }
 

@@ -90,7 +90,7 @@ struct PurgeTests {
             transactionObserver: CommitObserver {
                 queue.damage.withLock { $0.pending.append(DamagedFile(name: "queue.sqlite.damaged-2", isOwn: true)) }
             }, extent: .nextTransaction)
-        #expect(try queue.purge().count == 3)
+        #expect(try queue.purge().waiting == 3)
         #expect(queue.damage.withLock { $0.pending.map(\.number) } == [2])
         #expect(queue.directory.isSalvaged("queue.sqlite.damaged-1") && !queue.directory.isSalvaged("queue.sqlite.damaged-2"))
     }
@@ -111,7 +111,7 @@ struct PurgeTests {
         }
         #expect(try !holders().isEmpty, "control")
         switch purge {
-        case .everything: #expect(try queue.purge().count == 200)
+        case .everything: #expect(try queue.purge().waiting == 200)
         case .waiting: #expect(try await queue.purgeWaiting() == 200)
         case .letters: #expect(try queue.purgeDeadLetters(try queue.deadLetterNumbers()) == 200)
         }
@@ -143,7 +143,7 @@ struct PurgeTests {
         try queue.append((1...2_500).map { PreparedEvent.sample($0, fill: 4_000) }[...])
         let commits = Locked(0)
         try queue.database.add(transactionObserver: CommitObserver { commits.withLock { $0 += 1 } }, extent: .databaseLifetime)
-        #expect(try queue.purge().count == 2_500)
+        #expect(try queue.purge().waiting == 2_500)
         // The purge's own, and one for each thousand of its pages.
         #expect(commits.withLock { $0 } >= 4)
         #expect(try Data(contentsOf: URL(fileURLWithPath: path + "/queue.sqlite")).count < 200_000)

@@ -15,7 +15,7 @@ struct QueueCutOffTests {
     }
 
     private func drain(_ queue: EventQueue) async throws -> [EventID] {
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         var sent: [EventID] = []
         while true {
             let batch = try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)

@@ -128,7 +128,7 @@ extension QueueDamageTests {
         disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: SQLITE_CANTOPEN, operations: [.open]))
         let queue = try open()
         try queue.append([Self.event(100)][...])
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         let batch = try await source.nextBatch(limit: 20, maximumBytes: .max, skipping: 0)
         #expect(batch.events.map(\.id) == [Self.event(100).id])
         try await source.settle(batch.events.map { Settlement(event: $0, fate: .stored) })

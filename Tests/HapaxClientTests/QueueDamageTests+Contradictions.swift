@@ -206,7 +206,7 @@ extension QueueDamageTests {
         }
         let settled = Locked<[EventID]>([])
         let source = QueueBatchSource(
-            queue: queue, clock: ManualClock(), removed: { _ in },
+            queue: queue, clock: ManualClock(),
             settled: { settlements in settled.withLock { $0 += settlements.map(\.event.id) } })
         let batch = try await source.nextBatch(limit: 9, maximumBytes: .max, skipping: 0)
         #expect(batch.buried == 1 && batch.events.map(\.id) == [2, 3].map { Self.event($0).id })

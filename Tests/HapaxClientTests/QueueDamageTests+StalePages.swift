@@ -168,7 +168,7 @@ extension QueueDamageTests {
         queue = try EventQueue(
             directory: QueueDirectory(path: path), durability: .process, newInstallID: .derived(name: "i", key: "second"), quota: quota)
         // Every event is too old by then.
-        while (try? queue.discardAged(now: 1_000_000_000))?.isEmpty != true || queue.unsalvagedFiles > 0 { await queue.salvage() }
+        while (try? queue.discardAged(now: 1_000_000_000)) != false || queue.unsalvagedFiles > 0 { await queue.salvage() }
         #expect(queue.books.isBalanced && queue.books.depth == 0)
         #expect(queue.books.drops.byReason.values.reduce(0, +) == 150, "\(queue.books.drops)")
         queue.close()

@@ -53,9 +53,7 @@ extension QueueDamageTests {
     func rowsAreTakenInGroups(count: Int, fill: Int, groups: [Int]) async throws {
         let queue = try openBesideWhole(Int64(count), fill: fill)
         let taken = Locked<[Int]>([])
-        var observer = DamageObserver()
-        observer.took = { ids in taken.withLock { $0.append(ids.count) } }
-        queue.observeDamage(observer)
+        queue.observeWaitingIDs { change in if case .added(let ids) = change { taken.withLock { $0.append(ids.count) } } }
         let letters = Groups("dead_letters")
         try queue.database.add(transactionObserver: letters)
         await queue.salvage()

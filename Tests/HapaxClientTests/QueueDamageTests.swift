@@ -77,7 +77,7 @@ struct QueueDamageTests {
     }
 
     func drain(_ queue: EventQueue) async throws -> [Data: [UInt8]] {
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         var delivered: [Data: [UInt8]] = [:]
         var failures = 0
         while true {

@@ -29,7 +29,7 @@ struct RepeatedDamageTests {
     }
 
     private func drain(_ queue: EventQueue) async throws -> Set<EventID> {
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         var sent: Set<EventID> = []
         while true {
             let batch = try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)

@@ -117,14 +117,14 @@ struct SalvageCutOffTests {
             if let number, scene.spoiled == nil { disk.cutOff(at: number) }
             let queue = try Self.open(path, "run")
             defer { queue.close() }
-            var observer = DamageObserver()
-            observer.replaced = { [weak queue] in if let queue { try? Self.saveWho(in: queue) } }
-            queue.observeDamage(observer)
+            queue.observeWaitingIDs { [weak queue] change in
+                if case .forgotten = change, let queue { try? Self.saveWho(in: queue) }
+            }
             if let spoiled = scene.spoiled {
                 try DamagedPage.make(in: queue, at: spoiled)
                 if let number { disk.cutOff(at: number) }
             }
-            let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+            let source = QueueBatchSource(queue: queue, clock: ManualClock())
             for _ in 1...2 { _ = try await server.take(source, limit: 6) }
         } catch {}
         let wasCutOff = disk.failures > 0
@@ -132,7 +132,7 @@ struct SalvageCutOffTests {
 
         let queue = try Self.open(path, "next")
         defer { queue.close() }
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         while try await server.take(source, limit: 100) {}
         #expect(server.sentAgain.isEmpty, "what was settled stays so")
         #expect(queue.books.isBalanced && queue.books.depth == 0, "(I12)")

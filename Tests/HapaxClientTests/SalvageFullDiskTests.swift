@@ -77,7 +77,7 @@ struct SalvageFullDiskTests {
             queue = try open(disk)
         }
         if isRunning { disk.fill(except: free) }
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         var sent: [EventID] = []
         var failures = 0
         while sent.count < 3 * Self.count {

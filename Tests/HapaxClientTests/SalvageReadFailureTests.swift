@@ -47,7 +47,7 @@ struct SalvageReadFailureTests {
         let directory = TemporaryDirectory()
         let disk = FaultyDisk(directory.path)
         let queue = try damaged(directory)
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         disk.cutOff(at: 0, [.write])
         await #expect(throws: (any Error).self) {
             _ = try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
@@ -113,7 +113,7 @@ struct SalvageReadFailureTests {
         try queue.append([Self.event(22)][...])
         let disk = FaultyDisk(queue.directory.databasePath + ".damaged-1")
         disk.cutOff(at: 0, [.open])
-        let source = QueueBatchSource(queue: queue, clock: ManualClock()) { _ in }
+        let source = QueueBatchSource(queue: queue, clock: ManualClock())
         _ = try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0)
         let failures = disk.failures
         #expect(try await source.nextBatch(limit: 100, maximumBytes: .max, skipping: 0).events.last?.id == Self.event(22).id)

@@ -1,6 +1,7 @@
 import Dispatch
 import Foundation
 import HapaxModel
+import Logging
 import TestSupport
 import Testing
 
@@ -66,6 +67,43 @@ struct SharedClientTests {
         }
         let clients = asked.withLock { $0 }
         #expect(clients.count == 3 && clients[0] == nil && clients[1] === client && clients[2] === client && shared.client === client)
+        await client.shutdown(within: .zero)
+    }
+
+    /// Calls back whatever it is asked for.
+    private struct AskingHandler: LogHandler {
+        let asked: @Sendable () -> Void
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.trace
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) { asked() }
+    }
+
+    @Test("what the app has configured may start the client from within its start: a logger gets it, sooner there is none (R2)")
+    func startWithinAStartDoesNotWait() async throws {
+        let (shared, directory) = (SharedClient(), TemporaryDirectory())
+        let first = try TestClient(directory: directory)
+        try await first.client.trackDurably("waits")
+        await first.client.shutdown(within: .zero)
+        var configuration = first.client.configuration
+        configuration.writeKey = "another"
+        let asked = Locked<[EventClient?]>([])
+        let ask: @Sendable () -> Void = {
+            let client = try? shared.start { _ throws(StartError) in throw .malformedURL }
+            asked.withLock { $0.append(client) }
+        }
+        configuration.logger = Logger(label: "test") { _ in AskingHandler(asked: ask) }
+        let client = try shared.start { [configuration] recovery throws(StartError) in
+            ask()
+            return try EventClient.start(configuration, clock: ManualClock(), recovery: recovery) { ScriptedTransport() }
+        }
+        let clients = asked.withLock { $0 }
+        #expect(clients.count == 2 && clients[0] == nil && clients[1] === client && shared.client === client)
         await client.shutdown(within: .zero)
     }
 

@@ -104,7 +104,8 @@ struct SpoolAdopterTests {
         }
         main.transport.script { .success($0.receipt()) }
         await adopter.adoptIfDue()
-        #expect(main.transport.batches.last?.names == ["spooled"] && spools.isEmpty)
+        // The main queue's own rest ends at this moment as well.
+        #expect(main.transport.batches.contains { $0.names == ["spooled"] } && spools.isEmpty)
         await main.client.shutdown(within: .zero)
     }
 

@@ -13,7 +13,6 @@ struct WriterGroupTests {
         var groups: [[Int64]] = []
         var dropped: [[String: Int64]] = []
         var stored: [QueueWriter.Stored] = []
-        var discarded: [EventID] = []
         /// Run while a commit is under way.
         var duringCommit: (@Sendable () -> Void)?
     }
@@ -47,7 +46,7 @@ struct WriterGroupTests {
                     record.dropped.append(dropped)
                     return QueueWriter.Committed(
                         depth: record.groups.joined().count,
-                        appended: EventQueue.Appended(events: events, discarded: record.discarded))
+                        appended: EventQueue.Appended(events: events))
                 }
             },
             stored: { [record] stored in record.withLock { $0.stored.append(stored) } })
@@ -166,20 +165,6 @@ struct WriterGroupTests {
         try? await writer.barrier(retrying: true)
         try await writer.barrier()
         #expect(record.withLock { $0.dropped } == [["enricher": 2]])
-    }
-
-    @Test("an id that a quota removed, or that went to the dead letters as it was stored, can be tracked again (R12)")
-    func removedIDsAreFree() async throws {
-        let writer = writer()
-        let ids = (0..<3).map { EventID.derived(name: "order", key: "\($0)") }
-        let (removed, unfit, waiting) = (ids[0], ids[1], ids[2])
-        _ = admit(writer.intake, id: removed)
-        _ = admit(writer.intake, "", id: unfit)
-        _ = admit(writer.intake, id: waiting)
-        record.withLock { $0.discarded = [removed] }
-        writer.wake()
-        try await writer.barrier()
-        #expect(ids.map { admit(writer.intake, id: $0) != nil } == [true, true, false])
     }
 
     @Test("who waits is told once: what comes later changes nothing of it")
