@@ -143,6 +143,54 @@ struct BackgroundRequestTests {
         #expect(test.transport.batches.map(\.request.timeout) == [.seconds(10), .seconds(10)])
     }
 
+    @Test("an upload that somebody asked for does not let policies use its assertion (R27, R31)")
+    func requestedAssertionIsForTheRequest() async throws {
+        let test = try client()
+        let app = ScriptedApplication(isInBackground: true)
+        app.grants = false
+        test.client.attach(app)
+        app.grants = true
+        let (client, permissions) = (test.client, Locked<[RequestPermission]>([]))
+        test.transport.script { batch in
+            permissions.withLock { $0 += [true, false].map { client.gate.permission(isManual: $0) } }
+            return .success(batch.receipt())
+        }
+        test.client.track("push")
+        #expect(await test.client.flush().failure == nil)
+        let (asked, unasked) = try permissions.withLock { try (#require($0.first), #require($0.last)) }
+        #expect(asked != .denied && unasked == .denied)
+    }
+
+    @Test("what was refused before there was no time left convicts nobody afterwards (R33, D12)")
+    func suspicionEndsWithTheTime() async throws {
+        let test = try client { $0.batchSize = 1 }
+        let app = ScriptedApplication(isInBackground: true)
+        test.client.attach(app)
+        #expect(await test.client.flush().remaining == 0)
+        try await test.track(1...3)
+        test.transport.script { _ in
+            app.remainingBackgroundTime = .seconds(1)
+            return .success(.problem(.malformed))
+        }
+        #expect(await test.client.flush().failure != nil)
+        app.remainingBackgroundTime = .seconds(30)
+        test.transport.script { .success($0.names == ["event 2"] ? .problem(.malformed) : $0.receipt()) }
+        #expect(await test.client.flush() == FlushReport(stored: 2, duplicates: 0, deadLettered: 1, remaining: 0))
+        #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
+    }
+
+    @Test("a policy's wish during a pass that somebody asked for leaves it that one's (R13, R17)")
+    func policysWishChangesNoPass() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        try await test.track(1...3)
+        let delivery = test.client.delivery
+        test.transport.script { batch in
+            await delivery.uploadWanted(manual: false)
+            return .success(batch.receipt())
+        }
+        #expect(await test.client.flush().stored == 3)
+    }
+
     @Test("without an assertion it says so, keeps everything and ends no backoff (R31, D11)")
     func refusedManualUploadSaysSo() async throws {
         let test = try client()

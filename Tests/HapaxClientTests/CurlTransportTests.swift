@@ -107,6 +107,19 @@ struct CurlTransportTests {
         #expect(failure(await transport.send(request(server.url + "/over"))) == .answerTooLarge)
     }
 
+    @Test("an answer's header is bounded as well (I13)")
+    func largeHeaderIsRefused() async throws {
+        let server = try LoopbackServer { request in
+            let lines = String(
+                repeating: "X-Fill: " + String(repeating: "x", count: 1_000) + "\r\n", count: request.head.contains("/over") ? 65 : 60)
+            return .answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + lines + "\r\n")
+        }
+        defer { server.stop() }
+        let transport = CurlTransport()
+        #expect(try await transport.send(request(server.url)).get().status == 200)
+        #expect(failure(await transport.send(request(server.url + "/over"))) == .answerTooLarge)
+    }
+
     @Test("a server that never answers is given up at the deadline (D6)")
     func silenceEndsAtTheDeadline() async throws {
         let server = try LoopbackServer { _ in .silence }

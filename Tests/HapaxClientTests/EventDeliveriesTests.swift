@@ -206,6 +206,15 @@ struct EventDeliveriesTests {
         }
     }
 
+    @Test("a client that its owner lets go ends its subscriptions")
+    func releasedClientEndsSubscriptions() async throws {
+        var test: TestClient? = try TestClient()
+        let (directory, deliveries) = try #require(test.map { ($0.directory, $0.client.deliveries()) })
+        test = nil
+        #expect(await rest(deliveries) == [])
+        withExtendedLifetime(directory) {}
+    }
+
     @Test("what is delivered for a client that found the queue taken is told by the client that delivers it")
     func adoptedSpoolsAreTold() async throws {
         let directory = TemporaryDirectory()

@@ -107,6 +107,39 @@ extension QueueDamageTests {
         for await delivery in own { if case .rejected = delivery { Issue.record("\(delivery)") } }
     }
 
+    @Test(
+        "what a file held that was set aside goes before what was stored since, and is purged and counted with it (R9, D14)",
+        arguments: [true, false])
+    func salvageComesFirst(isPurged: Bool) async throws {
+        let test = try TestClient(directory: directory) { $0.batchSize = 1 }
+        try await test.track(1...3)
+        #expect(try test.client.queue.takesOver(from: test.client.queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        try await test.track(4...4)
+        if isPurged {
+            #expect(try await test.client.purge() == 4)
+            _ = await test.client.flush()
+        } else {
+            #expect(await test.client.flush().failure == nil)
+        }
+        let sent = test.transport.batches.flatMap(\.names).filter { $0.hasPrefix("event") }
+        #expect(sent == (isPurged ? [] : (1...4).map { "event \($0)" }))
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("the event that tells of damage is taken once, however often it is told (I11)")
+    func reportIsTakenOnce() async throws {
+        let test = try TestClient(directory: directory)
+        try test.refuseCommits(true)
+        var ids = UUIDv7Generator()
+        let id = ids.next(unixMilliseconds: 1)
+        let observer = test.client.queue.damage.withLock { $0.observer }
+        for _ in 1...2 { observer.salvaged(QueueDamage(file: "queue.sqlite.damaged-1"), id) }
+        #expect(await test.client.status().inMemory == 1)
+        try test.refuseCommits(false)
+        try? await test.client.writer.barrier(retrying: true)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("what was salvaged waits under its id: its caller's retry is no second event (R12, I12)")
     func salvagedIDsAreKnown() async throws {
         let test = try TestClient(directory: directory, transport: ScriptedTransport { _ in .failure(.cut) })

@@ -37,6 +37,12 @@ final class ScriptedApplication: ApplicationAdapter {
     /// Called once, when it is next asked how much time is left, behind the answer.
     func whenAsked(_ action: @escaping @Sendable () -> Void) { state.withLock { $0.whenAsked = action } }
 
+    /// Whether assertions are granted from now on.
+    var grants: Bool {
+        get { state.withLock { $0.grants } }
+        set { state.withLock { $0.grants = newValue } }
+    }
+
     /// In the order they were given back.
     var ended: [Int] { state.withLock { $0.ended } }
     var given: Int { state.withLock { $0.given } }
