@@ -116,7 +116,8 @@ extension QueueDamageTests {
         #expect(try test.client.queue.takesOver(from: test.client.queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
         try await test.track(4...4)
         if isPurged {
-            #expect(try await test.client.purge() == 4)
+            // The event that tells of the damage may be among them.
+            #expect(try await (4...5).contains(test.client.purge()))
             _ = await test.client.flush()
         } else {
             #expect(await test.client.flush().failure == nil)
