@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 
 extension EventClient {
@@ -31,8 +32,8 @@ final class SharedClient: Sendable {
     private let made = Locked<EventClient?>(nil)
     /// For the app's own code that a client asks while it starts: nobody else may track before the last session's end has been tracked.
     @TaskLocal private static var beingStarted: EventClient?
-    /// Of a thread that is within a start, before there is a client.
-    @TaskLocal private static var isStarting = false
+    /// The thread that is within a start.
+    private let starter = Locked<ObjectIdentifier?>(nil)
 
     var client: EventClient? { started.withLock { $0 } ?? Self.beingStarted }
 
@@ -40,18 +41,16 @@ final class SharedClient: Sendable {
     func start(_ make: (EventClient.Recovery) throws(StartError) -> EventClient) throws(StartError) -> EventClient {
         if let client = client ?? made.withLock({ $0 }) { return client }
         // It would wait for itself.
-        if Self.isStarting { throw .queueTaken }
+        let thread = ObjectIdentifier(Thread.current)
+        if starter.withLock({ $0 == thread }) { throw .queueTaken }
         return try starting.withLock { (_: inout Void) throws(StartError) in
             if let client { return client }
-            let result = Self.$isStarting.withValue(true) {
-                Result { () throws(StartError) in
-                    try make { client, recover in
-                        made.withLock { $0 = client }
-                        Self.$beingStarted.withValue(client) { recover() }
-                    }
-                }
+            starter.withLock { $0 = thread }
+            defer { starter.withLock { $0 = nil } }
+            let client = try make { client, recover in
+                made.withLock { $0 = client }
+                Self.$beingStarted.withValue(client) { recover() }
             }
-            let client = try result.get()
             started.withLock { $0 = client }
             made.withLock { $0 = nil }
             return client

@@ -99,9 +99,10 @@ public final class EventClient: Sendable {
         self.transport = transport
         flushesBeforeBackground = Locked(configuration.flushBeforeEnterBackground)
         optOutMark = Locked(OptOutMark(path: QueueDirectory(path: configuration.queueDirectory).optOutPath))
-        let ids = try queue.waitingIDs()
         let (context, identityFailure) = try Self.context(configuration, queue)
         self.identityFailure = identityFailure
+        // The last that may meet damage before the queue tells of it: those of a file that is set aside then must not be taken for waiting.
+        let ids = try queue.waitingIDs()
 
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
         let policy = FlushPolicy(

@@ -171,7 +171,7 @@ final class ImportRun: Sendable {
         defer { queue.close() }
         guard !queue.isFull else { throw QueueIsFull() }
         // What it holds then is ours alone; otherwise it stays known as the one of whoever filled it.
-        if queue.books.depth == 0, queue.books.letters == 0 { queue.isRedirected(to: endpoint) }
+        if queue.books.depth == 0, queue.books.letters == 0, !queue.directory.holdsUnsalvaged { queue.isRedirected(to: endpoint) }
         try queue.adoptDeadLetters(letters)
     }
 }

@@ -64,6 +64,7 @@ struct CommandFailureTests {
         try await expectHint("dead-letters", "list")
         try await expectHint("dead-letters", "export")
         #expect(try await hapax.run("flush").status == 0)
+        #expect(try await hapax.run("queue", "list").status == 0)
         // One that cannot be read, whoever asks.
         try FileManager.default.createDirectory(atPath: file + ".damaged-2", withIntermediateDirectories: true)
         let track = try await hapax.run("track", "x")

@@ -166,6 +166,17 @@ struct CommandLineTests {
         #expect(try await tells("flush", "--timeout", "1"))
     }
 
+    @Test("an import does not claim a queue of which a damaged file may hold another's events (I9)")
+    func importClaimsNoOthersQueue() async throws {
+        #expect(try await hapax.run("track", "x", "--no-flush").status == 0)
+        let file = hapax.queue + "/queue.sqlite"
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        let lines = hapax.directory.path("lines")
+        try Data("not an event\n".utf8).write(to: URL(fileURLWithPath: lines))
+        #expect(try await hapax.run("import", lines, "--key", "other").status == 3)
+        #expect(try await hapax.run("flush", "--key", "other").error.contains("another server or write key"))
+    }
+
     @Test("a server that is down costs nothing: stored, exit 0; flush says 2, then delivers")
     func trackSurvivesAnOutage() async throws {
         server.change { $0.failuresLeft = 2 }

@@ -100,10 +100,13 @@ struct SharedClientTests {
         configuration.logger = Logger(label: "test") { _ in AskingHandler(asked: ask) }
         let client = try shared.start { [configuration] recovery throws(StartError) in
             ask()
+            // Not on this thread: it waits, and gets the client.
+            Task { ask() }
             return try EventClient.start(configuration, clock: ManualClock(), recovery: recovery) { ScriptedTransport() }
         }
+        while asked.withLock({ $0.count }) < 3 { await Task.yield() }
         let clients = asked.withLock { $0 }
-        #expect(clients.count == 2 && clients[0] == nil && clients[1] === client && shared.client === client)
+        #expect(clients[0] == nil && clients[1] === client && clients[2] === client && shared.client === client)
         await client.shutdown(within: .zero)
     }
 
