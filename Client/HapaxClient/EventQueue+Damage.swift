@@ -98,7 +98,12 @@ extension EventQueue {
             (books.depth, books.bytes, books.letters, books.letterBytes) = (0, 0, 0, 0)
             try db.execute(sql: "UPDATE books SET install_id = ?", arguments: [Data(installID.bytes)])
             try books.write(db)
-            for older in damage.withLock({ $0.pending }) { try Self.remember(older, db) }
+            for var older in damage.withLock({ $0.pending }) {
+                // Begun anew: what the file at hand had taken over from it, and lost, can be found there once more. What was delivered is so
+                // twice, which the server knows.
+                if !older.isSalvaged { (older.salvaged, older.salvagedLetters, older.buried) = (0, 0, 0) }
+                try Self.remember(older, db)
+            }
             try Self.remember(file, db)
             let state = damage.withLock { $0.observer }.state()
             if let identity = state.identity { try Self.save(identity, db) }
@@ -121,11 +126,7 @@ extension EventQueue {
     /// Row numbers begin so far behind those of the damaged file, that none can be mistaken for another (D3) and what is salvaged under
     /// its old number comes first (R9). Dead letters, whose numbers people read, take smaller steps.
     static func remember(_ file: DamagedFile, _ db: Database) throws {
-        var ids = UUIDv7Generator()
-        let report = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000))
-        try db.execute(
-            sql: "INSERT INTO damaged_files (name, is_own, is_salvaged, depth, letters, report_id) VALUES (?, ?, ?, ?, ?, ?)",
-            arguments: [file.name, file.isOwn, file.isSalvaged, file.depth, file.letters, Data(report.bytes)])
+        try file.insert(db)
         for (table, step) in [("queue", rowsPerDamagedFile), ("dead_letters", 1_000_000)] {
             let known = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table]) ?? 0
             try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = ?", arguments: [table])

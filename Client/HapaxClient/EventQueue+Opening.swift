@@ -68,12 +68,9 @@ extension EventQueue {
     /// Files that are known and still to be salvaged or told of, oldest first. One that somebody has deleted is told as lost.
     private static func unfinished(_ db: Database, _ directory: QueueDirectory) throws -> [DamagedFile] {
         try Row.fetchAll(db, sql: "SELECT * FROM damaged_files").compactMap { row in
-            let file = DamagedFile(
-                name: try row.value("name"), isOwn: try row.value("is_own"), depth: try row.optional("depth"),
-                letters: try row.optional("letters"), isSalvaged: try row.value("is_salvaged"))
+            let file = try DamagedFile(row)
             if file.isSalvaged { try? directory.markSalvaged(file.name) }
-            if file.isSalvaged, (row["report_id"] as DatabaseValue?)?.isNull != false { return nil }
-            return file
+            return file.isSalvaged && file.reportID == nil ? nil : file
         }.sorted { $0.number < $1.number }
     }
 

@@ -19,7 +19,9 @@ extension EventQueue {
             let letters = db.changesCount
             // What could not be salvaged before, as on a full disk, must not come back later.
             for file in files {
-                guard let damage = try Self.found(file, db)?.damage, !damage.isSalvaged, let missing = damage.lost else { continue }
+                guard let damage = try DamagedFile(named: file.name, db)?.damage, !damage.isSalvaged, let missing = damage.lost else {
+                    continue
+                }
                 try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books)
             }
             try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1; DELETE FROM salvaged_rows")

@@ -32,19 +32,17 @@ extension EventQueue {
             tried.insert(file.name)
             do {
                 if file.isUnread { throw DatabaseError(resultCode: .SQLITE_CANTOPEN) }
-                if !file.isSalvaged {
-                    try salvage(file)
-                    // Its losses are counted, and must not be again if what follows fails.
-                    damage.withLock { $0.salvaged(file.name) }
-                }
+                let salvaged = file.isSalvaged ? file : try salvage(file)
                 markSalvaged([file])
-                let (damage, report) = try found(file)
-                self.damage.withLock { record in
+                damage.withLock { record in
                     record.pending.removeAll { $0.name == file.name }
-                    record.latest = damage
-                    if let report { record.reports.insert(report) }
+                    record.latest = salvaged.damage
+                    if let report = salvaged.reportID { record.reports.insert(report) }
                 }
-                if let report { self.damage.withLock { $0.observer }.salvaged(damage, report) }
+                if let report = salvaged.reportID { damage.withLock { $0.observer }.salvaged(salvaged.damage, report) }
+            } catch  where error.isDamagedAgain {
+                // Ends: each time there is one file more.
+                tried.remove(file.name)
             } catch {
                 failure = error as? SalvageFailure ?? SalvageFailure(cause: error)
                 // The next one may be readable; a full disk takes nothing from any.
@@ -57,7 +55,9 @@ extension EventQueue {
         }
     }
 
-    private func salvage(_ file: DamagedFile) throws {
+    /// - Returns: What came of it.
+    /// - Throws: ``DamagedAgain`` if it has to begin anew.
+    private func salvage(_ file: DamagedFile) throws -> DamagedFile {
         var salvager = Salvager(queue: self, file: file)
         var (depth, letters) = (file.depth, file.letters)
         var drops = DropCounts()
@@ -74,18 +74,19 @@ extension EventQueue {
             // What could be read has been taken, once; the file stays to be read again.
             if let trouble = source.trouble { throw SalvageFailure(cause: trouble) }
         }
-        try transaction { db, books in
+        return try salvager.transaction { db, books -> [EventID] in
             try db.execute(
                 sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ?, letters = ? WHERE name = ? AND is_salvaged = 0",
                 arguments: [depth, letters, file.name])
             // Or a purge has ended it, and has counted.
             let isDone = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
-            guard isDone, let damage = try Self.found(file, db)?.damage else { return }
+            guard isDone, let damage = try DamagedFile(named: file.name, db)?.damage else { return [] }
             // At the opening the disk may have failed. Of a running client's file the books in memory knew more.
             if !file.isOwn { try Self.adopt(drops, db, &books) }
             if let lost = damage.lost { try Self.countMissing(Int64(lost), of: file, as: Self.damagedEvent, db, &books) }
             if let lost = damage.lostDeadLetters, lost > 0 { try Self.count(db, &books, Self.damagedLetter, Int64(lost)) }
+            return []
         }
     }
 
@@ -110,23 +111,6 @@ extension EventQueue {
         } catch {
             return
         }
-    }
-
-    private func found(_ file: DamagedFile) throws -> (damage: QueueDamage, report: EventID?) {
-        try reading { try Self.found(file, $0) } ?? (QueueDamage(file: file.name), nil)
-    }
-
-    /// What came of a file, and the id of the event that is to tell of it.
-    static func found(_ file: DamagedFile, _ db: Database) throws -> (damage: QueueDamage, report: EventID?)? {
-        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM damaged_files WHERE name = ?", arguments: [file.name]) else { return nil }
-        var damage = QueueDamage(file: file.name)
-        damage.salvaged = try row.value("salvaged")
-        damage.salvagedDeadLetters = try row.value("salvaged_letters")
-        let buried: Int = try row.value("buried")
-        damage.lost = (try row.optional("depth") as Int64?).map { max(Int(clamping: $0) - damage.salvaged - buried, 0) }
-        damage.lostDeadLetters = (try row.optional("letters") as Int64?).map { max(Int(clamping: $0) - damage.salvagedDeadLetters, 0) }
-        damage.isSalvaged = try row.value("is_salvaged")
-        return (damage, (try row.optional("report_id") as Data?).flatMap { EventID(bytes: $0) })
     }
 
     /// The event that tells of a damaged file is being stored: it is not made again.

@@ -19,10 +19,44 @@ extension EventQueue {
         private var rows: [(row: Row, event: WaitingRow?)] = []
         private var bytes = 0
         private var letters: [DeadLetter] = []
+        /// The highest number of a file that was set aside when it began.
+        private let generation: Int64
 
         init(queue: EventQueue, file: DamagedFile) {
             self.queue = queue
             self.file = file
+            generation = queue.damage.withLock { $0.highest }
+        }
+
+        /// One transaction, in the file in which the salvage began and no other: what was taken over before is there.
+        ///
+        /// - Returns: What is known of the damaged file behind it.
+        /// - Throws: ``DamagedAgain``.
+        @discardableResult
+        func transaction(
+            growing: Bool = false, committed: ([EventID]) -> Void = { _ in },
+            _ body: (Database, inout QueueBooks) throws -> [EventID]
+        ) throws -> DamagedFile {
+            func requireFile() throws {
+                guard queue.damage.withLock({ $0.highest }) == generation else { throw DamagedAgain() }
+            }
+            do {
+                return try queue.transaction(
+                    growing: growing,
+                    committed: { taken, known in
+                        // Its losses are counted, and must not be again if what follows fails.
+                        queue.damage.withLock { $0.update(known) }
+                        committed(taken)
+                    },
+                    { db, books in
+                        try requireFile()
+                        return (try body(db, &books), try DamagedFile(named: file.name, db) ?? file)
+                    }
+                ).1
+            } catch {
+                try requireFile()
+                throw error
+            }
         }
 
         /// - Returns: Whether the row is what was stored.
@@ -76,11 +110,17 @@ extension EventQueue {
         }
 
         private func takeTogether(_ rows: ArraySlice<(row: Row, event: WaitingRow?)>) throws {
-            let isOwn = file.isOwn
             var letters: [Settlement] = []
-            _ = try queue.transaction(growing: true, committed: { queue.tell(.added($0)) }) { db, books in
+            try transaction(growing: true, committed: { queue.tell(.added($0)) }) { db, books in
                 var taken: [EventID] = []
                 letters = []
+                var discarded = try DamagedFile(named: file.name, db)?.discarded ?? 0
+                // Whether it is in this queue's books already, as discarded.
+                func isKnown(_ waited: Bool) -> Bool {
+                    guard waited, discarded > 0 else { return false }
+                    discarded -= 1
+                    return true
+                }
                 var (salvaged, buried) = (0, 0)
                 let insert = try RowInsert(db)
                 for (row, event) in rows {
@@ -94,7 +134,7 @@ extension EventQueue {
                         if let id = (try? row.optional("event_id") as Data?).flatMap({ EventID(bytes: $0) }) {
                             letters.append(Settlement(buried: id, reason, detail))
                         }
-                        found(&books, isKnown: isOwn && waited, waiting: false)
+                        found(&books, isKnown: isKnown(waited), waiting: false)
                     }
                     guard let event else {
                         try bury(DamagedRows.reason, DamagedRows.detail)
@@ -115,24 +155,23 @@ extension EventQueue {
                             continue
                         }
                         if waited { salvaged += 1 }
-                        if waited, isOwn { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
+                        if isKnown(waited) { (books.discarded, books.duplicates) = (books.discarded - 1, books.duplicates + 1) }
                         continue
                     }
                     if waited { salvaged += 1 }
                     if let place { books.head = min(books.head, place) }
-                    found(&books, isKnown: isOwn && waited, waiting: true)
+                    found(&books, isKnown: isKnown(waited), waiting: true)
                     books.bytes += Int64(event.payload.count)
                     taken.append(event.id)
                 }
                 try db.execute(
-                    sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ? WHERE name = ?",
-                    arguments: [salvaged, buried, file.name])
+                    sql: "UPDATE damaged_files SET salvaged = salvaged + ?, buried = buried + ?, discarded = ? WHERE name = ?",
+                    arguments: [salvaged, buried, discarded, file.name])
                 return taken
             }
             if !letters.isEmpty { queue.damage.withLock { $0.observer }.buried(letters) }
         }
 
-        /// - Parameter isKnown: Whether it is in this queue's books already, as discarded.
         private func found(_ books: inout QueueBooks, isKnown: Bool, waiting: Bool) {
             if isKnown { books.discarded -= 1 } else { books.adopted += 1 }
             if waiting { books.depth += 1 } else { books.deadLettered += 1 }
@@ -154,13 +193,14 @@ extension EventQueue {
                 time: (try? row.optional("time") as Int64?) ?? 0)
         }
 
-        /// Under which number a row is known that has none of its install's: by the file it came from, of which each queue has its own.
+        /// Under which number a row is known that has none of its install's: by the file it came from, of which each install has its own.
         private func madeOrigin(_ key: String) -> Int64 {
-            Int64(bitPattern: EventID.derived(name: "\(queue.installID) \(file.name)", key: key).low)
+            let install = owner.flatMap { EventID(bytes: $0) } ?? queue.installID
+            return Int64(bitPattern: EventID.derived(name: "\(install) \(file.name)", key: key).low)
         }
 
         mutating func takeLetters() throws {
-            try queue.transaction(growing: true) { db, books in
+            try transaction(growing: true) { db, books in
                 var (found, taken) = (0, 0)
                 for letter in letters {
                     let checkSum = EventQueue.letterSum(letter.eventID, letter.event)
@@ -172,9 +212,10 @@ extension EventQueue {
                 try db.execute(
                     sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [found, file.name])
                 // A file of this queue's is in its books already.
-                guard !file.isOwn else { return }
+                guard !file.isOwn else { return [] }
                 books.adopted += Int64(taken)
                 books.deadLettered += Int64(taken)
+                return []
             }
             (letters, bytes) = ([], 0)
         }

@@ -72,6 +72,7 @@ extension EventQueue {
                         is_salvaged INTEGER NOT NULL,
                         depth INTEGER,
                         letters INTEGER,
+                        discarded INTEGER NOT NULL DEFAULT 0,
                         salvaged INTEGER NOT NULL DEFAULT 0,
                         salvaged_letters INTEGER NOT NULL DEFAULT 0,
                         buried INTEGER NOT NULL DEFAULT 0,

@@ -29,22 +29,6 @@ public struct QueueDamage: Hashable, Sendable {
     }
 }
 
-/// A file that was set aside and may still hold events.
-struct DamagedFile: Hashable, Sendable {
-    var name: String
-    /// Set aside by a running client, whose books counted its rows: the install is the same.
-    var isOwn: Bool
-    /// How many events waited in it and how many dead letters it held, if that is known better than from the file itself.
-    var depth: Int64?
-    var letters: Int64?
-    /// Only the event that tells of it is missing.
-    var isSalvaged = false
-    /// It could not be looked at when the queue opened; that is for the next opening.
-    var isUnread = false
-
-    var number: Int64 { Int64(QueueDirectory.number(name) ?? 0) }
-}
-
 /// What a queue remembers about its damaged files.
 struct DamageRecord: Sendable {
     /// Still to be salvaged, oldest first.
@@ -70,8 +54,9 @@ struct DamageRecord: Sendable {
         latest = pending.last.map { QueueDamage(file: $0.name) }
     }
 
-    mutating func salvaged(_ name: String) {
-        for index in pending.indices where pending[index].name == name { pending[index].isSalvaged = true }
+    /// It is known better now.
+    mutating func update(_ file: DamagedFile) {
+        for index in pending.indices where pending[index].name == file.name { pending[index] = file }
     }
 }
 
@@ -84,6 +69,13 @@ struct DamageObserver: Sendable {
     var buried: @Sendable ([Settlement]) -> Void = { _ in }
     /// The id is the one under which to tell the server.
     var salvaged: @Sendable (QueueDamage, EventID) -> Void = { _, _ in }
+}
+
+/// The queue was set aside as well while it took over from a damaged file.
+struct DamagedAgain: Error {}
+
+extension Error {
+    var isDamagedAgain: Bool { self is DamagedAgain || (self as? SalvageFailure)?.cause is DamagedAgain }
 }
 
 /// The file was made by a later version: it is left as it is.

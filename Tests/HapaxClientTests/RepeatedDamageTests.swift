@@ -83,6 +83,72 @@ struct RepeatedDamageTests {
         queue.close()
     }
 
+    @Test("the new file is damaged in its turn while it takes over from the first: nothing is told as lost that is there (I1, I12)")
+    func damageWithinASalvage() async throws {
+        let log = FaultyDisk(path + "/queue.sqlite-wal")
+        let queue = try open("first")
+        try queue.append((1...500).map { Self.event($0) }[...])
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        queue.observeWaitingIDs { change in
+            // With its next write, once.
+            if case .added = change, log.failures == 0 {
+                log.fail(FaultyDisk.Fault(at: 0, code: ResultCode.SQLITE_CORRUPT.rawValue, operations: [.write]))
+            }
+        }
+        await queue.salvage()
+        #expect(log.failures == 1)
+        #expect(queue.directory.filesSetAside.count == 2 && queue.unsalvagedFiles == 0)
+        #expect(queue.books.drops.byReason == [:] && queue.latestDamage?.lost == 0)
+        #expect(try await drain(queue).count == 500)
+        #expect(queue.books.isBalanced && queue.books.discarded == 0, "\(queue.books)")
+        queue.close()
+    }
+
+    @Test("a file that is salvaged anew counts what it holds once as discarded, though some was delivered before (I12)")
+    func discardedIsCountedOnce() async throws {
+        let first = FaultyDisk(path + "/queue.sqlite.damaged-1")
+        let queue = try open("first")
+        try queue.append((1...500).map { Self.event($0) }[...])
+        _ = try await queue.database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        first.cutOff(at: 60, [.read])
+        await queue.salvage()
+        first.fail(nil)
+        let taken = queue.books.depth
+        #expect(taken > 0 && taken < 500 && queue.unsalvagedFiles == 1, "\(taken)")
+        let batch = try queue.nextBatch(limit: Int(taken), maximumBytes: .max, skipping: 0)
+        try queue.settle(batch.events.map { Settlement(event: $0, fate: .stored) }, time: 0)
+        #expect(queue.books.stored == taken && queue.books.discarded == 500 - taken)
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        // The server knows the first ones already, and says so.
+        #expect(try await drain(queue).count == 500)
+        #expect(queue.books.isBalanced && queue.books.discarded == 0 && queue.books.adopted == taken, "\(queue.books)")
+        queue.close()
+    }
+
+    @Test("an event that is a dead letter since a salvage is the same one when that salvage is done again by another install (I1, I12)")
+    func buriedEventIsOneLetter() async throws {
+        let first = try open("first")
+        try first.append((1...20).map { Self.event($0) }[...])
+        try await first.database.write { try $0.execute(sql: "UPDATE queue SET check_sum = check_sum + 1 WHERE row = 3") }
+        first.close()
+        try DamagedPage.make(in: path + "/queue.sqlite", at: Self.event(16).id)
+        let second = try open("second")
+        await second.salvage()
+        #expect(second.books.letters == 1)
+        try second.append([Self.event(21)][...])
+        second.close()
+        // As where there was no room for the mark.
+        for name in try asides() where name.hasSuffix(".salvaged") { try FileManager.default.removeItem(atPath: path + "/" + name) }
+        try DamagedPage.make(in: path + "/queue.sqlite", at: Self.event(21).id)
+        let third = try open("third")
+        await third.salvage()
+        #expect(third.unsalvagedFiles == 0 && third.directory.filesSetAside.count == 2)
+        #expect(try third.deadLetters(after: 0, limit: 9).map(\.eventID) == [Self.event(3).id])
+        #expect(third.books.letters == 1 && third.books.isBalanced)
+        third.close()
+    }
+
     @Test("on a full disk no younger file is looked at while an older one waits for room (R9)")
     func olderFileGoesFirst() async throws {
         let log = FaultyDisk(path + "/queue.sqlite-wal")

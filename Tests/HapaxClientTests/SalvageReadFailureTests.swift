@@ -142,7 +142,7 @@ struct SalvageReadFailureTests {
         queue.close()
     }
 
-    @Test("whichever read fails, also one behind the last commit of a salvage: what is lost is counted once (I11, I12)")
+    @Test("whichever read of a salvage fails: what is lost is counted once (I11, I12)")
     func lossIsCountedOnce() async throws {
         let directory = TemporaryDirectory()
         let disk = FaultyDisk(directory.path)
@@ -150,8 +150,8 @@ struct SalvageReadFailureTests {
         try first.append((1...20).map { Self.event($0) }[...])
         first.close()
         try DamagedPage.make(in: first.directory.databasePath, at: Self.event(8).id)
-        var failuresBehindIt = 0
         var number = 0
+        var reads = 0
         repeat {
             let path = directory.path("queue \(number)")
             try FileManager.default.copyItem(atPath: first.directory.path, toPath: path)
@@ -163,12 +163,12 @@ struct SalvageReadFailureTests {
             await queue.salvage()
             let hasFailed = disk.failures > 0
             disk.fail(nil)
-            if queue.damage.withLock({ $0.pending.first?.isSalvaged }) == true { failuresBehindIt += 1 }
             await queue.salvage()
             let lost = try #require(queue.latestDamage?.lost)
             #expect(lost > 0 && queue.books.drops.byReason == ["damaged": Int64(lost)] && queue.books.isBalanced, "read \(number)")
+            if hasFailed { reads += 1 }
             number = hasFailed ? number + 1 : .max
         } while number < 500
-        #expect(failuresBehindIt > 0, "control")
+        #expect(reads > 10, "control")
     }
 }
