@@ -35,15 +35,15 @@ extension EventQueue {
     ///
     /// - Returns: false if the queue has been closed.
     private func takeOver(from damaged: DatabaseQueue) throws -> Bool {
-        let hasReplaced: Bool? = try connection.withLock { current in
-            guard let database = current else { return nil }
+        try connection.withLock { current in
+            guard let database = current else { return false }
             // Somebody else met the damage first.
-            guard database === damaged else { return false }
+            guard database === damaged else { return true }
             current = try replace(damaged)
+            // Before anybody can store in it.
+            tell(.forgotten)
             return true
         }
-        if hasReplaced == true { tell(.forgotten) }
-        return hasReplaced != nil
     }
 
     private func replace(_ damaged: DatabaseQueue) throws -> DatabaseQueue {

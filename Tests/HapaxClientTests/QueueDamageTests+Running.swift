@@ -141,6 +141,31 @@ extension QueueDamageTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("that nobody knows which ids wait is told before anything is stored in the file that takes over (R12)")
+    func oldIDsAreForgottenFirst() throws {
+        let queue = try open()
+        let changes = Locked<[String]>([])
+        let stored = DispatchSemaphore(value: 0)
+        queue.observeWaitingIDs { change in
+            switch change {
+            case .forgotten:
+                Thread.detachNewThread {
+                    _ = try? queue.append([Self.event(1)][...])
+                    stored.signal()
+                }
+                // Time enough for one who need not wait.
+                if stored.wait(timeout: .now() + 0.1) == .success { stored.signal() }
+                changes.withLock { $0.append("forgotten") }
+            case .added: changes.withLock { $0.append("added") }
+            case .removed: break
+            }
+        }
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        stored.wait()
+        #expect(changes.withLock { $0 } == ["forgotten", "added"])
+        queue.close()
+    }
+
     @Test("what was salvaged waits under its id: its caller's retry is no second event (R12, I12)")
     func salvagedIDsAreKnown() async throws {
         let test = try TestClient(directory: directory, transport: ScriptedTransport { _ in .failure(.cut) })

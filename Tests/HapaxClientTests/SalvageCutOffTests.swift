@@ -117,9 +117,11 @@ struct SalvageCutOffTests {
             if let number, scene.spoiled == nil { disk.cutOff(at: number) }
             let queue = try Self.open(path, "run")
             defer { queue.close() }
-            queue.observeWaitingIDs { [weak queue] change in
-                if case .forgotten = change, let queue { try? Self.saveWho(in: queue) }
+            var observer = DamageObserver()
+            observer.state = {
+                (EventQueue.SavedIdentity(anonymousID: Self.who.anonymousID, loginID: Self.who.loginID), Self.session)
             }
+            queue.observeDamage(observer)
             if let spoiled = scene.spoiled {
                 try DamagedPage.make(in: queue, at: spoiled)
                 if let number { disk.cutOff(at: number) }
