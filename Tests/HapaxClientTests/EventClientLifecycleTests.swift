@@ -56,6 +56,28 @@ struct EventClientLifecycleTests {
         }
     }
 
+    @Test("what was tracked before the app enters the background is sent there, also if its commit is still under way (R30)")
+    func backgroundFlushWaitsForCommits() async throws {
+        let test = try TestClient { $0.uploadOnlyInBackground() }
+        let app = ScriptedApplication()
+        test.client.attach(app)
+        try await test.track(0..<1)
+        let (isHeld, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        test.client.writer.whenStored {
+            isHeld.signal()
+            mayGoOn.wait()
+        }
+        try await blocking { isHeld.wait() }
+        test.client.track("late")
+        test.client.handle(.didEnterBackground)
+        // Until the flush waits for the event, or does not and is over.
+        while test.client.writer.intake.withLock({ $0.mailbox.count }) < 2, app.ended.isEmpty { await Task.yield() }
+        mayGoOn.signal()
+        await app.assertionEnded()
+        #expect(test.transport.batches.flatMap(\.names) == ["event 0", "late"])
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("if the app enters the background again while its last flush there finds no time, there is another one (R30, I15)")
     func flushIsMadeUpFor() async throws {
         let test = try TestClient { $0.uploadOnlyInBackground() }
