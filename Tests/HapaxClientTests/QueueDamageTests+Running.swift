@@ -78,6 +78,35 @@ extension QueueDamageTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("damage met by the start's own reads: an event that is lost with it is taken again from its caller (R12, I11)")
+    func retriesAreTakenAfterADamagedStart() async throws {
+        let ids = (1...200).map { EventID.derived(name: "order", key: "\($0)") }
+        let fill = Properties(dictionaryLiteral: ("fill", .string(String(repeating: "x", count: 300))))
+        let first = try TestClient(directory: directory)
+        for id in ids { first.client.track("order", properties: fill, id: id) }
+        await first.client.shutdown(within: .zero)
+        let page = try await DatabaseQueue(path: file).read { db in
+            try #require(try Int.fetchOne(db, sql: "SELECT rootpage FROM sqlite_schema WHERE name = 'identity'"))
+        }
+        try DamagedPage.make(in: file, at: ids[99])
+        // As after a clean end: nothing is checked when it opens.
+        try FileManager.default.removeItem(atPath: file + "-wal")
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
+        try handle.seek(toOffset: UInt64((page - 1) * QueueRoom.pageBytes))
+        try handle.write(contentsOf: Data(repeating: 0xEE, count: QueueRoom.pageBytes))
+        try handle.close()
+
+        let test = try TestClient(directory: directory)
+        #expect(asides().count == 1, "met before there was a client to tell")
+        _ = await test.client.flush()
+        let lost = ids.filter { !test.transport.batches.flatMap(\.ids).contains($0) }
+        #expect(!lost.isEmpty)
+        for id in lost { test.client.track("order", properties: fill, id: id) }
+        _ = await test.client.flush()
+        #expect(Set(ids).isSubset(of: Set(test.transport.batches.flatMap(\.ids))), "every order arrived")
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("what a salvage makes a dead letter is told to subscribers and metrics, once (I12)")
     func buriedEventsAreTold() async throws {
         let metrics = TestMetrics()
