@@ -31,9 +31,9 @@ extension EventClient {
                 await adopter?.stop()
             }
         }
-        let storing = clock.schedule(after: storingTime) { [writer, queue] in
+        let storing = clock.schedule(after: storingTime) { [writer, queue, fileAtClose] in
             writer.giveUp()
-            BlockingExecutor.run("hapax.look") { look(queue.fileState) }
+            BlockingExecutor.run("hapax.look") { look(fileAtClose.withLock { $0 } ?? queue.fileState) }
         }
         let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(())) }
         Task {
@@ -57,10 +57,13 @@ extension EventClient {
             storing.cancel()
             writer.giveUp()
             await closeQueue(then: look)
+            await writer.rests()
             end.tell(.success(()))
         }
         try? await end.wait()
         leaving.cancel()
+        // If the last commit's own report is held up, as by a metrics handler.
+        reporter.booksChanged()
         reporter.end()
         let (waiting, inMemory) = (Int(queue.books.depth), writer.intake.withLock { Int($0.uncommitted.events) })
         let (file, mayBeMore) = left.withLock { $0 }
@@ -86,9 +89,13 @@ extension EventClient {
     /// On a thread that may block: closing waits for a commit that is under way.
     private func closeQueue(then closed: @escaping @Sendable (EventQueue.FileState) -> Void) async {
         await withCheckedContinuation { continuation in
-            BlockingExecutor.run("hapax.closing") { [queue] in
-                // Looked at while it is locked: afterwards another client may deliver and remove it.
-                let file = queue.fileState
+            BlockingExecutor.run("hapax.closing") { [queue, fileAtClose] in
+                // Looked at while it is locked, by the first who closes: afterwards another client may deliver and remove it.
+                let file = fileAtClose.withLock { known in
+                    let file = known ?? queue.fileState
+                    known = file
+                    return file
+                }
                 if !queue.isSpool || !queue.removeIfEmpty() { queue.close() }
                 closed(file)
                 continuation.resume()
@@ -107,7 +114,8 @@ extension EventClient {
 public struct ShutdownReport: Hashable, Sendable {
     /// Events in this queue, on disk; the next client on this directory sends them.
     public var stored: Int
-    /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted.
+    /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted. Those of a
+    /// commit that is still stuck at the limit count: it may succeed later.
     public var lost: Int
     /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
     public var failure: DeliveryFailure?

@@ -22,6 +22,8 @@ public final class EventClient: Sendable {
     let isCountScheduled = Locked(false)
     /// Of the directory, so that it holds for those who spool there, too.
     let optOutMark: Locked<OptOutMark>
+    /// What became of the file until the queue was closed; nil before.
+    let fileAtClose = Locked<EventQueue.FileState?>(nil)
     let reporter: EventReporter
     /// Why a client beside a queue that was taken does not know for whom that one acts.
     private let identityFailure: StorageFailure?
@@ -140,10 +142,10 @@ public final class EventClient: Sendable {
                 maximumBytes: configuration.mailboxBytes, context: context, quota: queue.account),
             clock: clock, maximumGroupBytes: queue.room.groupBytes,
             immediateEvents: { debug == nil ? scheduler.policy.immediateEvents : nil },
-            commit: { [optOutMark] events, dropped in
+            commit: { [optOutMark] events, dropped, committed in
                 // Another client may have opted out, or in, beside this one: track itself asks no disk.
                 ownIntake.withLock { $0 }.map { Self.follow(optOutMark, $0) }
-                let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds)
+                let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
                 debug?.stored(appended.events)
                 return QueueWriter.Committed(depth: Int(queue.books.depth), appended: appended)
             },

@@ -3,11 +3,24 @@ import GRDB
 import HapaxModel
 
 extension EventQueue {
-    /// Removes what is too old and, if the policy is to drop, what there is no room for.
-    ///
-    /// - Returns: The removed events' ids.
-    func discard(_ db: Database, _ books: inout QueueBooks, now: Int64) throws -> [EventID] {
-        var discarded: [EventID] = []
+    /// An event that was removed to keep to the quota.
+    struct Discarded: Sendable {
+        var row: Int64
+        /// nil if it cannot be read.
+        var id: EventID?
+    }
+
+    /// Behind the commit: what a transaction that failed has removed is still there.
+    func tell(_ discarded: [Discarded]) {
+        underWay.withLock { underWay in
+            for event in discarded { underWay.discarded(event.row) }
+        }
+        tell(.removed(discarded.compactMap(\.id)))
+    }
+
+    /// Removes what is too old and, if the policy is to drop, what there is no room for; to be told with ``tell(_:)``.
+    func discard(_ db: Database, _ books: inout QueueBooks, now: Int64) throws -> [Discarded] {
+        var discarded: [Discarded] = []
         if let oldestTime = quota.oldestTime(now: now) {
             try discardOldest(db, &books, .age, &discarded) { event, _ in event.time < oldestTime }
         }
@@ -22,7 +35,7 @@ extension EventQueue {
     /// - Returns: Whether that was anything.
     func discardAged(now: Int64) throws -> Bool {
         guard let oldestTime = quota.oldestTime(now: now), let oldest = self.oldestTime, oldest < oldestTime else { return false }
-        return try !transaction(committed: { tell(.removed($0)) }) { db, books in try discard(db, &books, now: now) }.isEmpty
+        return try !transaction(committed: { tell($0) }) { db, books in try discard(db, &books, now: now) }.isEmpty
     }
 
     private struct Waiting {
@@ -34,7 +47,7 @@ extension EventQueue {
 
     /// From the queue's head, as long as `isUnwanted` says so.
     private func discardOldest(
-        _ db: Database, _ books: inout QueueBooks, _ reason: DiscardReason, _ discarded: inout [EventID],
+        _ db: Database, _ books: inout QueueBooks, _ reason: DiscardReason, _ discarded: inout [Discarded],
         while isUnwanted: (Waiting, QueueBooks) -> Bool
     ) throws {
         let sql = "SELECT row, event_id, time, length(payload) AS bytes FROM queue ORDER BY row LIMIT 1"
@@ -50,8 +63,7 @@ extension EventQueue {
             books.bytes -= event.bytes
             books.discarded += 1
             try Self.count(db, &books, reason.rawValue, 1)
-            if let id = event.id { discarded.append(id) }
-            underWay.withLock { $0.discarded(event.row) }
+            discarded.append(Discarded(row: event.row, id: event.id))
         }
     }
 

@@ -7,8 +7,8 @@ extension EventQueue {
     struct Appended: Sendable {
         /// All but those that wait already, as the same events.
         var events: [PreparedEvent]
-        /// The ids of events that the quota removed.
-        var discarded: [EventID] = []
+        /// What the quota removed.
+        var discarded: [Discarded] = []
 
         /// Those whose first event had gone meanwhile.
         var requeued: [EventID] { events.lazy.filter { $0.sequence == nil && $0.letter == nil }.map(\.id) }
@@ -19,7 +19,8 @@ extension EventQueue {
 
     /// What was the first of its id waits for who took it since it was taken.
     private func tell(_ appended: Appended) {
-        for change in [WaitingChange.removed(appended.buried), .added(appended.requeued), .removed(appended.discarded)] { tell(change) }
+        for change in [WaitingChange.removed(appended.buried), .added(appended.requeued)] { tell(change) }
+        tell(appended.discarded)
     }
 
     /// Appends events in their order; what obeys no limit, or has the id of another event that waits, goes to the dead letters instead. After
@@ -28,13 +29,18 @@ extension EventQueue {
     /// - Parameters:
     ///   - dropped: Added to the counts of events refused at intake.
     ///   - now: The clock in Unix milliseconds, for events that are too old.
+    ///   - committed: Called before anybody else can read what was stored.
     @discardableResult
     func append(
-        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0
+        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0, committed: () -> Void = {}
     ) throws -> Appended {
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
         let reports = damage.withLock { $0.reports }
-        return try transaction(growing: true, releasing: reserved, committed: tell) { db, books in
+        func stored(_ appended: Appended) {
+            tell(appended)
+            committed()
+        }
+        return try transaction(growing: true, releasing: reserved, committed: stored) { db, books in
             let insert = try RowInsert(db)
             var appended = Appended(events: Array(events))
             var known: [Int] = []

@@ -13,7 +13,8 @@ final class QueueWriter: Sendable {
     }
 
     /// What the store keeps: a queue file, or in tests something that fails on purpose.
-    typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64]) throws -> Committed
+    /// It calls `committed` before anybody else can read what was stored.
+    typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64], _ committed: () -> Void) throws -> Committed
 
     struct Committed: Sendable {
         /// Events that wait in the store now.
@@ -142,6 +143,11 @@ final class QueueWriter: Sendable {
         for waiter in waiters + late { waiter.tell(.failure(.shutDown)) }
     }
 
+    /// Returns once nothing is under way, and all that was committed has been told.
+    func rests() async {
+        await withCheckedContinuation { continuation in dispatch.async { continuation.resume() } }
+    }
+
     // MARK: - On the queue
 
     private func drain() {
@@ -218,16 +224,15 @@ final class QueueWriter: Sendable {
         let isEmpty = group.events.isEmpty && dropped.isEmpty
         let start = clock.monotonic
         do {
-            let committed = isEmpty ? Committed(depth: 0) : try commit(group.events, dropped)
+            // An event is in memory or on disk, never both: a shutdown may look in between.
+            let committed =
+                isEmpty ? Committed(depth: 0) : try commit(group.events, dropped) { intake.withLock { $0.committed(group.events) } }
             if !isEmpty { reporter?.committed(committed.appended?.events ?? group.events, in: clock.monotonic - start) }
             state.withLock { state in
                 state.failures = 0
                 state.lastFailure = nil
                 state.retry?.cancel()
                 state.retry = nil
-            }
-            intake.withLock { intake in
-                intake.committed(group.events)
             }
             for waiter in group.waiters { waiter.tell(.success(())) }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }

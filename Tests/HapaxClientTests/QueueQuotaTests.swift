@@ -1,3 +1,4 @@
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -144,6 +145,40 @@ struct QueueQuotaTests {
         let status = await test.client.status()
         #expect(test.transport.batches.map(\.names) == [["event 0", "event 1", "event 2"], ["event 3"]])
         #expect(status.stored == 3 && status.discarded == 1 && status.depth == 0 && status.isBalanced)
+    }
+
+    @Test("an event whose removal fails while it is being sent is settled as what it is (I1, I12)", arguments: [false, true])
+    func failedRemovalIsNone(isAged: Bool) async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let sent = Locked<TestClient?>(nil)
+        let transport = ScriptedTransport { batch in
+            if let test = sent.withLock({ $0 }) {
+                sent.withLock { $0 = nil }
+                if isAged { test.clock.advance(by: .seconds(100)) }
+                disk.fail(FaultyDisk.Fault(at: 0, count: .max / 2, code: ResultCode.SQLITE_IOERR_WRITE.rawValue, operations: [.write]))
+                if isAged {
+                    #expect(throws: DatabaseError.self) { try test.client.queue.discardAged(now: test.clock.unixMilliseconds) }
+                } else {
+                    await #expect(throws: TrackError.self) { try await test.client.trackDurably("late") }
+                }
+                #expect(disk.failures > 0)
+                disk.fail(nil)
+            }
+            return .success(batch.receipt())
+        }
+        let test = try TestClient(directory: directory, transport: transport) {
+            $0.quota.policy = .dropOldest
+            if isAged { $0.quota.maximumAge = .seconds(60) } else { $0.quota.maximumEvents = 3 }
+        }
+        try await test.track(0..<3)
+        sent.withLock { $0 = test }
+        _ = await test.client.flush()
+        let status = await test.client.status()
+        #expect(transport.batches.first?.names == ["event 0", "event 1", "event 2"])
+        #expect(transport.batches.flatMap(\.names).filter { $0 == "event 0" }.count == 1)
+        #expect(status.stored >= 3 && status.duplicates == 0 && status.discarded == 0 && status.isBalanced, "\(status)")
+        await test.client.shutdown(within: .zero)
     }
 
     @Test("a dropped event's id is free again (R12)")

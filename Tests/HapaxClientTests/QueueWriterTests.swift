@@ -35,7 +35,11 @@ struct QueueWriterTests {
     private func writer(capacity: Int = 10_000) -> QueueWriter {
         QueueWriter(
             intake: Intake(lastSequence: 0, waitingIDs: [], capacity: capacity), clock: clock, immediateEvents: { [] },
-            commit: { [store] events, _ in QueueWriter.Committed(depth: try store.commit(events)) }, stored: { _ in })
+            commit: { [store] events, _, committed in
+                let depth = try store.commit(events)
+                committed()
+                return QueueWriter.Committed(depth: depth)
+            }, stored: { _ in })
     }
 
     private func admit(_ writer: QueueWriter, waiter: CommitWaiter? = nil) {

@@ -49,6 +49,61 @@ extension ShutdownTests {
         #expect(test.transport.batches.map(\.names) == [["kept"]])
     }
 
+    @Test("what is stored is not lost as well, though what shows it to the developer takes its time; its outcome is told (I12, R59)")
+    func slowObserverLosesNothing() async throws {
+        let gate = Gate()
+        let test = try TestClient {
+            $0.debugMode = true
+            $0.debugOutput = { _ in gate.blockUntilOpen() }
+        }
+        let deliveries = test.client.deliveries()
+        // Breaks a limit: a dead letter, which is told behind the output.
+        let id = test.client.track(String(repeating: "n", count: 10_000))
+        await gate.waitForArrivals(1)
+        async let report = test.client.shutdown(within: .zero)
+        await test.clock.scheduled(3)
+        test.clock.advance(by: .milliseconds(500))
+        while test.client.queue.connection.withLock({ $0 }) != nil { await Task.yield() }
+        gate.open()
+        let left = await report
+        #expect(left.stored == 0 && left.lost == 0, "\(left)")
+        var told: [EventID] = []
+        for await delivery in deliveries { if case .rejected(let id, _, _) = delivery { told.append(id) } }
+        #expect(told == [id])
+    }
+
+    @Test("the books say what was stored if nothing behind the commit ever ends (I12, D7)")
+    func hungObserverLosesNothing() async throws {
+        let gate = Gate()
+        let test = try TestClient {
+            $0.debugMode = true
+            $0.debugOutput = { _ in gate.blockUntilOpen() }
+        }
+        test.client.track("stored")
+        await gate.waitForArrivals(1)
+        async let report = test.client.shutdown(within: .zero)
+        await test.clock.scheduled(3)
+        test.clock.advance(by: .milliseconds(600))
+        let left = await report
+        #expect(left.stored == 1 && left.lost == 0, "\(left)")
+        gate.open()
+    }
+
+    @Test("a second shutdown looks for nothing that another client may have delivered since (I12)")
+    func secondShutdownSaysTheSame() async throws {
+        let directory = TemporaryDirectory()
+        let main = try TestClient(directory: directory)
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        try await spool.track(0..<5)
+        let first = await spool.client.shutdown(within: .zero)
+        #expect(first.stored == 5 && first.lost == 0)
+        #expect(await main.client.flush().stored == 5)
+        #expect(!FileManager.default.fileExists(atPath: spool.client.queue.directory.path), "control")
+        let second = await spool.client.shutdown(within: .zero)
+        #expect(second.stored == 5 && second.lost == 0, "\(second)")
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a server that refuses for a reason which time does not change is asked once, though storing is tried again (I16)")
     func refusedKeyIsNotAskedAgain() async throws {
         let test = try TestClient()

@@ -105,7 +105,8 @@ struct TransportRulesTests {
                 encoding.withLock { $0 = .current }
                 return []
             },
-            commit: { events, _ in
+            commit: { events, _, whenCommitted in
+                whenCommitted()
                 committed.open()
                 return QueueWriter.Committed(depth: events.count)
             }, stored: { _ in })

@@ -37,11 +37,12 @@ struct WriterGroupTests {
         QueueWriter(
             intake: Intake(lastSequence: 0, waitingIDs: [], capacity: capacity), clock: clock, retryPolicy: retryPolicy,
             maximumGroupBytes: maximumGroupBytes, immediateEvents: immediateEvents,
-            commit: { [record, life = Life(ended)] events, dropped in
+            commit: { [record, life = Life(ended)] events, dropped, committed in
                 withExtendedLifetime(life) {}
                 record.withLock { $0.duringCommit }?()
                 return try record.withLock { record in
                     if record.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
+                    committed()
                     record.groups.append(events.compactMap(\.sequence))
                     record.dropped.append(dropped)
                     return QueueWriter.Committed(
