@@ -56,7 +56,8 @@ final class QueueWriter: Sendable {
     /// Encoded events; one transaction.
     private struct Group {
         var events: [PreparedEvent] = []
-        var waiters: [CommitWaiter] = []
+        /// Each with the event that it waits for; nil for all before.
+        var waiters: [(waiter: CommitWaiter, id: EventID?)] = []
         var isImmediate = false
 
         var isEmpty: Bool { events.isEmpty && waiters.isEmpty }
@@ -172,7 +173,7 @@ final class QueueWriter: Sendable {
             return nil
         }
         let done = DispatchSemaphore(value: 0)
-        let waiters = work.group.waiters
+        let waiters = work.group.waiters.map(\.waiter)
         encoder.async { [self] in
             fill(&work.next, behind: waiters)
             done.signal()
@@ -202,7 +203,7 @@ final class QueueWriter: Sendable {
         while work.used < end, bytes < maximumGroupBytes {
             let entry = work.taken[work.used]
             work.used += 1
-            if let waiter = entry.waiter { group.waiters.append(waiter) }
+            if let waiter = entry.waiter { group.waiters.append((waiter, entry.event?.id)) }
             guard let event = entry.event else { continue }
             let prepared = Self.prepare(event, entry)
             bytes += prepared.bytes.count
@@ -234,7 +235,10 @@ final class QueueWriter: Sendable {
                 state.retry?.cancel()
                 state.retry = nil
             }
-            for waiter in group.waiters { waiter.tell(.success(())) }
+            let discarded = Set((committed.appended?.discarded ?? []).lazy.compactMap(\.id))
+            for (waiter, id) in group.waiters {
+                waiter.tell(id.map(discarded.contains) == true ? .failure(.discarded) : .success(()))
+            }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
             return .success(())
         } catch {
@@ -245,7 +249,7 @@ final class QueueWriter: Sendable {
 
     /// Also those behind the group: they wait behind what failed, and must learn of it now and not one group after the other.
     private func tellEveryone(_ result: Result<Void, TrackError>) {
-        let waiters = work.group.waiters + work.next.waiters + work.taken[work.used...].compactMap(\.waiter)
+        let waiters = (work.group.waiters + work.next.waiters).map(\.waiter) + work.taken[work.used...].compactMap(\.waiter)
         // Told once, they do not mind being told again when all of it is stored.
         for waiter in waiters + intake.withLock({ $0.takeWaiters() }) { waiter.tell(result) }
     }

@@ -211,6 +211,8 @@ actor SpoolAdopter {
             switch error {
             // To somebody who does not want events none is owed.
             case .refused(let reason) where !reason.passes: break
+            // Older than events may become here, and counted.
+            case .discarded: break
             // It stays, with its spool, and holds no other up.
             case .refused, .shutDown: return
             case .notStored: throw error

@@ -23,7 +23,7 @@ struct Hapax: AsyncParsableCommand {
               2    stored, but not all of it has been delivered; it will be, or run the command again
               3    some events are in the dead letters
               64   usage
-              74   standard output cannot be written; what the command did is done
+              74   standard output cannot be written; what the command did is done (141 for a pipe whose reader has gone)
               75   the queue is taken by another process, and the command needs it for itself
               128+n  interrupted by signal n; what was stored is kept. Run it again; track only with the same id
 

@@ -13,7 +13,8 @@ struct TrackCommand: AsyncParsableCommand {
             user has opted out (see identity). Interrupted before it has printed an id, or with --json, it may have stored the event or \
             not: give an id to run it again with. A queue that another process works on is no obstacle: the event is stored beside it.
 
-            Values have types: name=text is a string, name:=json a number, true, false, null, a list or an object.
+            Values have types: name=text is a string, name:=json a number (a whole one of 64 bits, else rounded to a \
+            double), true, false, null, a list or an object.
 
             For an event that your script may send twice, give --derive-id with what it is about (an order's number, a file's name and \
             date): the same name and key make the same event, which the server stores once.

@@ -181,6 +181,22 @@ struct QueueQuotaTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("what the quota removes in the commit that stores it is not told as stored (I1, I12)", arguments: [true, false])
+    func removedAtOnceIsNotStored(isAged: Bool) async throws {
+        let test = try client {
+            $0.policy = .dropOldest
+            if isAged { $0.maximumAge = .seconds(3_600) } else { $0.maximumBytes = 50 }
+        }
+        let id = EventID.derived(name: "order", key: "1")
+        for _ in 1...2 {
+            await #expect(throws: TrackError.discarded) { try await test.client.trackDurably("old or large", id: id, time: 1) }
+        }
+        let status = await test.client.status()
+        #expect(status.depth == 0 && status.isBalanced && status.dropped == [isAged ? "quota_age" : "quota_oldest": 2])
+        if isAged { try await test.client.trackDurably("new", id: id) }
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a dropped event's id is free again (R12)")
     func droppedIDIsFree() async throws {
         let test = try client {

@@ -33,6 +33,14 @@ struct RunTimeSettingsTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("an interval below the floor is read back as it was set (R20)")
+    func shortIntervalIsReadBack() async throws {
+        let test = try TestClient { $0.uploadsAutomatically = true }
+        test.client.flushInterval = .seconds(1)
+        #expect(test.client.flushInterval == .seconds(1))
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a bulk size that is set while the client runs holds from the next stored event on (R24)")
     func bulkSizeChanges() async throws {
         let test = try TestClient { $0.uploadsAutomatically = true }

@@ -86,19 +86,28 @@ struct UnfinishedFlushTests {
         await test.client.shutdown(within: .zero)
     }
 
-    @Test("a flush sends what is still being stored, with a limit and without (R13)", arguments: [true, false])
-    func storingIsWaitedFor(isLimited: Bool) async throws {
-        let test = try TestClient()
+    @Test(
+        "a flush sends what is still being stored, with a limit and without, also beside a queue (R13)", arguments: [true, false],
+        [true, false])
+    func storingIsWaitedFor(isLimited: Bool, isSpool: Bool) async throws {
+        let directory = TemporaryDirectory()
+        let main = isSpool ? try TestClient(directory: directory) : nil
+        let test = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
         let mayStore = Gate()
         test.client.writer.whenStored { mayStore.blockUntilOpen() }
         await mayStore.waitForArrivals(1)
         test.client.track("late")
-        async let report = isLimited ? test.client.finalFlush(within: .seconds(2)) : test.client.flush()
-        if isLimited { await test.clock.scheduled(2) }
-        // Time for one that would not wait.
-        for _ in 0..<50 { await Task.yield() }
+        let isOver = Locked(false)
+        let flush = Task {
+            let report = isLimited ? await test.client.finalFlush(within: .seconds(2)) : await test.client.flush()
+            isOver.withLock { $0 = true }
+            return report
+        }
+        // Until the flush waits behind the event, or does not and is over.
+        while test.client.writer.intake.withLock({ $0.mailbox.count }) < 2, !isOver.withLock({ $0 }) { await Task.yield() }
         mayStore.open()
-        #expect(await report == FlushReport(stored: 1, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
+        #expect(await flush.value == FlushReport(stored: 1, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
+        await main?.client.shutdown(within: .zero)
         await test.client.shutdown(within: .zero)
     }
 
