@@ -11,7 +11,13 @@ extension EventQueue {
     func purge() throws -> (waiting: Int, deadLetters: Int) {
         // One that is set aside behind this commit can hold events that were tracked behind it.
         var files: [DamagedFile] = []
-        let purged = try transaction(committed: { tell(.removed($0.ids)) }) { db, books in
+        func committed(_ purged: (ids: [EventID], letters: Int)) {
+            // Before anybody can meet damage and begin a file that remembers them.
+            let names = Set(files.map(\.name))
+            damage.withLock { $0.pending.removeAll { names.contains($0.name) } }
+            tell(.removed(purged.ids))
+        }
+        let purged = try transaction(committed: committed) { db, books in
             files = damage.withLock { $0.pending }
             let ids = try Self.purgeWaiting(db, &books)
             try db.execute(sql: "DELETE FROM dead_letters")
@@ -19,16 +25,16 @@ extension EventQueue {
             let letters = db.changesCount
             // What could not be salvaged before, as on a full disk, must not come back later.
             for file in files {
-                guard let damage = try DamagedFile(named: file.name, db)?.damage, !damage.isSalvaged, let missing = damage.lost else {
-                    continue
-                }
-                try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books)
+                guard let damage = try DamagedFile(named: file.name, db)?.damage, !damage.isSalvaged else { continue }
+                if let missing = damage.lost { try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books) }
+                // Those of a file that a running client set aside are in its books already.
+                guard !file.isOwn, let letters = damage.lostDeadLetters else { continue }
+                books.adopted += Int64(letters)
+                books.deadLettered += Int64(letters)
             }
             try db.execute(sql: "UPDATE damaged_files SET is_salvaged = 1; DELETE FROM salvaged_rows")
             return (ids: ids, letters: letters)
         }
-        let names = Set(files.map(\.name))
-        damage.withLock { $0.pending.removeAll { names.contains($0.name) } }
         markSalvaged(files)
         eraseFreePages()
         return (purged.ids.count, purged.letters)

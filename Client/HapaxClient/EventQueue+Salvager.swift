@@ -211,10 +211,10 @@ extension EventQueue {
                 }
                 try db.execute(
                     sql: "UPDATE damaged_files SET salvaged_letters = salvaged_letters + ? WHERE name = ?", arguments: [found, file.name])
-                // A file of this queue's is in its books already.
-                guard !file.isOwn else { return [] }
-                books.adopted += Int64(taken)
-                books.deadLettered += Int64(taken)
+                // A file of this queue's is in its books already, but for letters that were retried before the salvage had to begin anew.
+                let unknown = file.isOwn ? max(books.letters - books.deadLettered, 0) : Int64(taken)
+                books.adopted += unknown
+                books.deadLettered += unknown
                 return []
             }
             (letters, bytes) = ([], 0)

@@ -270,13 +270,13 @@ package final class EventQueue: Sendable {
 
     /// - Parameter handOver: Returns whether what was dropped is known elsewhere.
     private func removeIfEmpty(handingOver handOver: (DropCounts) throws -> Bool) rethrows -> Bool {
-        guard damage.withLock({ $0.pending.isEmpty }) else { return false }
         let holdsNothing = try? reading { db in
             let sql =
                 "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters) OR EXISTS (SELECT 1 FROM session)"
             return try Int.fetchOne(db, sql: sql) == 0
         }
-        guard holdsNothing == true else { return false }
+        // Behind that look, which may have met damage: then it was a new file in which nothing is.
+        guard holdsNothing == true, damage.withLock({ $0.pending.isEmpty }) else { return false }
         // Without its mark a damaged file would be salvaged again by the next who finds it.
         let files = directory.filesSetAside
         for file in files { try? directory.markSalvaged(file) }

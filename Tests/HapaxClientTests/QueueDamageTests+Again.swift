@@ -181,6 +181,39 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("dead letters of another install's file that is purged before its salvage stay counted (D14, I12)")
+    func purgedLettersStayCounted() throws {
+        let first = try open()
+        try first.append((1...6).map { Self.event($0) }[...])
+        let batch = try first.nextBatch(limit: 3, maximumBytes: .max, skipping: 0)
+        try first.settle(batch.events.map { Settlement(event: $0, fate: .deadLetter(reason: "r", detail: "d")) }, time: 0)
+        first.close()
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        let queue = try open("second")
+        _ = try queue.purge()
+        let books = queue.books
+        #expect(books.adopted == 6 && books.discarded == 3 && books.deadLettered == 3 && books.isBalanced, "\(books)")
+        #expect(books.drops.byReason == ["purged": 3] && books.letters == 0)
+        queue.close()
+    }
+
+    @Test("damage met right behind a purge brings nothing of it back (D14, D16)")
+    func purgedFilesStayPurged() async throws {
+        try makeDamaged()
+        let queue = try open()
+        #expect(queue.unsalvagedFiles == 1)
+        let isTold = Locked(false)
+        queue.observeWaitingIDs { change in
+            // Within the purge's own turn.
+            guard case .removed = change, queue.unsalvagedFiles == 0 else { return }
+            isTold.withLock { $0 = true }
+        }
+        _ = try queue.purge()
+        #expect(isTold.withLock { $0 }, "nobody who meets damage then remembers the file")
+        queue.observeWaitingIDs { _ in }
+        queue.close()
+    }
+
     @Test("who still has the file that was set aside cannot use it, and learns that another took over, which is whole (I11)")
     func formerConnectionIsClosed() throws {
         _ = try make(60)

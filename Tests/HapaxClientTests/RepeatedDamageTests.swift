@@ -126,6 +126,32 @@ struct RepeatedDamageTests {
         queue.close()
     }
 
+    @Test("letters that were retried and come back with a file that is salvaged anew are counted as they are (I12)")
+    func retriedLettersComeBackCounted() async throws {
+        let first = FaultyDisk(path + "/queue.sqlite.damaged-1")
+        let queue = try open("first")
+        try queue.append((1...100).map { Self.event($0) }[...])
+        let batch = try queue.nextBatch(limit: 3, maximumBytes: .max, skipping: 0)
+        try queue.settle(batch.events.map { Settlement(event: $0, fate: .deadLetter(reason: "r", detail: "d")) }, time: 0)
+        _ = try await queue.database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        var number = 0
+        repeat {
+            first.fail(FaultyDisk.Fault(at: number, code: ResultCode.SQLITE_IOERR.rawValue, operations: [.read]))
+            await queue.salvage()
+            first.fail(nil)
+            number += 1
+            // Until a read fails around which the letters can be read all the same.
+        } while queue.unsalvagedFiles == 1 && queue.books.letters < 3
+        #expect(queue.unsalvagedFiles == 1 && queue.books.letters == 3, "\(queue.books)")
+        #expect(try queue.retryDeadLetters(nil).retried.count == 3 && queue.books.deadLettered == 0)
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        #expect(try await drain(queue).count == 100)
+        #expect(queue.books.letters == 3 && queue.books.deadLettered == 3 && queue.books.isBalanced, "\(queue.books)")
+        #expect(try queue.retryDeadLetters(nil).retried.count == 3 && queue.books.deadLettered == 0 && queue.books.isBalanced)
+        queue.close()
+    }
+
     @Test("an event that is a dead letter since a salvage is the same one when that salvage is done again by another install (I1, I12)")
     func buriedEventIsOneLetter() async throws {
         let first = try open("first")

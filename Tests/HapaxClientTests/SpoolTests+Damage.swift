@@ -30,6 +30,45 @@ extension SpoolTests {
         #expect(place.filesSetAside.count == 1, "never deleted (D17)")
     }
 
+    @Test("a spool whose damage is met only when it would be removed as empty is kept and delivered (I1, I11)", arguments: [true, false])
+    func damageMetAtRemovalKeepsTheSpool(isOwners: Bool) async throws {
+        let transport = ScriptedTransport { _ in .failure(.cut) }
+        let main = try TestClient(directory: directory, transport: transport)
+        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+        let place = spool.client.queue.directory
+        for number in 1...30 { spool.client.track("spooled \(number)") }
+        try await spool.client.writer.barrier()
+        if !isOwners { await spool.client.shutdown(within: .zero) }
+        // The index that says whether there are rows: no delivery reads it.
+        let index = try await DatabaseQueue(path: place.databasePath).read { db in
+            try #require(
+                try Int.fetchOne(db, sql: "SELECT rootpage FROM sqlite_schema WHERE name LIKE 'sqlite_autoindex_queue%'"))
+        }
+        if isOwners {
+            try await spool.client.queue.database.writeWithoutTransaction { db in
+                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = 0; PRAGMA shrink_memory")
+            }
+        }
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: place.databasePath))
+        try handle.seek(toOffset: UInt64((index - 1) * QueueRoom.pageBytes))
+        try handle.write(contentsOf: Data(repeating: 0xFF, count: 64))
+        try handle.close()
+        if isOwners {
+            let report = await spool.client.shutdown(within: .zero)
+            #expect(report.stored == 30 || report.mayLeaveMore, "\(report)")
+        } else {
+            // As of a server that is down.
+            #expect(await main.client.flush().failure != nil)
+        }
+        #expect(place.filesSetAside.count == 1, "control")
+        transport.script { .success($0.receipt()) }
+        for _ in 1...2 { _ = await main.client.flush() }
+        let names = Set(transport.batches.dropFirst(isOwners ? 0 : 1).flatMap(\.names))
+        #expect(names.isSuperset(of: (1...30).map { "spooled \($0)" }), "\(names.count)")
+        #expect(!FileManager.default.fileExists(atPath: place.databasePath), "delivered, and gone")
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a damaged spool is salvaged and delivered under its ids; only its damaged file stays, and is looked at once (I11)")
     func damagedSpoolIsSalvaged() async throws {
         let main = try open()
