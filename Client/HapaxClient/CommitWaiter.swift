@@ -51,8 +51,9 @@ public enum TrackError: Error, Hashable, Sendable {
     /// A commit failed. The event waits at the head and is stored as soon as that is possible, unless the process ends first: to make
     /// sure, call again with the same id.
     case notStored(StorageFailure)
-    /// The quota removed it in the very commit that stored it: it is older than ``QueueQuota/maximumAge``, or alone too large. It is counted in
-    /// ``Status/dropped`` and will not be delivered.
+    /// The quota removed it in the very commit that stored it: it is older than ``QueueQuota/maximumAge``, or, with
+    /// ``QueueQuota/Policy/dropOldest``, there was no room for it beside those that were stored with it. It is counted in ``Status/dropped`` and
+    /// will not be delivered.
     case discarded
     /// The client was shut down before the commit.
     case shutDown
@@ -67,7 +68,7 @@ extension TrackError: CustomStringConvertible {
         case .refused(.optedOut): "the user has opted out"
         case .refused(.enricher): "an enricher dropped the event"
         case .refused(.disabled): "events are disabled"
-        case .discarded: "the event is too old, or too large, for the queue's quota"
+        case .discarded: "the queue's quota removed the event at once: it is too old, or there was no room for it"
         case .notStored(let failure): "the event could not be stored yet: \(failure)"
         }
     }

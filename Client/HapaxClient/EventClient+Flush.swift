@@ -90,7 +90,7 @@ extension EventClient {
         set { scheduler.change { $0.immediateEvents = newValue } }
     }
 
-    private var remaining: Int { Int(queue.books.depth) + writer.intake.withLock { Int($0.uncommitted.events) } }
+    private var remaining: Int { writer.intake.withLock { Int($0.uncommitted.events) } + Int(queue.books.depth) }
 }
 
 /// What one ``EventClient/flush()`` saw happen.

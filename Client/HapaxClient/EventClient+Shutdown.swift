@@ -62,10 +62,10 @@ extension EventClient {
         }
         try? await end.wait()
         leaving.cancel()
-        // If the last commit's own report is held up, as by a metrics handler.
-        reporter.booksChanged()
         reporter.end()
-        let (waiting, inMemory) = (Int(queue.books.depth), writer.intake.withLock { Int($0.uncommitted.events) })
+        // In this order: a commit that ends meanwhile must not move an event from what is still to be counted to what has been.
+        let inMemory = writer.intake.withLock { Int($0.uncommitted.events) }
+        let waiting = Int(queue.books.depth)
         let (file, mayBeMore) = left.withLock { $0 }
         return ShutdownReport(
             stored: file == .there ? waiting : 0, lost: inMemory + (file == .gone ? waiting : 0), failure: failure.withLock { $0 },

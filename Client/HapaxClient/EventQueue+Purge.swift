@@ -25,8 +25,12 @@ extension EventQueue {
             let letters = db.changesCount
             // What could not be salvaged before, as on a full disk, must not come back later.
             for file in files {
-                guard let damage = try DamagedFile(named: file.name, db)?.damage, !damage.isSalvaged else { continue }
-                if let missing = damage.lost { try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books) }
+                guard let known = try DamagedFile(named: file.name, db), !known.isSalvaged else { continue }
+                let damage = known.damage
+                // Of its own the books know better: what a salvage that was begun anew had found before has been delivered since, or waits.
+                if let missing = file.isOwn ? Int(known.discarded) : damage.lost {
+                    try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books)
+                }
                 // Those of a file that a running client set aside are in its books already.
                 guard !file.isOwn, let letters = damage.lostDeadLetters else { continue }
                 books.adopted += Int64(letters)

@@ -25,9 +25,13 @@ extension EventQueue {
         await task?.value
     }
 
+    /// How often a salvage begins anew before that is left to the next call: a disk may spoil whatever is written.
+    private static let maximumSalvages = 4
+
     private func salvagePending() {
         var failure: SalvageFailure?
         var tried: Set<String> = []
+        var attemptsLeft = Self.maximumSalvages
         while let file = damage.withLock({ $0.pending.first { !tried.contains($0.name) } }) {
             tried.insert(file.name)
             do {
@@ -40,8 +44,8 @@ extension EventQueue {
                     if let report = salvaged.reportID { record.reports.insert(report) }
                 }
                 if let report = salvaged.reportID { damage.withLock { $0.observer }.salvaged(salvaged.damage, report) }
-            } catch  where error.isDamagedAgain {
-                // Ends: each time there is one file more.
+            } catch  where error.isDamagedAgain && attemptsLeft > 1 {
+                attemptsLeft -= 1
                 tried.remove(file.name)
             } catch {
                 failure = error as? SalvageFailure ?? SalvageFailure(cause: error)

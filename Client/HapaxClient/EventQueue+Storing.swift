@@ -9,6 +9,11 @@ extension EventQueue {
         var events: [PreparedEvent]
         /// What the quota removed.
         var discarded: [Discarded] = []
+        /// Events of these that became dead letters, which the quota removed.
+        var discardedLetters: [EventID] = []
+
+        /// Ids of events that are gone already.
+        var removedAtOnce: Set<EventID> { Set(discarded.compactMap(\.id) + discardedLetters) }
 
         /// Those whose first event had gone meanwhile.
         var requeued: [EventID] { events.lazy.filter { $0.sequence == nil && $0.letter == nil }.map(\.id) }
@@ -66,7 +71,14 @@ extension EventQueue {
             }
             for index in known.reversed() { appended.events.remove(at: index) }
             for (reason, count) in dropped { try Self.count(db, &books, reason, count) }
+            let letters = books.letters
             appended.discarded = try discard(db, &books, now: now)
+            if books.letters < letters {
+                let sql = "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE event_id = ?)"
+                appended.discardedLetters = try appended.events.filter { $0.letter != nil }.map(\.id).filter {
+                    try Int.fetchOne(db, sql: sql, arguments: [Data($0.bytes)]) == 0
+                }
+            }
             return appended
         }
     }

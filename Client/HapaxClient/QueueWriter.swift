@@ -225,7 +225,7 @@ final class QueueWriter: Sendable {
         let isEmpty = group.events.isEmpty && dropped.isEmpty
         let start = clock.monotonic
         do {
-            // An event is in memory or on disk, never both: a shutdown may look in between.
+            // An event leaves memory in the turn that brings it to disk: a shutdown may look right behind that.
             let committed =
                 isEmpty ? Committed(depth: 0) : try commit(group.events, dropped) { intake.withLock { $0.committed(group.events) } }
             if !isEmpty { reporter?.committed(committed.appended?.events ?? group.events, in: clock.monotonic - start) }
@@ -235,7 +235,7 @@ final class QueueWriter: Sendable {
                 state.retry?.cancel()
                 state.retry = nil
             }
-            let discarded = Set((committed.appended?.discarded ?? []).lazy.compactMap(\.id))
+            let discarded = committed.appended?.removedAtOnce ?? []
             for (waiter, id) in group.waiters {
                 waiter.tell(id.map(discarded.contains) == true ? .failure(.discarded) : .success(()))
             }

@@ -211,7 +211,7 @@ actor SpoolAdopter {
             switch error {
             // To somebody who does not want events none is owed.
             case .refused(let reason) where !reason.passes: break
-            // Older than events may become here, and counted.
+            // Too old for this queue's quota, as a rule; and counted.
             case .discarded: break
             // It stays, with its spool, and holds no other up.
             case .refused, .shutDown: return

@@ -32,10 +32,10 @@ struct OrderRoutes: Sendable {
                 distinctID: order.customer)
         } catch {
             switch error {
-            // Without analytics the shop sells all the same; what was refused, or is too old for the quota, is counted.
-            case .refused(.disabled), .refused(.optedOut), .refused(.enricher), .discarded: return
+            // Without analytics the shop sells all the same; the service counts what it refused.
+            case .refused(.disabled), .refused(.optedOut), .refused(.enricher): return
             // Shutting down, or the disk is full: somebody else, or a little later, can take it.
-            case .refused, .notStored, .shutDown: throw HTTPError(.serviceUnavailable, headers: [.retryAfter: "1"])
+            case .refused, .notStored, .discarded, .shutDown: throw HTTPError(.serviceUnavailable, headers: [.retryAfter: "1"])
             }
         }
     }

@@ -197,6 +197,17 @@ struct QueueQuotaTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("nor what becomes a dead letter for which there is no room (I12)")
+    func letterRemovedAtOnceIsNotStored() async throws {
+        let test = try client { ($0.policy, $0.maximumEvents) = (.dropOldest, 2) }
+        try await test.track(0..<2)
+        let name = String(repeating: "n", count: 10_000)
+        await #expect(throws: TrackError.discarded) { try await test.client.trackDurably(name) }
+        let status = await test.client.status()
+        #expect(status.depth == 2 && status.dropped == ["quota_dead_letter": 1] && status.isBalanced)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a dropped event's id is free again (R12)")
     func droppedIDIsFree() async throws {
         let test = try client {

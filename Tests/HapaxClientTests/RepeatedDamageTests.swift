@@ -126,6 +126,27 @@ struct RepeatedDamageTests {
         queue.close()
     }
 
+    @Test("a purge before such a file is salvaged anew counts as purged what was not delivered, and no more (D14, I12)")
+    func deliveredIsNotPurged() async throws {
+        let first = FaultyDisk(path + "/queue.sqlite.damaged-1")
+        let queue = try open("first")
+        try queue.append((1...500).map { Self.event($0) }[...])
+        _ = try await queue.database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        first.cutOff(at: 60, [.read])
+        await queue.salvage()
+        first.fail(nil)
+        let taken = queue.books.depth
+        #expect(taken > 10 && queue.unsalvagedFiles == 1)
+        let batch = try queue.nextBatch(limit: 10, maximumBytes: .max, skipping: 0)
+        try queue.settle(batch.events.map { Settlement(event: $0, fate: .stored) }, time: 0)
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        _ = try queue.purge()
+        #expect(queue.books.stored == 10 && queue.books.discarded == 490 && queue.books.isBalanced, "\(queue.books)")
+        #expect(queue.books.drops.byReason == ["purged": 490])
+        queue.close()
+    }
+
     @Test("letters that were retried and come back with a file that is salvaged anew are counted as they are (I12)")
     func retriedLettersComeBackCounted() async throws {
         let first = FaultyDisk(path + "/queue.sqlite.damaged-1")
