@@ -69,6 +69,67 @@ extension SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test(
+        "whichever page of a spool is damaged, and whenever that is met: each event arrives, is a dead letter, or is counted (I1, I11, I12)",
+        arguments: [true, false], [true, false])
+    func everyPageOfASpoolIsAccountedFor(isOwners: Bool, isServerUp: Bool) async throws {
+        func makeSpool(in directory: TemporaryDirectory) async throws -> (main: TestClient, spool: TestClient) {
+            let main = try TestClient(directory: directory)
+            let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+            for number in 1...30 {
+                spool.client.track("spooled \(number)", properties: ["fill": .string(String(repeating: "x", count: 500))])
+            }
+            spool.client.track(String(repeating: "n", count: 1_000))
+            try await spool.client.writer.barrier()
+            try await spool.client.queue.database.writeWithoutTransaction { db in
+                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = 0; PRAGMA shrink_memory")
+            }
+            return (main, spool)
+        }
+        var page = 0
+        var pages = 1
+        while page < pages {
+            let directory = TemporaryDirectory()
+            let (main, spool) = try await makeSpool(in: directory)
+            let place = spool.client.queue.directory
+            if !isOwners { await spool.client.shutdown(within: .zero) }
+            let size = try #require(try FileManager.default.attributesOfItem(atPath: place.databasePath)[.size] as? Int)
+            pages = size / QueueRoom.pageBytes
+            let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: place.databasePath))
+            try handle.seek(toOffset: UInt64(page * QueueRoom.pageBytes))
+            try handle.write(contentsOf: Data(repeating: 0xFF, count: 64))
+            try handle.close()
+            if isOwners {
+                // Its own uploads fail, too, and meet what they read.
+                spool.transport.script { _ in .failure(.cut) }
+                if isServerUp { _ = await spool.client.flush() }
+                await spool.client.shutdown(within: .zero)
+            }
+            let sent = Locked<Set<String>>([])
+            if !isServerUp {
+                main.transport.script { _ in .failure(.cut) }
+                _ = await main.client.flush()
+            }
+            main.transport.script { batch in
+                sent.withLock { $0.formUnion(batch.names.filter { $0.hasPrefix("spooled") }) }
+                return .success(batch.receipt())
+            }
+            for _ in 1...4 { _ = await main.client.flush() }
+            let books = main.client.queue.books
+            let dropped = books.drops.byReason
+            let letters = try main.client.deadLetters.list()
+            let buried = letters.filter { $0.reason == DamagedRows.reason }.count
+            let lost = dropped["damaged"] ?? 0
+            let arrived = sent.withLock { $0.count }
+            #expect(arrived + buried + Int(lost) >= 30, "page \(page): \(arrived) sent, \(buried) buried, \(dropped)")
+            #expect(letters.count + Int(dropped["damaged_dead_letter"] ?? 0) >= 1, "page \(page): the letter, \(dropped)")
+            #expect(books.isBalanced)
+            await main.client.shutdown(within: .zero)
+            page += 1
+        }
+        #expect(pages > 10)
+    }
+
     @Test("a damaged spool is salvaged and delivered under its ids; only its damaged file stays, and is looked at once (I11)")
     func damagedSpoolIsSalvaged() async throws {
         let main = try open()
