@@ -51,14 +51,8 @@ struct CommandHelpTests {
         let script = try await hapax.run("--generate-completion-script", "bash").out
         let file = hapax.directory.path + "/completion"
         try Data((script + "\n" + Self.press).utf8).write(to: URL(fileURLWithPath: file))
-        let bash = Process()
-        bash.executableURL = URL(fileURLWithPath: "/bin/bash")
-        bash.arguments = [file]
-        let output = Pipe()
-        bash.standardOutput = output
-        try bash.run()
-        let words = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        bash.waitUntilExit()
+        let bash = try ChildProcess("/bin/bash", [file])
+        let words = await bash.remainingLines()
         #expect(words.contains("--with-dead-letters") && !words.contains("--derive-id"))
     }
 
