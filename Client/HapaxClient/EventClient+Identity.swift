@@ -79,13 +79,13 @@ extension EventClient {
     /// do damaged files that were set aside.
     ///
     /// - Returns: How many were deleted.
+    /// - Throws: ``StorageFailure``; nothing has been deleted then. A damaged file alone is no reason to: what can be read of it is purged
+    ///   with the rest.
     @discardableResult
     public func purge() async throws(StorageFailure) -> Int {
         try? await writer.barrier()
-        // What a damaged file held would come back afterwards.
-        await queue.salvage()
         do {
-            let purged = try await delivery.exclusively { [queue] in try queue.purge() }
+            let purged = try await queue.salvaging { queue in try await delivery.exclusively { try queue.purge() } }
             reporter.booksChanged()
             return purged.waiting + purged.deadLetters
         } catch {

@@ -25,7 +25,7 @@ extension EventQueue {
     func takesOver(from database: DatabaseQueue, after error: any Error) throws -> Bool {
         if error.isDamage { return try takeOver(from: database) }
         // Used while it was being set aside, or nothing has taken over yet.
-        guard (error as? DatabaseError)?.resultCode == .SQLITE_MISUSE else { return false }
+        guard error.isUseOfAClosedFile else { return false }
         if damage.withLock({ $0.unfinished != nil || $0.isClosed }) { return try takeOver(from: database) }
         return connection.withLock { $0 != nil && $0 !== database }
     }

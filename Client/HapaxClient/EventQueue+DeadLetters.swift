@@ -72,7 +72,7 @@ extension EventQueue {
         await salvage()
         do {
             return try await body(self)
-        } catch  where error.isDamage || error is UnsalvagedLetters {
+        } catch  where error.isDamage || error.isUseOfAClosedFile || error is UnsalvagedLetters {
             await salvage()
             return try await body(self)
         }

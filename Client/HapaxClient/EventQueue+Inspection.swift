@@ -23,10 +23,4 @@ extension EventQueue {
         eraseFreePages()
         return Int(before)
     }
-
-    /// Forgets everything, see ``purge()``, that of damaged files included, whether these can be read or not.
-    package func purgeAll() async throws -> (waiting: Int, deadLetters: Int) {
-        await salvage()
-        return try purge()
-    }
 }

@@ -4,11 +4,11 @@ import HapaxModel
 
 extension EventQueue {
     /// Forgets every event, waiting or dead, and empties the pages that held them. Waiting ones are counted as discarded and under `purged`,
-    /// which the server is told.
+    /// which the server is told. What a damaged file holds is forgotten with them, whether it can be read or not.
     ///
     /// - Returns: How many there were.
     @discardableResult
-    func purge() throws -> (waiting: Int, deadLetters: Int) {
+    package func purge() throws -> (waiting: Int, deadLetters: Int) {
         // One that is set aside behind this commit can hold events that were tracked behind it.
         var files: [DamagedFile] = []
         func committed(_ purged: (ids: [EventID], letters: Int)) {

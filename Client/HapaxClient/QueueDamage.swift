@@ -94,6 +94,9 @@ extension Error {
     /// Whether a file cannot be opened as what we made it: of our own statements none is wrong, whatever SQLite says about them.
     var isDamageAtOpening: Bool { isDamage || (self as? DatabaseError)?.resultCode == .SQLITE_ERROR }
 
+    /// Whether the connection was closed since its user got it, as when somebody else met damage.
+    var isUseOfAClosedFile: Bool { (self as? DatabaseError)?.resultCode == .SQLITE_MISUSE }
+
     /// Whether SQLite could not look for now, which says nothing about the file.
     var isTrouble: Bool {
         if let failure = self as? SalvageFailure { return failure.cause.isTrouble }

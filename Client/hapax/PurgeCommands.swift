@@ -65,7 +65,7 @@ struct PurgeQueue: AsyncParsableCommand {
             removed.waiting += try await target.changingAll { try await $0.purgeWaiting() }
             return
         }
-        let purged = try await target.changingAll { try await $0.purgeAll() }
+        let purged = try await target.changingAll { try $0.purge() }
         removed.waiting += purged.waiting
         removed.deadLetters += purged.deadLetters
     }

@@ -146,10 +146,7 @@ struct DamagedLettersTests {
 
     /// Also behind the back of a queue that has read it.
     private func replace(_ bytes: Data, at offset: Int, under queue: EventQueue? = nil) throws {
-        try queue?.database.writeWithoutTransaction {
-            _ = try $0.checkpoint(.truncate)
-            try $0.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
-        }
+        try queue?.readPagesAnew()
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
         try file.seek(toOffset: UInt64(offset))
         try file.write(contentsOf: bytes)
@@ -183,7 +180,10 @@ struct DamagedLettersTests {
 
     @Test(
         "what meets damage on its way is done again with what was salvaged, and once (I12)",
-        arguments: [UnsalvagedLetters() as any Error, DatabaseError(resultCode: .SQLITE_CORRUPT), DatabaseError(resultCode: .SQLITE_FULL)])
+        arguments: [
+            UnsalvagedLetters() as any Error, DatabaseError(resultCode: .SQLITE_CORRUPT), DatabaseError(resultCode: .SQLITE_MISUSE),
+            DatabaseError(resultCode: .SQLITE_FULL),
+        ])
     func damageIsSalvagedOnTheWay(error: any Error) async throws {
         _ = try await makeLetter()
         let test = try TestClient(directory: directory)

@@ -15,11 +15,20 @@ enum DamagedPage {
 
     /// Behind the back of an open queue.
     static func make(in queue: EventQueue, at id: EventID) throws {
-        try queue.database.writeWithoutTransaction { db in
-            try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-            try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
-        }
+        try queue.readPagesAnew()
         try spoil(queue.directory.databasePath, at: id)
+    }
+
+    /// Noise over the head of a page, which is counted from 0. The first page begins with the file's own header.
+    static func make(in path: String, page: Int) throws {
+        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        try handle.seek(toOffset: UInt64(page * QueueRoom.pageBytes))
+        try handle.write(contentsOf: Data(repeating: 0xFF, count: 64))
+        try handle.close()
+    }
+
+    static func pages(of path: String) throws -> Int {
+        try #require(try FileManager.default.attributesOfItem(atPath: path)[.size] as? Int) / QueueRoom.pageBytes
     }
 
     private static func spoil(_ path: String, at id: EventID) throws {
@@ -29,6 +38,16 @@ enum DamagedPage {
         try handle.seek(toOffset: UInt64(place / 4_096 * 4_096 + 1))
         try handle.write(contentsOf: Data(repeating: 0xFF, count: 200))
         try handle.close()
+    }
+}
+
+extension EventQueue {
+    /// Moves the log to the file, and forgets what was read of it: damage to the file is met by whoever reads that page next.
+    func readPagesAnew() throws {
+        try database.writeWithoutTransaction { db in
+            _ = try db.checkpoint(.truncate)
+            try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
+        }
     }
 }
 

@@ -36,10 +36,7 @@ extension QueueDamageTests {
     func contradictionsAreDamage(contradiction: Contradiction) async throws {
         _ = try make(60)
         let queue = try open()
-        try await queue.database.writeWithoutTransaction { db in
-            try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-            try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
-        }
+        try queue.readPagesAnew()
         var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
         let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D && bytes[$0 * 4_096 + 4] > 4 }
         let page = leaves[leaves.count / 2] * 4_096
@@ -236,7 +233,7 @@ extension QueueDamageTests {
             for index in page * 4_096..<page * 4_096 + 64 { changed[index] = 0xEE }
             try Data(bytes).write(to: URL(fileURLWithPath: file))
             let queue = try open()
-            try await queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory") }
+            try queue.readPagesAnew()
             let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: file))
             try handle.write(contentsOf: changed)
             try handle.close()

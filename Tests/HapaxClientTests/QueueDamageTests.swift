@@ -96,10 +96,7 @@ struct QueueDamageTests {
 
     /// Turns a page of rows into noise behind the queue's back.
     func spoil(_ queue: EventQueue) throws {
-        try queue.database.writeWithoutTransaction { db in
-            try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-            try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
-        }
+        try queue.readPagesAnew()
         var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
         let leaves = (1..<bytes.count / 4_096).filter { bytes[$0 * 4_096] == 0x0D }
         let page = leaves[leaves.count / 2]

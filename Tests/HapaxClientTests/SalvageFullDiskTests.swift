@@ -64,10 +64,7 @@ struct SalvageFullDiskTests {
         var queue = try open(disk)
         try queue.append((1...Self.count).map { Self.event($0) }[...])
         if isRunning {
-            try await queue.database.writeWithoutTransaction { db in
-                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-                try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
-            }
+            try queue.readPagesAnew()
             try Self.spoil(queue.directory.databasePath)
         } else {
             queue.close()

@@ -158,7 +158,7 @@ struct SalvageReadFailureTests {
             let queue = try open(path, "second")
             defer { queue.close() }
             // Of the new file everything is read anew.
-            try await queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory") }
+            try queue.readPagesAnew()
             disk.fail(FaultyDisk.Fault(at: number, code: ResultCode.SQLITE_IOERR.rawValue, operations: [.read]))
             await queue.salvage()
             let hasFailed = disk.failures > 0

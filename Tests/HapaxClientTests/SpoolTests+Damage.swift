@@ -44,15 +44,8 @@ extension SpoolTests {
             try #require(
                 try Int.fetchOne(db, sql: "SELECT rootpage FROM sqlite_schema WHERE name LIKE 'sqlite_autoindex_queue%'"))
         }
-        if isOwners {
-            try await spool.client.queue.database.writeWithoutTransaction { db in
-                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = 0; PRAGMA shrink_memory")
-            }
-        }
-        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: place.databasePath))
-        try handle.seek(toOffset: UInt64((index - 1) * QueueRoom.pageBytes))
-        try handle.write(contentsOf: Data(repeating: 0xFF, count: 64))
-        try handle.close()
+        if isOwners { try spool.client.queue.readPagesAnew() }
+        try DamagedPage.make(in: place.databasePath, page: index - 1)
         if isOwners {
             let report = await spool.client.shutdown(within: .zero)
             #expect(report.stored == 30 || report.mayLeaveMore, "\(report)")
@@ -81,9 +74,7 @@ extension SpoolTests {
             }
             spool.client.track(String(repeating: "n", count: 1_000))
             try await spool.client.writer.barrier()
-            try await spool.client.queue.database.writeWithoutTransaction { db in
-                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA cache_size = 0; PRAGMA shrink_memory")
-            }
+            try spool.client.queue.readPagesAnew()
             return (main, spool)
         }
         var page = 0
@@ -93,12 +84,8 @@ extension SpoolTests {
             let (main, spool) = try await makeSpool(in: directory)
             let place = spool.client.queue.directory
             if !isOwners { await spool.client.shutdown(within: .zero) }
-            let size = try #require(try FileManager.default.attributesOfItem(atPath: place.databasePath)[.size] as? Int)
-            pages = size / QueueRoom.pageBytes
-            let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: place.databasePath))
-            try handle.seek(toOffset: UInt64(page * QueueRoom.pageBytes))
-            try handle.write(contentsOf: Data(repeating: 0xFF, count: 64))
-            try handle.close()
+            pages = try DamagedPage.pages(of: place.databasePath)
+            try DamagedPage.make(in: place.databasePath, page: page)
             if isOwners {
                 // Its own uploads fail, too, and meet what they read.
                 spool.transport.script { _ in .failure(.cut) }
