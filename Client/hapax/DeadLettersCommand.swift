@@ -106,7 +106,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            guard try QueueReader.forCommand(queue) != nil || queue.directory.holdsUnsalvaged else {
+            guard try QueueReader.isThere(queue) else {
                 if !all { try DeadLettersCommand.complain(unknown: numbers) }
                 return tell(RetriedDeadLetters())
             }

@@ -33,12 +33,12 @@ struct PurgeQueue: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let reader = try QueueReader.forCommand(queue)
-        if reader == nil, !queue.directory.holdsMore { return tell(Removed()) }
-        let summary = try reader.map { reader in try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() } }
+        let (isThere, summary) = try QueueReader.beforeTaking(queue) { reader throws(StorageFailure) in try reader.summary() }
+        if !isThere, !queue.directory.holdsMore { return tell(Removed()) }
         let waiting = (summary?.books.depth ?? 0) + SpoolSurvey(of: queue.directory).depth
         let letters = withDeadLetters ? " and \(summary?.deadLetters ?? 0) dead letters" : ""
-        let more = queue.directory.holdsUnsalvaged ? ", and what a damaged file holds," : ""
+        let isDamaged = (isThere && summary == nil) || queue.directory.holdsUnsalvaged
+        let more = isDamaged ? ", and what a damaged file holds," : ""
         try confirmation.ask("Delete \(waiting) waiting events\(letters)\(more) for ever?")
         let owner = try EventQueue.forCommand(queue)
         defer { owner.close() }
@@ -125,7 +125,7 @@ struct PurgeDeadLetters: AsyncParsableCommand {
     }
 
     func run() async throws {
-        guard try QueueReader.forCommand(queue) != nil || queue.directory.holdsUnsalvaged else { return try tell(0, unknown: numbers) }
+        guard try QueueReader.isThere(queue) else { return try tell(0, unknown: numbers) }
         // Those that a damaged file held are among them, and nothing else than what the question was about is deleted.
         let present = try await changing { try $0.deadLetterNumbers() }
         let wanted = all ? present : numbers

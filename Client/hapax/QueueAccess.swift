@@ -13,17 +13,34 @@ extension QueueReader {
 
     /// What reading came to, or the end of the command with a message.
     static func complaining<Value>(_ read: () throws(StorageFailure) -> Value) throws -> Value {
+        do throws(StorageFailure) { return try read() } catch { throw Terminal.queueCannotBeRead(error) }
+    }
+
+    /// Looks at a queue that is to be taken then, or ends the command with a message. Damage is no obstacle: who takes the queue sets its
+    /// file aside, and saves what can be read.
+    ///
+    /// - Returns: Whether there is a queue, and what was seen of it; nil if it is damaged.
+    static func beforeTaking<Seen>(
+        _ queue: QueueOptions, _ look: (QueueReader) throws(StorageFailure) -> Seen
+    ) throws -> (isThere: Bool, seen: Seen?) {
         do throws(StorageFailure) {
-            return try read()
+            guard let reader = try QueueReader(directory: queue.directory) else { return (false, nil) }
+            return (true, try look(reader))
         } catch {
-            // SQLITE_ERROR, SQLITE_CORRUPT and SQLITE_NOTADB, without what extends them.
-            let isDamaged = [1, 11, 26].contains(error.code & 0xFF)
-            Terminal.complain(
-                "the queue cannot be read: \(error)"
-                    + (isDamaged ? "; the next hapax flush or track sets the file aside and saves what it can" : ""))
-            throw ExitCode.failure
+            guard error.isOfDamage else { throw Terminal.queueCannotBeRead(error) }
+            return (true, nil)
         }
     }
+
+    /// Whether there is one to be taken, or a file from which it can be made anew.
+    static func isThere(_ queue: QueueOptions) throws -> Bool {
+        try beforeTaking(queue) { _ in }.isThere || queue.directory.holdsUnsalvaged
+    }
+}
+
+extension StorageFailure {
+    /// SQLITE_ERROR, SQLITE_CORRUPT or SQLITE_NOTADB, without what extends them.
+    fileprivate var isOfDamage: Bool { [1, 11, 26].contains(code & 0xFF) }
 }
 
 extension EventQueue {
@@ -53,6 +70,13 @@ extension EventQueue {
 }
 
 extension Terminal {
+    fileprivate static func queueCannotBeRead(_ failure: StorageFailure) -> ExitCode {
+        complain(
+            "the queue cannot be read: \(failure)"
+                + (failure.isOfDamage ? "; the next hapax flush or track sets the file aside and saves what it can" : ""))
+        return .failure
+    }
+
     fileprivate static func queueCannotBeWritten(_ error: any Error) -> ExitCode {
         complain("the queue, or a damaged file that was set aside, cannot be worked on: \(StorageFailure(error)); nothing was changed")
         return .failure

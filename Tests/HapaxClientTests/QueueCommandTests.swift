@@ -8,7 +8,7 @@ import Testing
 
 @Suite("hapax queue and hapax dead-letters purge (I12, D14)")
 struct QueueCommandTests {
-    private let server: IngestStandIn
+    let server: IngestStandIn
     private let hapax: CommandLine
 
     init() throws {
