@@ -9,11 +9,9 @@ extension EventQueue {
         var events: [PreparedEvent]
         /// What the quota removed.
         var discarded: [Discarded] = []
-        /// Events of these that became dead letters, which the quota removed.
-        var discardedLetters: [EventID] = []
-
-        /// Ids of events that are gone already.
-        var removedAtOnce: Set<EventID> { Set(discarded.compactMap(\.id) + discardedLetters) }
+        /// Which of the events that were to be appended, by their places, are gone already: the quota removed them, or the dead letters that
+        /// they became. Events of one id can end differently.
+        var removedAtOnce: Set<Int> = []
 
         /// Those whose first event had gone meanwhile.
         var requeued: [EventID] { events.lazy.filter { $0.sequence == nil && $0.letter == nil }.map(\.id) }
@@ -49,6 +47,7 @@ extension EventQueue {
             let insert = try RowInsert(db)
             var appended = Appended(events: Array(events))
             var known: [Int] = []
+            var letters: [Int: Int64] = [:]
             for event in events where reports.contains(event.id) { try Self.reported(event.id, db) }
             for (index, event) in events.enumerated() {
                 switch try Self.place(event, insert, db) {
@@ -65,18 +64,25 @@ extension EventQueue {
                     try Self.bury(
                         db, &books, id: event.id, install: event.install.map { Data($0) }, origin: nil, reason: reason, detail: detail,
                         payload: Data(event.bytes), time: event.time)
+                    letters[index] = db.lastInsertedRowID
                     books.deadLettered += 1
                 }
                 if let sequence = event.sequence { books.lastSequence = max(books.lastSequence, sequence) } else { books.adopted += 1 }
             }
             for index in known.reversed() { appended.events.remove(at: index) }
             for (reason, count) in dropped { try Self.count(db, &books, reason, count) }
-            let letters = books.letters
+            let lettersBefore = books.letters
             appended.discarded = try discard(db, &books, now: now)
-            if books.letters < letters {
-                let sql = "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE event_id = ?)"
-                appended.discardedLetters = try appended.events.filter { $0.letter != nil }.map(\.id).filter {
-                    try Int.fetchOne(db, sql: sql, arguments: [Data($0.bytes)]) == 0
+            if !appended.discarded.isEmpty {
+                let ids = Set(appended.discarded.compactMap(\.id))
+                for (index, event) in events.enumerated() where letters[index] == nil && ids.contains(event.id) {
+                    appended.removedAtOnce.insert(index)
+                }
+            }
+            if books.letters < lettersBefore {
+                let sql = "SELECT EXISTS (SELECT 1 FROM dead_letters WHERE row = ?)"
+                for (index, row) in letters where try Int.fetchOne(db, sql: sql, arguments: [row]) == 0 {
+                    appended.removedAtOnce.insert(index)
                 }
             }
             return appended

@@ -56,8 +56,8 @@ final class QueueWriter: Sendable {
     /// Encoded events; one transaction.
     private struct Group {
         var events: [PreparedEvent] = []
-        /// Each with the event that it waits for; nil for all before.
-        var waiters: [(waiter: CommitWaiter, id: EventID?)] = []
+        /// Each with the place of the event that it waits for; nil for all before.
+        var waiters: [(waiter: CommitWaiter, event: Int?)] = []
         var isImmediate = false
 
         var isEmpty: Bool { events.isEmpty && waiters.isEmpty }
@@ -203,7 +203,7 @@ final class QueueWriter: Sendable {
         while work.used < end, bytes < maximumGroupBytes {
             let entry = work.taken[work.used]
             work.used += 1
-            if let waiter = entry.waiter { group.waiters.append((waiter, entry.event?.id)) }
+            if let waiter = entry.waiter { group.waiters.append((waiter, entry.event == nil ? nil : group.events.count)) }
             guard let event = entry.event else { continue }
             let prepared = Self.prepare(event, entry)
             bytes += prepared.bytes.count
@@ -236,8 +236,8 @@ final class QueueWriter: Sendable {
                 state.retry = nil
             }
             let discarded = committed.appended?.removedAtOnce ?? []
-            for (waiter, id) in group.waiters {
-                waiter.tell(id.map(discarded.contains) == true ? .failure(.discarded) : .success(()))
+            for (waiter, event) in group.waiters {
+                waiter.tell(event.map(discarded.contains) == true ? .failure(.discarded) : .success(()))
             }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
             return .success(())

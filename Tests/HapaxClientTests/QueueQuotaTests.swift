@@ -208,6 +208,33 @@ struct QueueQuotaTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("events of one id in one commit can end differently: each is told of itself (I12)")
+    func eachIsToldOfItself() throws {
+        let test = try client { ($0.policy, $0.maximumEvents) = (.dropOldest, 3) }
+        let queue = test.client.queue
+        func event(
+            _ name: String, _ sequence: Int64?, _ properties: Properties = [:], _ problem: EventProblem? = nil, _ time: Int64 = 1_000
+        ) -> PreparedEvent {
+            // A version 7, under which another event is another one.
+            let id = EventID("0198c0de-0000-7000-8000-00000000000\(name == "x" ? 1 : sequence ?? 9)") ?? .derived(name: name, key: "")
+            let event = Event(id: id, name: name, time: time, distinctID: "u", sequence: sequence, properties: properties)
+            return PreparedEvent(id: id, sequence: sequence, time: time, bytes: event.encoded().bytes, problem: problem)
+        }
+        try queue.append([event("y", 2), event("z", 3)])
+        let conflict = try queue.append([event("x", 4, ["a": 1]), event("x", nil, ["a": 2])])
+        #expect(conflict.removedAtOnce == [1], "the letter, and not what waits under its id")
+        let repeated = try queue.append([event("x", nil, ["a": 1]), event("x", nil, ["a": 2])])
+        #expect(repeated.removedAtOnce == [1])
+        let problem = EventProblem(.nameTooLong, detail: "")
+        _ = try queue.purge()
+        try queue.append([event("y", 2), event("z", 3)])
+        let letters = try queue.append([event("x", 5, [:], problem), event("x", 6, ["a": 1], problem)])
+        #expect(letters.removedAtOnce == [0], "of two letters of one id the first has gone")
+        let aged = try client { $0.maximumAge = .seconds(60) }
+        let young = event("x", nil, ["a": 2], nil, 200_000)
+        #expect(try aged.client.queue.append([event("x", 1), young], now: 200_000).removedAtOnce == [0], "not the letter")
+    }
+
     @Test("a dropped event's id is free again (R12)")
     func droppedIDIsFree() async throws {
         let test = try client {
