@@ -47,6 +47,15 @@ struct DamagedFile: Hashable, Sendable {
         try self.init(row)
     }
 
+    /// Those that have been salvaged, and of which the event that tells is still to be stored.
+    static func untold(_ db: Database) throws -> [DamagedFile] {
+        try Row.fetchAll(db, sql: "SELECT * FROM damaged_files WHERE is_salvaged AND report_id IS NOT NULL ORDER BY name").map(Self.init)
+    }
+
+    func insertIfUnknown(_ db: Database) throws {
+        if try DamagedFile(named: name, db) == nil { try insert(db) }
+    }
+
     func insert(_ db: Database) throws {
         try db.execute(
             sql: """

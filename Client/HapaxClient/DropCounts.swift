@@ -132,12 +132,7 @@ extension EventQueue {
         }
     }
 
-    /// Takes over what another queue dropped, which is to go then; durable on return. Done twice, it is the same as once.
-    package func adopt(_ drops: DropCounts) throws {
-        guard !drops.counts.isEmpty else { return }
-        try transaction { db, books in try Self.adopt(drops, db, &books) }
-    }
-
+    /// Done twice, it is the same as once.
     static func adopt(_ drops: DropCounts, _ db: Database, _ books: inout QueueBooks) throws {
         for (key, other) in drops.counts {
             var drop = books.drops[key]

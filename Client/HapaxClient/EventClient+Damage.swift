@@ -21,7 +21,7 @@ extension EventClient {
                     ? nil
                     : $0.admit(
                         name: QueueDamage.eventName, properties: damage.properties, id: id, time: nil, distinctID: nil,
-                        now: clock.unixMilliseconds)
+                        now: clock.unixMilliseconds, isRepeated: true)
             }
             if case .admitted(_, _, true) = admission { writer.wake() }
         }

@@ -101,7 +101,7 @@ public struct FlushReport: Hashable, Sendable {
     public var duplicates: Int
     /// Moved to the dead letters, because the server refused them for good.
     public var deadLettered: Int
-    /// Events that still wait in this client's queue or memory.
+    /// Events that still wait in this client's queue or memory; those that are being committed at that moment can count twice.
     public var remaining: Int
     /// Why it ended before the queue was empty.
     public var failure: DeliveryFailure?

@@ -38,7 +38,7 @@ public struct Status: Hashable, Sendable {
     public var depth: Int
     /// Of these, as they will travel, before compression.
     public var bytes: Int
-    /// Events that wait for their commit.
+    /// Events that wait for their commit; those that are being committed at that moment can be in ``depth`` already.
     public var inMemory: Int
     /// The time of the oldest waiting event, in Unix milliseconds.
     public var oldest: Int64?

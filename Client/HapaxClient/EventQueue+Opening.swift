@@ -42,13 +42,15 @@ extension EventQueue {
         if files.isEmpty, known.isEmpty { return opened }
         var unread: [String] = []
         opened.damagedFiles = try opened.database.write { db in
+            var untold: [DamagedFile] = []
             for file in files where !known.contains(file) && !directory.isSalvaged(file) {
                 var damaged = DamagedFile(name: file, isOwn: false)
                 do {
                     if let source = try QueueSalvage.state(of: file, in: directory) {
                         defer { source.close() }
                         try takeState(source, db)
-                        try adopt(source.drops, db, &opened.books)
+                        try adopt(source.drops ?? DropCounts(), db, &opened.books)
+                        untold += source.untold
                         (damaged.depth, damaged.letters) = (source.depth, source.letters)
                     }
                 } catch  where error.isTrouble {
@@ -58,6 +60,8 @@ extension EventQueue {
                 }
                 try remember(damaged, db)
             }
+            // Salvaged into a file that is damaged now.
+            for file in untold { try file.insertIfUnknown(db) }
             try opened.books.write(db)
             return try unfinished(db, directory)
         }

@@ -25,6 +25,16 @@ extension EventQueue {
         await task?.value
     }
 
+    /// The event that tells of it is told apart when it is stored: then that is not to be done again.
+    func tellOfSalvaged(_ file: DamagedFile) {
+        guard let report = file.reportID else { return }
+        let observer = damage.withLock { record in
+            record.reports.insert(report)
+            return record.observer
+        }
+        observer.salvaged(file.damage, report)
+    }
+
     /// How often a salvage begins anew before that is left to the next call: a disk may spoil whatever is written.
     private static let maximumSalvages = 4
 
@@ -41,9 +51,8 @@ extension EventQueue {
                 damage.withLock { record in
                     record.pending.removeAll { $0.name == file.name }
                     record.latest = salvaged.damage
-                    if let report = salvaged.reportID { record.reports.insert(report) }
                 }
-                if let report = salvaged.reportID { damage.withLock { $0.observer }.salvaged(salvaged.damage, report) }
+                tellOfSalvaged(salvaged)
             } catch  where error.isDamagedAgain && attemptsLeft > 1 {
                 attemptsLeft -= 1
                 tried.remove(file.name)
@@ -64,13 +73,14 @@ extension EventQueue {
     private func salvage(_ file: DamagedFile) throws -> DamagedFile {
         var salvager = Salvager(queue: self, file: file)
         var (depth, letters) = (file.depth, file.letters)
-        var drops = DropCounts()
+        // Of a running client's file the books in memory know.
+        var drops: DropCounts? = DropCounts()
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
             salvager.head = source.head ?? 1
             (depth, letters) = (depth ?? source.depth, letters ?? source.letters)
-            drops = source.drops
+            if !file.isOwn { drops = source.drops }
             try source.rows(of: "queue") { try salvager.add($0) }
             try salvager.takeRows()
             try source.rows(of: "dead_letters") { try salvager.addLetter($0) }
@@ -86,10 +96,12 @@ extension EventQueue {
             let isDone = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
             guard isDone, let damage = try DamagedFile(named: file.name, db)?.damage else { return [] }
-            // At the opening the disk may have failed. Of a running client's file the books in memory knew more.
-            if !file.isOwn { try Self.adopt(drops, db, &books) }
+            // At the opening the disk may have failed.
+            if let drops { try Self.adopt(drops, db, &books) }
             if let lost = damage.lost { try Self.countMissing(Int64(lost), of: file, as: Self.damagedEvent, db, &books) }
             if let lost = damage.lostDeadLetters, lost > 0 { try Self.count(db, &books, Self.damagedLetter, Int64(lost)) }
+            // With them the file may have lost counts of events that were gone already, of which the server was not told.
+            if drops == nil { try db.execute(sql: "UPDATE damaged_files SET depth = NULL WHERE name = ?", arguments: [file.name]) }
             return []
         }
     }

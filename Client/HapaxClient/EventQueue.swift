@@ -237,52 +237,52 @@ package final class EventQueue: Sendable {
 
     /// Closes the file and gives up the lock. What comes after fails.
     package func close() {
-        endConnection()
+        endConnection { _ in }
         // There can be many, and whoever delivers it has a ballast.
         if isSpool { ballast.withLock { $0.release() } }
         lock.withLock { $0 = nil }
     }
 
     /// Waits for what is under way; the file is closed when its last user is done.
-    private func endConnection() {
+    ///
+    /// - Parameter last: What is done with it behind that.
+    @discardableResult
+    private func endConnection<Value>(_ last: (Database) throws -> Value) rethrows -> Value? {
         let ended = connection.withLock { database in
             defer { database = nil }
             return database
         }
-        ended?.writeWithoutTransaction { _ in }
+        return try ended?.writeWithoutTransaction(last)
     }
 
-    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone: no event, no session that is open, and no
-    /// count that the server was not told. Files that were set aside stay.
+    /// Removes the whole directory while its lock is held, if nothing is in it that matters to anyone: no event, no session that is open, and
+    /// nothing of which the server was not told. Files that were set aside stay. If it is not removed it is to be closed.
     ///
     /// - Returns: Whether it was removed.
     package func removeIfEmpty() -> Bool {
         removeIfEmpty { !$0.isUntold }
     }
 
-    /// The same for a queue whose counts of what was dropped another one takes over.
-    package func removeIfEmpty(adoptedBy adopt: (DropCounts) throws -> Void) rethrows -> Bool {
-        try removeIfEmpty { drops in
-            try adopt(drops)
+    /// The same for a queue of which another one tells the server.
+    package func removeIfEmpty(adoptedBy adopt: (QueueRemains) throws -> Void) rethrows -> Bool {
+        try removeIfEmpty { remains in
+            try adopt(remains)
             return true
         }
     }
 
-    /// - Parameter handOver: Returns whether what was dropped is known elsewhere.
-    private func removeIfEmpty(handingOver handOver: (DropCounts) throws -> Bool) rethrows -> Bool {
-        let holdsNothing = try? reading { db in
-            let sql =
-                "SELECT EXISTS (SELECT 1 FROM queue) OR EXISTS (SELECT 1 FROM dead_letters) OR EXISTS (SELECT 1 FROM session)"
-            return try Int.fetchOne(db, sql: sql) == 0
-        }
+    /// - Parameter handOver: Returns whether the server will know of what remains.
+    private func removeIfEmpty(handingOver handOver: (QueueRemains) throws -> Bool) rethrows -> Bool {
+        let found = try? reading { try remains($0) } ?? nil
         // Behind that look, which may have met damage: then it was a new file in which nothing is.
-        guard holdsNothing == true, damage.withLock({ $0.pending.isEmpty }) else { return false }
+        guard let found, damage.withLock({ $0.pending.isEmpty }) else { return false }
         // Without its mark a damaged file would be salvaged again by the next who finds it.
         let files = directory.filesSetAside
         for file in files { try? directory.markSalvaged(file) }
-        guard files.allSatisfy(directory.isSalvaged), try handOver(books.drops) else { return false }
-        // Nobody else can have added anything since: this process holds the lock.
-        endConnection()
+        guard files.allSatisfy(directory.isSalvaged), try handOver(found) else { return false }
+        // This process holds the lock, and its own last commit may have come behind the look.
+        let left = try? endConnection { try remains($0) } ?? nil
+        guard left == found else { return false }
         directory.removeFiles()
         lock.withLock { $0 = nil }
         return true

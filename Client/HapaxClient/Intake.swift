@@ -70,12 +70,13 @@ struct Intake: Sendable {
     ///   - now: The wall clock in Unix milliseconds.
     ///   - isComplete: Whether the properties hold the context's already.
     ///   - isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
+    ///   - isRepeated: Whether it is the client's own and comes again with the next start if it is refused: that counts nothing.
     ///   - propertyBytes: About what the properties take, see ``QueueUsage/bytes(of:)``; added up before, so that nobody waits for it.
     mutating func admit(
         name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
-        isComplete: Bool = false, isKept: Bool = false, propertyBytes: Int64? = nil
+        isComplete: Bool = false, isKept: Bool = false, isRepeated: Bool = false, propertyBytes: Int64? = nil
     ) -> Admission {
-        func refuse(_ reason: DropReason) -> Admission { isKept && reason.passes ? .refused(reason) : self.refuse(reason) }
+        func refuse(_ reason: DropReason) -> Admission { isRepeated || (isKept && reason.passes) ? .refused(reason) : self.refuse(reason) }
         if isClosed { return refuse(.shutDown) }
         if context.isOptedOut { return refuse(.optedOut) }
         let isWaiting = id.map { self.isWaiting($0) } ?? false

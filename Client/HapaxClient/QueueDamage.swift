@@ -9,7 +9,8 @@ public struct QueueDamage: Hashable, Sendable {
     public internal(set) var salvaged = 0
     /// Dead letters that could be read, likewise.
     public internal(set) var salvagedDeadLetters = 0
-    /// Waiting events that could not be read; nil if nobody knows how many there were.
+    /// Waiting events that could not be read; nil if nobody knows how many there were, or if counts of events that had been dropped before
+    /// were lost with the file.
     public internal(set) var lost: Int?
     /// Dead letters that could not be read, likewise.
     public internal(set) var lostDeadLetters: Int?

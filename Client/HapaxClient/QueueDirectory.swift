@@ -22,7 +22,11 @@ package struct QueueDirectory: Hashable, Sendable {
     var optOutPath: String { path + "/queue.opted-out" }
     var destinationPath: String { path + "/queue.destination" }
     package var lockPath: String { path + "/queue.lock" }
-    package var spoolPath: String { path + "/spool" }
+    package var spoolPath: String { path + "/\(Self.spools)" }
+    private static let spools = "spool"
+
+    /// Of a spool, from the main queue's directory.
+    var nameInMain: String { Self.spools + "/" + (path as NSString).lastPathComponent }
 
     // MARK: - Spools
 

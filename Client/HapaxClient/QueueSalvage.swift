@@ -20,7 +20,10 @@ struct QueueSalvage {
     let letters: Int64?
     /// Whom events concern, what was dropped and which session was open, as far as that can be read.
     let identity: EventQueue.SavedIdentity?
-    let drops: DropCounts
+    /// nil if they cannot be read, though events were discarded.
+    let drops: DropCounts?
+    /// What the queue had still to tell of files that were damaged before.
+    let untold: [DamagedFile]
     let session: EventQueue.OpenSession?
     /// Where the file's own row numbers begin.
     private let begin: Int64
@@ -89,7 +92,8 @@ struct QueueSalvage {
             depth = counts?.depth
             letters = counts?.letters
             identity = try Self.readable { try queue.unsafeRead { try EventQueue.identity($0) } }
-            drops = try Self.readable { try queue.unsafeRead { try EventQueue.drops($0) } } ?? DropCounts()
+            drops = try Self.readable { try queue.unsafeRead { try EventQueue.drops($0) } } ?? (counts?.discarded == 0 ? DropCounts() : nil)
+            untold = try Self.readable { try queue.unsafeRead { try DamagedFile.untold($0) } } ?? []
             session = try Self.readable { try queue.unsafeRead { try EventQueue.openSession($0) } } ?? nil
         } catch {
             Self.close(queue, copy)

@@ -170,9 +170,7 @@ actor SpoolAdopter {
 
     /// - Returns: What came of it, and whether that depends on what the server makes of other events.
     private func deliver(_ spool: EventQueue, isManual: Bool, persistently: Bool) async -> (state: DeliveryState, awaitsWitness: Bool) {
-        let reports = Locked<[(damage: QueueDamage, id: EventID)]>([])
         var observer = DamageObserver()
-        observer.salvaged = { damage, id in reports.withLock { $0.append((damage, id)) } }
         observer.buried = { [reporter] in reporter.settled($0, .all) }
         spool.observeDamage(observer)
         let delivery = Delivery(
@@ -187,18 +185,23 @@ actor SpoolAdopter {
         await delivery.stop()
         current = nil
         var isRemoved = false
+        var damaged: [DamagedFile] = []
         do {
             try await endSession(of: spool)
             try moveDeadLetters(of: spool)
-            // What it dropped is told by the main queue: the spool is gone then.
-            isRemoved = try spool.removeIfEmpty(adoptedBy: { try main.adopt($0) })
+            // What is to be told of it is told by the main queue: the spool is gone then.
+            isRemoved = try spool.removeIfEmpty(adoptedBy: {
+                try main.adopt($0, of: spool.directory)
+                damaged = $0.damaged
+            })
         } catch TrackError.notStored(let failure) {
             (state.failure, awaitsWitness) = (.queue(failure), false)
         } catch {
             (state.failure, awaitsWitness) = (.queue(StorageFailure(error)), false)
         }
         if !isRemoved { spool.close() }
-        if isRemoved { for report in reports.withLock({ $0 }) { main.damage.withLock { $0.observer }.salvaged(report.damage, report.id) } }
+        // What is not taken now, as behind a shutdown, the main queue's next start tells.
+        if isRemoved { for file in damaged { main.tellOfSalvaged(file) } }
         return (state, awaitsWitness)
     }
 

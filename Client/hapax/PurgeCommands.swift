@@ -82,7 +82,7 @@ struct PurgeQueue: AsyncParsableCommand {
             return
         }
         try await purge(spool, &removed)
-        let isRemoved = try spool.removeIfEmpty(adoptedBy: { drops in try main.changing { try $0.adopt(drops) } })
+        let isRemoved = try spool.removeIfEmpty(adoptedBy: { remains in try main.changing { try $0.adopt(remains, of: directory) } })
         if !isRemoved { spool.close() }
     }
 

@@ -338,3 +338,10 @@ struct DropCountsTests {
             directory: QueueDirectory(path: directory.path + "/" + name), durability: .process, newInstallID: ids.next(unixMilliseconds: 1))
     }
 }
+
+extension EventQueue {
+    /// As of a queue that was never damaged.
+    func adopt(_ drops: DropCounts) throws {
+        try adopt(QueueRemains(drops: drops, damaged: []), of: directory)
+    }
+}

@@ -293,6 +293,16 @@ struct EventQueueTests {
         _ = try open()
     }
 
+    @Test("a queue is not removed with what a last commit stores behind the look that found it empty (I1, R38)")
+    func lateCommitKeepsTheQueue() throws {
+        let queue = try open()
+        // Where the look has ended, and the removal has not begun.
+        let isRemoved = try queue.removeIfEmpty { _ in try queue.append([event(1)][...]) }
+        #expect(!isRemoved)
+        queue.close()
+        #expect(try open().books.depth == 1)
+    }
+
     @Test("only an empty queue is removed")
     func onlyEmptyQueueIsRemoved() throws {
         let queue = try open()

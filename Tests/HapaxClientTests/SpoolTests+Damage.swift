@@ -26,7 +26,7 @@ extension SpoolTests {
         try FileManager.default.createSymbolicLink(atPath: mark, withDestinationPath: directory.path + "/nowhere/mark")
         #expect(!queue.removeIfEmpty(), "it cannot be marked")
         try FileManager.default.removeItem(atPath: mark)
-        #expect(queue.removeIfEmpty() && place.isSalvaged("queue.sqlite.damaged-1"))
+        #expect(queue.removeIfEmpty { _ in } && place.isSalvaged("queue.sqlite.damaged-1"))
         #expect(place.filesSetAside.count == 1, "never deleted (D17)")
     }
 
@@ -179,6 +179,86 @@ extension SpoolTests {
         mayStore.open()
         #expect(await report == FlushReport(stored: 2, duplicates: 0, deadLettered: 0, remaining: 0))
         #expect(main.transport.batches.map(\.names) == [["spooled"], [QueueDamage.eventName]])
+        await main.client.shutdown(within: .zero)
+    }
+
+    enum Refusal: CaseIterable { case shutdown, optOut, quota, none }
+
+    @Test(
+        "what a damaged spool has lost is told by the main queue's next start, if its client takes no event then; that counts nothing (I11, I12)",
+        arguments: Refusal.allCases)
+    func damageIsToldLater(refusal: Refusal) async throws {
+        var main = try TestClient(directory: directory) { if refusal == .quota { $0.quota.maximumEvents = 1 } }
+        if refusal == .quota { try await main.client.trackDurably(String(repeating: "n", count: 201)) }
+        let spool = try open()
+        let place = spool.client.queue.directory
+        try await spool.client.trackDurably("spooled")
+        await spool.client.shutdown(within: .zero)
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: place.databasePath))
+        if refusal == .optOut { try main.client.optOut() }
+        if refusal == .shutdown {
+            await main.client.shutdown(within: .seconds(10))
+        } else {
+            for _ in 1...2 { _ = await main.client.flush() }
+        }
+        #expect(spools.isEmpty)
+        #expect(main.transport.batches.flatMap(\.names) == (refusal == .none ? [QueueDamage.eventName] : []))
+        #expect(main.client.queue.books.drops.byReason == [:], "the user's events alone are counted")
+        if refusal == .quota { #expect(try main.client.deadLetters.purge([1]) == 1) }
+        if refusal == .optOut { try main.client.optIn() }
+        for isFirst in [true, false] {
+            await main.client.shutdown(within: .zero)
+            main = try TestClient(directory: directory)
+            _ = await main.client.flush()
+            let isTold = isFirst && refusal != .none
+            #expect(main.transport.batches.flatMap(\.names) == (isTold ? [QueueDamage.eventName] : []))
+        }
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a spool with damage of which the server was not told stays, though nothing waits in it (I11)")
+    func untoldDamageKeepsTheSpool() async throws {
+        let main = try open()
+        let spool = try open()
+        try await spool.client.trackDurably("spooled")
+        let queue = spool.client.queue
+        // Of which nothing is lost, and no drop is to be told.
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        try spool.client.optOut()
+        for _ in 1...2 { _ = await spool.client.flush() }
+        #expect(spool.transport.batches.flatMap(\.names) == ["spooled"] && queue.books.drops.byReason.isEmpty)
+        await spool.client.shutdown(within: .zero)
+        #expect(spools.count == 1)
+        try main.client.optIn()
+        for _ in 1...2 { _ = await main.client.flush() }
+        #expect(spools.isEmpty && main.transport.batches.flatMap(\.names).contains(QueueDamage.eventName))
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "a spool that is damaged twice: what the first damage cost is not forgotten with the second (I11, I12)",
+        arguments: ["dropped", "damaged_files"])
+    func secondDamageForgetsNothing(table: String) async throws {
+        let main = try open()
+        let lost = try await makeSpoolWithLosses()
+        main.transport.script { _ in .failure(.cut) }
+        _ = await main.client.flush()
+        let place = try #require(spools.first)
+        let page = try await DatabaseQueue(path: place.databasePath).read { db in
+            try #require(try Int.fetchOne(db, sql: "SELECT rootpage FROM sqlite_schema WHERE name = ?", arguments: [table]))
+        }
+        try DamagedPage.make(in: place.databasePath, page: page - 1)
+        try Data().write(to: URL(fileURLWithPath: place.databasePath + "-wal"))
+        main.transport.script { .success($0.receipt()) }
+        for _ in 1...2 { _ = await main.client.flush() }
+        let told = main.transport.batches.flatMap(\.scanned.events).filter { $0.name == Array(QueueDamage.eventName.utf8)[...] }
+            .map { String(decoding: $0.properties, as: UTF8.self) }
+        if table == "dropped" {
+            #expect(told.contains { $0.contains(#""$lost":\#(lost)"#) }, "\(told)")
+            #expect(told.contains { !$0.contains(#""$lost":"#) }, "nobody knows what else: \(told)")
+        } else {
+            #expect(main.client.queue.books.drops.byReason["damaged"] == lost)
+        }
         await main.client.shutdown(within: .zero)
     }
 
