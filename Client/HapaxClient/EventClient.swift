@@ -223,7 +223,8 @@ public final class EventClient: Sendable {
     /// Takes an event and returns when it is on disk: it then survives what the configured ``Durability`` says.
     ///
     /// - Returns: The event's id.
-    /// - Throws: ``TrackError``; `refused` and `discarded` are counted in ``Status/dropped``. After `notStored` and `shutDown` the event may still be delivered: call again with the same id.
+    /// - Throws: ``TrackError``; `refused` and `discarded` are counted in ``Status/dropped``. After `notStored` and `shutDown` the event may
+    ///   still be delivered: call again with the same id.
     @discardableResult
     public func trackDurably(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil

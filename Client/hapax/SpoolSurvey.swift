@@ -8,29 +8,31 @@ struct SpoolSurvey {
     /// Those that cannot be read, and so may hold events that nobody can deliver.
     private(set) var unusable: [QueueDirectory] = []
 
-    /// - Parameter pause: Between two looks at one that cannot be read. By sleeping: what is waited for tells nobody, and a command has
-    ///   nothing else to do meanwhile.
+    /// A spool that its owner makes or removes at this moment looks as if it could not be read. That ends by itself, so those are looked
+    /// at again, all of them behind one pause: its length does not grow with their number.
+    ///
+    /// - Parameter pause: By sleeping: what is waited for tells nobody, and a command has nothing else to do meanwhile.
     init(of queue: QueueDirectory, pause: () -> Void = { usleep(100_000) }) {
         do throws(StorageFailure) {
-            for spool in try queue.spools() { look(at: spool, pause) }
+            unusable = try queue.spools()
         } catch {
-            unusable.append(QueueDirectory(path: queue.spoolPath))
+            unusable = [QueueDirectory(path: queue.spoolPath)]
+            return
+        }
+        for look in 0..<Self.looks where !unusable.isEmpty {
+            if look > 0 { pause() }
+            unusable = unusable.filter { !isKnown($0) }
         }
     }
 
-    /// A spool that its owner makes or removes at this moment looks as if it could not be read. That ends by itself.
-    private mutating func look(at spool: QueueDirectory, _ pause: () -> Void) {
-        for look in 0..<Self.looks {
-            if look > 0 { pause() }
-            do throws(StorageFailure) {
-                if let summary = try QueueReader(directory: spool)?.summary() { summaries.append(summary) }
-                return
-            } catch {
-                // It was delivered.
-                if !spool.isThere { return }
-            }
+    /// - Returns: Whether all is known about a spool: it was read, or it is gone because it was delivered.
+    private mutating func isKnown(_ spool: QueueDirectory) -> Bool {
+        do throws(StorageFailure) {
+            if let summary = try QueueReader(directory: spool)?.summary() { summaries.append(summary) }
+            return true
+        } catch {
+            return !spool.isThere
         }
-        unusable.append(spool)
     }
 
     private static let looks = 3

@@ -11,19 +11,19 @@ struct SpoolSurveyTests {
     private var queue: QueueDirectory { QueueDirectory(path: directory.path + "/queue") }
 
     /// A spool that cannot be read: its path.
-    private func makeUnreadable() throws -> String {
-        let path = queue.spoolPath + "/01976543-0000-7000-8000-000000000001"
+    private func makeUnreadable(_ number: Int = 1) throws -> String {
+        let path = queue.spoolPath + "/01976543-0000-7000-8000-00000000000\(number)"
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
         try Data("noise".utf8).write(to: URL(fileURLWithPath: path + "/queue.sqlite"))
         return path
     }
 
-    @Test("one that stays unreadable is told, after some looks")
-    func unreadableSpoolIsTold() throws {
-        let path = try makeUnreadable()
+    @Test("those that stay unreadable are told, after some looks: as many for many as for one")
+    func unreadableSpoolsAreTold() throws {
+        let paths = try (1...9).map(makeUnreadable)
         var pauses = 0
         let survey = SpoolSurvey(of: queue) { pauses += 1 }
-        #expect(survey.unusable.map(\.path) == [path] && pauses == 2)
+        #expect(survey.unusable.map(\.path) == paths && pauses == 2)
     }
 
     @Test("one that is removed while it is looked at was delivered", arguments: [1, 2])
