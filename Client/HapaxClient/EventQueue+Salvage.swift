@@ -58,8 +58,8 @@ extension EventQueue {
                 tried.remove(file.name)
             } catch {
                 failure = error as? SalvageFailure ?? SalvageFailure(cause: error)
-                // The next one may be readable; a full disk takes nothing from any.
-                if error.isDiskFull { break }
+                // The next one may be readable; a full disk takes nothing from any, and one that spoils what it takes sets aside another.
+                if error.isDiskFull || error.isDamagedAgain { break }
             }
         }
         damage.withLock { record in

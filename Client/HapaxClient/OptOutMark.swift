@@ -5,10 +5,12 @@ import Foundation
 /// Not in the queue's database: whoever opted out stays so when that is damaged, deleted or replaced (D16).
 struct OptOutMark: Sendable {
     let path: String
+    /// What makes a directory's entries durable; tests fail it.
+    private let flush: @Sendable (Int32) -> Int32
     /// Whether the last one to ask opted out, and that could not be written.
     private var isUnwritten = false
 
-    init(path: String) { self.path = path }
+    init(path: String, flush: @escaping @Sendable (Int32) -> Int32 = fsync) { (self.path, self.flush) = (path, flush) }
 
     /// Nobody who may have opted out is taken for somebody who has not.
     var isSet: Bool {
@@ -44,7 +46,7 @@ struct OptOutMark: Sendable {
         let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
         guard directory >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         defer { close(directory) }
-        guard fsync(directory) == 0 else {
+        guard flush(directory) == 0 else {
             let failure = POSIXError(.init(rawValue: errno) ?? .EIO)
             // What is not known to be gone is there again: nobody takes events whose user may have opted out.
             if !isSet { close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0o600)) }

@@ -43,6 +43,21 @@ struct OptOutMarkTests {
         #expect(!mark.isSet, "what others change counts again")
     }
 
+    @Test("a change whose directory cannot be flushed is told, and leaves events refused, here and for who looks later")
+    func changeThatIsNotDurableRefuses() throws {
+        let path = directory.path + "/opted-out"
+        for isSet in [true, false] {
+            var mark = OptOutMark(path: path)
+            try mark.set(!isSet)
+            mark = OptOutMark(path: path) { _ in
+                errno = EIO
+                return -1
+            }
+            #expect(throws: POSIXError(.EIO)) { try mark.set(isSet) }
+            #expect(mark.isSet && OptOutMark(path: path).isSet, "\(isSet)")
+        }
+    }
+
     @Test("where its directory is not there nobody can tell, and what was said last holds")
     func missingDirectorySaysNothing() throws {
         #expect(OptOutMark(path: directory.path + "/nowhere/opted-out").found == nil)

@@ -104,6 +104,28 @@ struct RepeatedDamageTests {
         queue.close()
     }
 
+    @Test("on a disk that spoils whatever is written a salvage ends all the same; once it is well the next one takes everything (I1, I15)")
+    func salvageOnASpoilingDiskEnds() async throws {
+        let log = FaultyDisk(path + "/queue.sqlite-wal")
+        let queue = try open("first")
+        try queue.append((1...500).map { Self.event($0) }[...])
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        queue.observeWaitingIDs { change in
+            // With the next write behind each that succeeded; more often than any salvage should need.
+            if case .added = change, queue.directory.filesSetAside.count < 20 {
+                log.fail(FaultyDisk.Fault(at: 0, code: ResultCode.SQLITE_CORRUPT.rawValue, operations: [.write]))
+            }
+        }
+        await queue.salvage()
+        #expect(queue.directory.filesSetAside.count == 5, "the first one, and one for each time it began")
+        #expect(queue.unsalvagedFiles == 5 && queue.salvageFailure?.isDamagedAgain == true)
+        queue.observeWaitingIDs { _ in }
+        log.fail(nil)
+        #expect(try await drain(queue).count == 500)
+        #expect(queue.books.drops.byReason == [:] && queue.books.isBalanced && queue.books.discarded == 0, "\(queue.books)")
+        queue.close()
+    }
+
     /// A file of 500 events, of which the disk gave some before it failed; some of these were delivered when the next file was damaged.
     private func damagedAgain(delivered limit: Int) async throws -> EventQueue {
         let first = FaultyDisk(path + "/queue.sqlite.damaged-1")
