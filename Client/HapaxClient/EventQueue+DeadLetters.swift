@@ -175,14 +175,27 @@ extension EventQueue {
         return try transaction { db, books in
             try requireLetters()
             var purged = 0
+            var missing: Set<Int64> = []
             for number in numbers {
                 let sql = "DELETE FROM dead_letters WHERE row = ? RETURNING length(payload)"
-                guard let length = try Int64.fetchOne(db, sql: sql, arguments: [number]) else { continue }
+                guard let length = try Int64.fetchOne(db, sql: sql, arguments: [number]) else {
+                    missing.insert(number)
+                    continue
+                }
                 books.letters -= 1
                 books.letterBytes -= length
                 purged += 1
             }
+            if !missing.isEmpty { try requireAbsence(ofLetters: missing, db) }
             return purged
+        }
+    }
+
+    /// Somebody else may have purged them. But where a page above the rows has changed, a look for one finds nothing, and a look at all does.
+    private func requireAbsence(ofLetters numbers: Set<Int64>, _ db: Database) throws {
+        let rows = try Int64.fetchCursor(db, sql: "SELECT row FROM dead_letters")
+        while let row = try rows.next() {
+            if numbers.contains(row) { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         }
     }
 
@@ -200,6 +213,8 @@ extension EventQueue {
     /// Takes over letters that belong to another install, or to none; again is the same as once if they have an origin number.
     package func adoptDeadLetters(_ letters: [DeadLetter]) throws {
         try transaction { db, books in
+            // They leave the queue that they come from: not for a file that no later client finds.
+            try requireFile()
             for letter in letters {
                 let install: Data
                 switch letter.origin {

@@ -75,12 +75,14 @@ extension EventQueue {
         var (depth, letters) = (file.depth, file.letters)
         // Of a running client's file the books in memory know.
         var drops: DropCounts? = DropCounts()
+        var untold: [DamagedFile] = []
         if var source = try QueueSalvage(path: directory.path + "/" + file.name, .everything) {
             defer { source.close() }
             salvager.owner = file.isOwn ? nil : source.installID.map(\.bytes) ?? []
             salvager.head = source.head ?? 1
             (depth, letters) = (depth ?? source.depth, letters ?? source.letters)
             if !file.isOwn { drops = source.drops }
+            untold = source.untold
             try source.rows(of: "queue") { try salvager.add($0) }
             try salvager.takeRows()
             try source.rows(of: "dead_letters") { try salvager.addLetter($0) }
@@ -95,6 +97,8 @@ extension EventQueue {
             // Or a purge has ended it, and has counted.
             let isDone = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
+            // What it was itself still to tell of others; the next start does.
+            for older in untold { try older.insertIfUnknown(db) }
             guard isDone, let damage = try DamagedFile(named: file.name, db)?.damage else { return [] }
             // At the opening the disk may have failed.
             if let drops { try Self.adopt(drops, db, &books) }

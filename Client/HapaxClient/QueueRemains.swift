@@ -23,6 +23,8 @@ extension EventQueue {
     package func adopt(_ remains: QueueRemains, of spool: QueueDirectory) throws {
         guard !remains.drops.counts.isEmpty || !remains.damaged.isEmpty else { return }
         try transaction { db, books in
+            // In one that no later client finds it would go with the process.
+            try requireFile()
             try Self.adopt(remains.drops, db, &books)
             for var file in remains.damaged {
                 file.name = spool.nameInMain + "/" + file.name

@@ -59,8 +59,9 @@ actor SpoolAdopter {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// Goes through the spools until one cannot be delivered: the others would fare no better (I16). What the server refuses of one says
-    /// nothing about the others, though: they may have what it accepts, and that decides about what was refused (D13).
+    /// Goes through the spools until the server takes nothing from one: the others would fare no better (I16). What it refuses of one says
+    /// nothing about the others, though: they may have what it accepts, and that decides about what was refused (D13). Nor does a spool
+    /// that the disk does not give.
     ///
     /// - Returns: What was delivered, and why it ended early if it did. Called while under way, it waits and
     ///   leaves the counts to that call.
@@ -105,6 +106,8 @@ actor SpoolAdopter {
         triedInVain = nil
         var (left, undecided) = (spools[...], [QueueDirectory]())
         var refusal: DeliveryFailure?
+        // Why a spool could not be read or changed, which says nothing about the others.
+        var stuck: DeliveryFailure?
         while total.failure == nil {
             if left.isEmpty, witness.withLock({ $0 != nil }) { (left, undecided) = (undecided[...], []) }
             // The main queue may be told meanwhile.
@@ -137,7 +140,7 @@ actor SpoolAdopter {
             total.counts = total.counts + delivered.counts
             total.nextAttempt = [total.nextAttempt, delivered.nextAttempt].compactMap { $0 }.max()
             guard awaitsWitness else {
-                total.failure = delivered.failure
+                if case .queue = delivered.failure { stuck = delivered.failure } else { total.failure = delivered.failure }
                 continue
             }
             undecided.append(directory)
@@ -148,6 +151,7 @@ actor SpoolAdopter {
             }
         }
         do { try main.gatherDrops() } catch { unusable = StorageFailure(error) }
+        total.failure = total.failure ?? stuck
         rest(after: total)
         total.failure = total.failure ?? unusable.map { .queue($0) }
         failure.withLock { $0 = total.failure }

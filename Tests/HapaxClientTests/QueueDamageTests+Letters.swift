@@ -24,4 +24,30 @@ extension QueueDamageTests {
         #expect(queue.books.letters == 1 && queue.books.drops.byReason["damaged_dead_letter"] == nil && queue.books.isBalanced)
         queue.close()
     }
+
+    @Test("letters that are listed and not found by their number are met as damage, and nobody looks for them for ever (I11, I15)")
+    func lettersThatAreNotFoundAreDamage() async throws {
+        let queue = try open()
+        try queue.append((1...400).map { Self.event($0) }[...])
+        let batch = try queue.nextBatch(limit: 400, maximumBytes: .max, skipping: 0)
+        try queue.settle(batch.events.map { Settlement(event: $0, fate: .deadLetter(reason: "r", detail: "d")) }, time: 0)
+        let root = try queue.reading { db in
+            try #require(try Int.fetchOne(db, sql: "SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letters'"))
+        }
+        try queue.readPagesAnew()
+        var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
+        let page = (root - 1) * 4_096
+        #expect(bytes[page] == 0x05, "control: an inner page")
+        // The first key: rows behind it are looked for on the page before theirs.
+        let cell = page + Int(bytes[page + 12]) << 8 + Int(bytes[page + 13])
+        bytes[cell + 4] ^= 0x08
+        try Data(bytes).write(to: URL(fileURLWithPath: file))
+        let listed = try queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }
+        #expect(listed.count == 400)
+        #expect(throws: (any Error).self) { try queue.purgeDeadLetters(listed) }
+        await queue.salvage()
+        #expect(try queue.purgeDeadLetters(queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }) == 400)
+        #expect(queue.books.letters == 0 && queue.books.drops.byReason["damaged_dead_letter"] == nil && queue.books.isBalanced)
+        queue.close()
+    }
 }

@@ -68,6 +68,29 @@ extension SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("what is still to be told of a spool outlives damage that its adopter meets while it runs (I11, I12)")
+    func untoldDamageOutlivesTheNext() async throws {
+        var main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        try await spool.client.trackDurably("spooled")
+        await spool.client.shutdown(within: .zero)
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: place.databasePath))
+        try main.client.optOut()
+        for _ in 1...2 { _ = await main.client.flush() }
+        #expect(spools.isEmpty)
+        let queue = main.client.queue
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        _ = await main.client.flush()
+        try main.client.optIn()
+        await main.client.shutdown(within: .zero)
+        main = try open()
+        _ = await main.client.flush()
+        let told = main.transport.batches.flatMap(\.scanned.events).map { String(decoding: $0.properties, as: UTF8.self) }
+        #expect(told.count == 2 && told.filter { $0.contains(#""$lost":"#) }.count == 1, "\(told)")
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a spool with damage of which the server was not told stays, though nothing waits in it (I11)")
     func untoldDamageKeepsTheSpool() async throws {
         let main = try open()

@@ -121,6 +121,46 @@ struct SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("nor does one whose damaged file cannot be read (I15)")
+    func unreadableSpoolHoldsUpNoOther() async throws {
+        let main = try open()
+        let spools = [try open(), try open()]
+        for spool in spools { try await spool.client.trackDurably("spooled") }
+        for spool in spools { await spool.client.shutdown(within: .zero) }
+        let aside = try #require(self.spools.first).databasePath + ".damaged-1"
+        try FileManager.default.createDirectory(atPath: aside, withIntermediateDirectories: true)
+        let report = await main.client.flush()
+        #expect(main.transport.batches.flatMap(\.names).contains("spooled") && report.failure != nil)
+        #expect(self.spools.map(\.databasePath) == [aside.replacingOccurrences(of: ".damaged-1", with: "")])
+        try FileManager.default.removeItem(atPath: aside)
+        for _ in 1...2 { _ = await main.client.flush() }
+        #expect(self.spools.isEmpty && main.transport.batches.flatMap(\.names).filter { $0 == "spooled" }.count == 2)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("dead letters and counts of a spool go into no file that no later client finds: it stays (I1, I12)")
+    func spoolStaysWhereTheMainFileIsGone() async throws {
+        let main = try open()
+        let spool = try TestClient(directory: directory) {
+            $0.whenQueueIsTaken = .spool
+            $0.enrichers = [{ $0.name == "dropped" ? nil : $0 }]
+        }
+        try await spool.client.trackDurably(String(repeating: "n", count: 201))
+        #expect(spool.client.track("dropped") == nil)
+        await spool.client.shutdown(within: .zero)
+        for suffix in ["", "-wal", "-shm"] {
+            try? FileManager.default.removeItem(atPath: main.client.queue.directory.databasePath + suffix)
+        }
+        #expect(await main.client.flush().failure != nil)
+        #expect(spools.count == 1)
+        await main.client.shutdown(within: .zero)
+        let next = try open()
+        _ = await next.client.flush()
+        let status = await next.client.status()
+        #expect(spools.isEmpty && status.deadLettered == 1 && status.dropped["enricher"] == 1, "\(status)")
+        await next.client.shutdown(within: .zero)
+    }
+
     @Test("nobody's events concern the same install beside a taken queue as in it (R56)")
     func spoolTakesTheAnonymousID() throws {
         let main = try TestClient(directory: directory) { $0.distinctID = nil }
