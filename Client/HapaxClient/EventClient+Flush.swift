@@ -99,7 +99,7 @@ public struct FlushReport: Hashable, Sendable {
     public var stored: Int
     /// Stored by the server before: an earlier answer had been lost.
     public var duplicates: Int
-    /// Moved to the dead letters, because the server refused them for good.
+    /// Moved to the dead letters, because the server refused them for good or because their bytes changed on the disk.
     public var deadLettered: Int
     /// Events that still wait in this client's queue or memory; those that are being committed at that moment can count twice.
     public var remaining: Int

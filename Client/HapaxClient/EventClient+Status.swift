@@ -65,6 +65,7 @@ public struct Status: Hashable, Sendable {
     public var dropped: [String: Int64]
     /// Whether this queue stands in for a main one that was taken.
     public var isSpool: Bool
-    /// The latest damage to the queue's file that was met since the client started; nil if there was none.
+    /// The latest damage, of this queue's file or of one beside it, that was met, taken over or told of since the client started, which may
+    /// have been met before; nil if there was none.
     public var damage: QueueDamage?
 }

@@ -137,6 +137,7 @@ extension EventQueue {
     package func retryDeadLetters(_ numbers: [Int64]?) throws -> RetriedDeadLetters {
         try transaction(committed: { tell(.added($0.retried)) }) { db, books in
             try requireLetters()
+            try requireFile()
             var result = RetriedDeadLetters()
             var tried: Set<Int64> = []
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {

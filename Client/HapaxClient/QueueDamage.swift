@@ -3,7 +3,7 @@ import HapaxModel
 
 /// A queue file that could not be read and was set aside. It is never deleted.
 public struct QueueDamage: Hashable, Sendable {
-    /// The file's new name, in the queue's directory.
+    /// The file's new name, in the queue's directory; behind `spool/` and a name where it was a queue beside this one.
     public internal(set) var file: String
     /// Waiting events that could be read and are in the queue that took over, with their ids.
     public internal(set) var salvaged = 0
@@ -14,7 +14,8 @@ public struct QueueDamage: Hashable, Sendable {
     public internal(set) var lost: Int?
     /// Dead letters that could not be read, likewise.
     public internal(set) var lostDeadLetters: Int?
-    /// Whether everything that can be read has been taken over. Until then nothing is uploaded, so that the oldest events go first.
+    /// Whether everything that can be read has been taken over. Uploads wait for a salvage under way, so that the oldest events go first;
+    /// one that fails, as on a disk that gives nothing for now, keeps nothing else back and is tried again.
     public internal(set) var isSalvaged = false
 
     /// The event that tells the server; its properties are the counts, never the path.

@@ -30,6 +30,11 @@ struct PurgeQueue: AsyncParsableCommand {
         var deadLetters = 0
         var spoolsInUse = 0
         var unusable: [QueueDirectory] = []
+
+        mutating func add(_ purged: (waiting: Int, deadLetters: Int)) {
+            waiting += purged.waiting
+            deadLetters += purged.deadLetters
+        }
     }
 
     func run() async throws {
@@ -44,13 +49,13 @@ struct PurgeQueue: AsyncParsableCommand {
         defer { owner.close() }
         var removed = Removed()
         var spools: [QueueDirectory] = []
-        try await purge(owner, &removed)
+        removed.add(try await owner.changingAll { try await removeAll(of: $0) })
         do throws(StorageFailure) {
             spools = try queue.directory.spools()
         } catch {
             removed.unusable.append(QueueDirectory(path: queue.directory.spoolPath))
         }
-        for spool in spools { try await purge(spool, beside: owner, &removed) }
+        for spool in spools { await purge(spool, beside: owner, &removed) }
         tell(removed)
         for spool in removed.unusable { Terminal.complain("a spooled queue cannot be used and may hold events: \(spool.path)") }
         if !removed.unusable.isEmpty { throw ExitCode.failure }
@@ -60,17 +65,14 @@ struct PurgeQueue: AsyncParsableCommand {
         }
     }
 
-    private func purge(_ target: EventQueue, _ removed: inout Removed) async throws {
-        guard withDeadLetters else {
-            removed.waiting += try await target.changingAll { try await $0.purgeWaiting() }
-            return
-        }
-        let purged = try await target.changingAll { try $0.purge() }
-        removed.waiting += purged.waiting
-        removed.deadLetters += purged.deadLetters
+    private func removeAll(of queue: EventQueue) async throws -> (waiting: Int, deadLetters: Int) {
+        guard withDeadLetters else { return (try await queue.purgeWaiting(), 0) }
+        let purged = try queue.purge()
+        return (purged.waiting, purged.deadLetters)
     }
 
-    private func purge(_ directory: QueueDirectory, beside main: EventQueue, _ removed: inout Removed) async throws {
+    /// What is gone already is told, whatever becomes of this one.
+    private func purge(_ directory: QueueDirectory, beside main: EventQueue, _ removed: inout Removed) async {
         var ids = UUIDv7Generator()
         let spool: EventQueue
         do throws(QueueOpenError) {
@@ -81,9 +83,13 @@ struct PurgeQueue: AsyncParsableCommand {
             if error == .taken { removed.spoolsInUse += 1 } else if directory.isThere { removed.unusable.append(directory) }
             return
         }
-        try await purge(spool, &removed)
-        let isRemoved = try spool.removeIfEmpty(adoptedBy: { remains in try main.changing { try $0.adopt(remains, of: directory) } })
-        if !isRemoved { spool.close() }
+        do {
+            removed.add(try await spool.salvaging { try await removeAll(of: $0) })
+            if !(try spool.removeIfEmpty(adoptedBy: { try main.adopt($0, of: directory) })) { spool.close() }
+        } catch {
+            spool.close()
+            removed.unusable.append(directory)
+        }
     }
 
     private func tell(_ removed: Removed) {

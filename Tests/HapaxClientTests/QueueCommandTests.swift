@@ -117,6 +117,23 @@ struct QueueCommandTests {
         #expect(try await hapax.run("queue", "purge", "--yes").status == 0)
     }
 
+    @Test("purge: a queue beside it whose damaged file cannot be read stays; what is gone is told, and the others go (I12, I15)")
+    func purgeGoesOnBehindAnUnreadableQueue() async throws {
+        let owner = try owner()
+        for _ in 0..<2 { _ = try await hapax.run("track", "beside", "--no-flush") }
+        let spool = try #require(try owner.directory.spools().first)
+        owner.close()
+        let aside = spool.databasePath + ".damaged-1"
+        try FileManager.default.createDirectory(atPath: aside, withIntermediateDirectories: true)
+        _ = try await hapax.run("track", "one", "--no-flush")
+        let partly = try await hapax.run("queue", "purge", "--yes", "--json")
+        #expect(partly.status == 1 && partly.json["purged"] as? Int == 2 && partly.json["unusable_spools"] as? Int == 1)
+        #expect(partly.error.contains(spool.path) && !partly.error.contains("nothing was changed"))
+        try FileManager.default.removeItem(atPath: aside)
+        let rest = try await hapax.run("queue", "purge", "--yes", "--json")
+        #expect(rest.status == 0 && rest.json["purged"] as? Int == 1)
+    }
+
     @Test("purge: on a terminal it asks, and only yes deletes", arguments: [("n", 1, 1), ("", 1, 1), ("yes", 0, 0)])
     func purgeAsks(answer: String, status: Int32, left: Int) async throws {
         _ = try await hapax.run("track", "one", "--no-flush")
