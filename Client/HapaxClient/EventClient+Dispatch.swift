@@ -22,7 +22,7 @@ extension EventClient {
 
     private func step() async -> DispatchStep {
         try? await writer.barrier()
-        guard configuration.network() != nil, queue.books.depth > 0 else { return .noData }
+        guard configuration.network() != nil, queue.books.depth > 0 || queue.unsalvagedFiles > 0 else { return .noData }
         let isAsked = Locked(false)
         let state = await delivery.drain {
             isAsked.withLock { isAsked in

@@ -114,7 +114,7 @@ public final class EventClient: Sendable {
         let later = Locked<Delivery<QueueBatchSource>?>(nil)
         let laterAdopter = Locked<SpoolAdopter?>(nil)
         let scheduler = UploadScheduler(
-            policy: policy, clock: clock, depth: { Int(queue.books.depth) }, network: configuration.network,
+            policy: policy, clock: clock, depth: { max(Int(queue.books.depth), queue.unsalvagedFiles) }, network: configuration.network,
             ticked: {
                 guard uploads, let adopter = laterAdopter.withLock({ $0 }) else { return }
                 Task { await adopter.adoptIfDue() }

@@ -142,6 +142,32 @@ struct SalvageReadFailureTests {
         queue.close()
     }
 
+    @Test(
+        "a salvage that failed when the client started is tried again by its timer, and by a step, though nothing else waits (R27, I15)",
+        .timeLimit(.minutes(10)), arguments: [true, false])
+    func failedSalvageNeedsNoFlush(isStep: Bool) async throws {
+        let directory = TemporaryDirectory()
+        let first = try open(directory.path("queue"), "first")
+        try first.append((1...20).map { Self.event($0) }[...])
+        first.close()
+        let path = first.directory.databasePath
+        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+        let disk = FaultyDisk(path + ".damaged-1")
+        disk.cutOff(at: 0, [.read])
+        let test = try TestClient(directory: directory) { $0.uploadsAutomatically = !isStep }
+        await test.client.queue.salvage()
+        #expect(test.client.queue.unsalvagedFiles == 1 && test.client.queue.books.depth == 0)
+        disk.fail(nil)
+        if isStep {
+            guard case .good = await test.client.dispatchStep() else { return #expect(Bool(false), "nothing was sent") }
+        } else {
+            test.clock.advance(by: .seconds(60))
+            await test.transport.requests(1)
+        }
+        #expect(Set(test.transport.batches.flatMap(\.ids)).isSuperset(of: (1...20).map { Self.event($0).id }))
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("whichever read of a salvage fails: what is lost is counted once (I11, I12)")
     func lossIsCountedOnce() async throws {
         let directory = TemporaryDirectory()
