@@ -124,9 +124,8 @@ struct SalvageReadFailureTests {
         queue.close()
     }
 
-    @Test("a disk that fails only while a queue opens: this client takes the events over, not the next one (I15)")
-    func failureAtOpeningIsNotFinal() async throws {
-        let directory = TemporaryDirectory()
+    /// Twenty events in a file that was set aside, and that the disk does not give until it is told to.
+    private func makeUnreadable(_ directory: TemporaryDirectory) throws -> FaultyDisk {
         let first = try open(directory.path("queue"), "first")
         try first.append((1...20).map { Self.event($0) }[...])
         first.close()
@@ -134,6 +133,13 @@ struct SalvageReadFailureTests {
         try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
         let disk = FaultyDisk(path + ".damaged-1")
         disk.cutOff(at: 0, [.read])
+        return disk
+    }
+
+    @Test("a disk that fails only while a queue opens: this client takes the events over, not the next one (I15)")
+    func failureAtOpeningIsNotFinal() async throws {
+        let directory = TemporaryDirectory()
+        let disk = try makeUnreadable(directory)
         let queue = try open(directory.path("queue"), "second")
         #expect(disk.failures > 0 && queue.unsalvagedFiles == 1)
         disk.fail(nil)
@@ -147,13 +153,7 @@ struct SalvageReadFailureTests {
         .timeLimit(.minutes(10)), arguments: [true, false])
     func failedSalvageNeedsNoFlush(isStep: Bool) async throws {
         let directory = TemporaryDirectory()
-        let first = try open(directory.path("queue"), "first")
-        try first.append((1...20).map { Self.event($0) }[...])
-        first.close()
-        let path = first.directory.databasePath
-        try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
-        let disk = FaultyDisk(path + ".damaged-1")
-        disk.cutOff(at: 0, [.read])
+        let disk = try makeUnreadable(directory)
         let test = try TestClient(directory: directory) { $0.uploadsAutomatically = !isStep }
         await test.client.queue.salvage()
         #expect(test.client.queue.unsalvagedFiles == 1 && test.client.queue.books.depth == 0)
