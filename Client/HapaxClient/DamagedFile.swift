@@ -20,11 +20,11 @@ struct DamagedFile: Hashable, Sendable {
     var isSalvaged = false
     /// Under which the server is to be told; nil once that event is stored.
     var reportID: EventID?
-    /// It could not be looked at when the queue opened; that is for the next opening.
+    /// It could not be looked at when the queue opened, whose `damaged_files` does not know it: that is for the salvage, or the next opening.
     var isUnread = false
 
-    init(name: String, isOwn: Bool, depth: Int64? = nil, letters: Int64? = nil, isUnread: Bool = false) {
-        (self.name, self.isOwn, self.depth, self.letters, self.isUnread) = (name, isOwn, depth, letters, isUnread)
+    init(name: String, isOwn: Bool, depth: Int64? = nil, letters: Int64? = nil) {
+        (self.name, self.isOwn, self.depth, self.letters) = (name, isOwn, depth, letters)
         discarded = isOwn ? depth ?? 0 : 0
         var ids = UUIDv7Generator()
         reportID = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000))

@@ -98,7 +98,7 @@ extension EventQueue {
             (books.depth, books.bytes, books.letters, books.letterBytes) = (0, 0, 0, 0)
             try db.execute(sql: "UPDATE books SET install_id = ?", arguments: [Data(installID.bytes)])
             try books.write(db)
-            for var older in damage.withLock({ $0.pending }) {
+            for var older in damage.withLock({ $0.pending }) where !older.isUnread {
                 // Begun anew: what the file at hand had taken over from it, and lost, can be found there once more. What was delivered is so
                 // twice, which the server knows.
                 if !older.isSalvaged { (older.salvaged, older.salvagedLetters, older.buried) = (0, 0, 0) }
@@ -123,10 +123,14 @@ extension EventQueue {
     /// So many numbers of rows are left out.
     static let rowsPerDamagedFile: Int64 = 1 << 40
 
-    /// Row numbers begin so far behind those of the damaged file, that none can be mistaken for another (D3) and what is salvaged under
-    /// its old number comes first (R9). Dead letters, whose numbers people read, take smaller steps.
     static func remember(_ file: DamagedFile, _ db: Database) throws {
         try file.insert(db)
+        try leaveNumbers(to: file, db)
+    }
+
+    /// Row numbers begin so far behind those of the damaged file, that none can be mistaken for another (D3) and what is salvaged under
+    /// its old number comes first (R9). Dead letters, whose numbers people read, take smaller steps.
+    static func leaveNumbers(to file: DamagedFile, _ db: Database) throws {
         for (table, step) in [("queue", rowsPerDamagedFile), ("dead_letters", 1_000_000)] {
             let known = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = ?", arguments: [table]) ?? 0
             try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = ?", arguments: [table])

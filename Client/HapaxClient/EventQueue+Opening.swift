@@ -40,33 +40,43 @@ extension EventQueue {
         let known = try opened.database.read { try String.fetchAll($0, sql: "SELECT name FROM damaged_files") }
         opened.highestDamagedFile = Int64((files + known).compactMap(QueueDirectory.number).max() ?? 0)
         if files.isEmpty, known.isEmpty { return opened }
-        var unread: [String] = []
+        var unread: [DamagedFile] = []
         opened.damagedFiles = try opened.database.write { db in
             var untold: [DamagedFile] = []
-            for file in files where !known.contains(file) && !directory.isSalvaged(file) {
-                var damaged = DamagedFile(name: file, isOwn: false)
+            for name in files where !known.contains(name) && !directory.isSalvaged(name) {
+                let file = DamagedFile(name: name, isOwn: false)
                 do {
-                    if let source = try QueueSalvage.state(of: file, in: directory) {
-                        defer { source.close() }
-                        try takeState(source, db)
-                        try adopt(source.drops ?? DropCounts(), db, &opened.books)
-                        untold += source.untold
-                        (damaged.depth, damaged.letters) = (source.depth, source.letters)
-                    }
+                    let source = try QueueSalvage.state(of: name, in: directory)
+                    defer { source?.close() }
+                    try takeUp(file, source, db, &opened.books)
+                    untold += source?.untold ?? []
                 } catch  where error.isTrouble {
-                    // As with no descriptor left. Not remembered, so that the next opening looks again for whom it concerns.
+                    // As with no descriptor left. Not remembered, so that the salvage or the next opening looks again for whom it concerns.
                     unread.append(file)
-                    continue
+                    try leaveNumbers(to: file, db)
                 }
-                try remember(damaged, db)
             }
             // Salvaged into a file that is damaged now.
             for file in untold { try file.insertIfUnknown(db) }
             try opened.books.write(db)
             return try unfinished(db, directory)
         }
-        opened.damagedFiles += unread.map { DamagedFile(name: $0, isOwn: false, isUnread: true) }
+        for var file in unread {
+            file.isUnread = true
+            opened.damagedFiles.append(file)
+        }
         return opened
+    }
+
+    /// A file that nobody knew: whom its events concern, what was dropped and how much it held, as far as it says so.
+    static func takeUp(_ file: DamagedFile, _ source: QueueSalvage?, _ db: Database, _ books: inout QueueBooks) throws {
+        var file = file
+        if let source {
+            try takeState(source, db)
+            try adopt(source.drops ?? DropCounts(), db, &books)
+            (file.depth, file.letters) = (source.depth, source.letters)
+        }
+        try remember(file, db)
     }
 
     /// Files that are known and still to be salvaged or told of, oldest first. One that somebody has deleted is told as lost.

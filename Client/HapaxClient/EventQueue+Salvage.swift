@@ -42,10 +42,22 @@ extension EventQueue {
         var failure: SalvageFailure?
         var tried: Set<String> = []
         var attemptsLeft = Self.maximumSalvages
-        while let file = damage.withLock({ $0.pending.first { !tried.contains($0.name) } }) {
+        // The next one may be readable; a full disk takes nothing from any, and one that spoils what it takes sets aside another.
+        var isOver = false
+        // In one with the end: for what is set aside behind it, the next call begins anew.
+        func next() -> DamagedFile? {
+            damage.withLock { record in
+                let file = isOver ? nil : record.pending.first { !tried.contains($0.name) }
+                if file == nil { (record.salvaging, record.failure) = (nil, failure) }
+                return file
+            }
+        }
+        while var file = next() {
             tried.insert(file.name)
             do {
-                if file.isUnread { throw DatabaseError(resultCode: .SQLITE_CANTOPEN) }
+                if file.isUnread { file = try lookInto(file) }
+                // A purge has forgotten it.
+                if file.isUnread { continue }
                 let salvaged = file.isSalvaged ? file : try salvage(file)
                 markSalvaged([file])
                 damage.withLock { record in
@@ -58,13 +70,27 @@ extension EventQueue {
                 tried.remove(file.name)
             } catch {
                 failure = error as? SalvageFailure ?? SalvageFailure(cause: error)
-                // The next one may be readable; a full disk takes nothing from any, and one that spoils what it takes sets aside another.
-                if error.isDiskFull || error.isDamagedAgain { break }
+                isOver = error.isDiskFull || error.isDamagedAgain
             }
         }
-        damage.withLock { record in
-            record.salvaging = nil
-            record.failure = failure
+    }
+
+    /// One that the disk did not give when the queue opened.
+    ///
+    /// - Returns: What the queue knows of it now.
+    private func lookInto(_ file: DamagedFile) throws -> DamagedFile {
+        let source = try QueueSalvage.state(of: file.name, in: directory)
+        defer { source?.close() }
+        return try Salvager(queue: self, file: file).transaction { db, books in
+            guard damage.withLock({ $0.pending.contains { $0.name == file.name } }) else { return [] }
+            // A later file may have told of it meanwhile.
+            if try DamagedFile(named: file.name, db) == nil {
+                var seen = file
+                seen.isUnread = false
+                try Self.takeUp(seen, source, db, &books)
+            }
+            for older in source?.untold ?? [] { try older.insertIfUnknown(db) }
+            return []
         }
     }
 

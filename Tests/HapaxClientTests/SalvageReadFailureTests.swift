@@ -125,27 +125,77 @@ struct SalvageReadFailureTests {
     }
 
     /// Twenty events in a file that was set aside, and that the disk does not give until it is told to.
-    private func makeUnreadable(_ directory: TemporaryDirectory) throws -> FaultyDisk {
+    private func makeUnreadable(_ directory: TemporaryDirectory, _ operation: FaultyDisk.Operation = .read) throws -> FaultyDisk {
         let first = try open(directory.path("queue"), "first")
         try first.append((1...20).map { Self.event($0) }[...])
         first.close()
         let path = first.directory.databasePath
         try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
         let disk = FaultyDisk(path + ".damaged-1")
-        disk.cutOff(at: 0, [.read])
+        disk.cutOff(at: 0, [operation])
         return disk
     }
 
-    @Test("a disk that fails only while a queue opens: this client takes the events over, not the next one (I15)")
-    func failureAtOpeningIsNotFinal() async throws {
+    @Test(
+        "a disk that fails only while a queue opens: this client takes the events over, not the next one (I15)",
+        arguments: [FaultyDisk.Operation.read, .open])
+    func failureAtOpeningIsNotFinal(_ operation: FaultyDisk.Operation) async throws {
         let directory = TemporaryDirectory()
-        let disk = try makeUnreadable(directory)
+        let disk = try makeUnreadable(directory, operation)
         let queue = try open(directory.path("queue"), "second")
         #expect(disk.failures > 0 && queue.unsalvagedFiles == 1)
+        await queue.salvage()
+        #expect(queue.unsalvagedFiles == 1)
         disk.fail(nil)
         await queue.salvage()
         #expect(queue.unsalvagedFiles == 0 && queue.books.depth == 20 && queue.books.isBalanced)
         queue.close()
+    }
+
+    @Test(
+        "whom later events concern is taken from a file that could not be opened at the start, too, unless somebody has said so since (R56)"
+    )
+    func identityIsTakenLater() async throws {
+        for saysSo in [true, false] {
+            let directory = TemporaryDirectory()
+            let first = try open(directory.path("queue"), "first")
+            try first.saveIdentity { Identity(anonymousID: "phone", loginID: "ann") }
+            first.close()
+            let path = first.directory.databasePath
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".damaged-1")
+            let disk = FaultyDisk(path + ".damaged-1")
+            disk.cutOff(at: 0, [.open])
+            let queue = try open(directory.path("queue"), "second")
+            if saysSo { try queue.saveIdentity { Identity(anonymousID: "phone", loginID: "bob") } }
+            disk.fail(nil)
+            await queue.salvage()
+            #expect(try queue.identity().loginID == (saysSo ? "bob" : "ann"))
+            queue.close()
+        }
+    }
+
+    @Test("a purge forgets a file that could not be opened at the start, and damage met since leaves it what it is")
+    func unopenedFileIsForgotten() async throws {
+        for isPurged in [true, false] {
+            let directory = TemporaryDirectory()
+            let disk = try makeUnreadable(directory, .open)
+            let queue = try open(directory.path("queue"), "second")
+            if isPurged {
+                try queue.purge()
+            } else {
+                let database = try queue.database
+                #expect(try queue.takesOver(from: database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+            }
+            #expect(queue.unsalvagedFiles == (isPurged ? 0 : 2))
+            disk.fail(nil)
+            await queue.salvage()
+            #expect(queue.unsalvagedFiles == 0 && queue.books.depth == (isPurged ? 0 : 20) && queue.books.isBalanced)
+            queue.close()
+            let next = try open(directory.path("queue"), "third")
+            await next.salvage()
+            #expect(next.books.depth == (isPurged ? 0 : 20) && next.unsalvagedFiles == 0)
+            next.close()
+        }
     }
 
     @Test(
