@@ -83,12 +83,14 @@ extension Delivery {
         switch answer {
         case .accepted(let results):
             leftAloneUntil.withLock { $0 = .zero }
+            isUnanswered.withLock { $0 = false }
             verdicts = results
             return machine.answered(.accepted)
         case .batchRefused(let code):
             let failure = DeliveryFailure.status(code.status, code: code.rawValue)
             failed(failure)
             awaitsWitness = true
+            isUnanswered.withLock { $0 = false }
             // One that stands farther behind was only tried to learn about the server.
             if let event = batch.events.first, batch.events.count == 1, skipped == suspects.count {
                 if suspects.isEmpty { refusedEnvelope = batch.envelope }
@@ -102,12 +104,14 @@ extension Delivery {
             return triesLater(failure, retryAfter)
         case .pause(let failure):
             failed(failure)
+            isUnanswered.withLock { $0 = true }
             return machine.answered(.pause)
         }
     }
 
     func triesLater(_ failure: DeliveryFailure, _ retryAfter: Duration?) -> DeliveryStateMachine.Action {
         failed(failure)
+        isUnanswered.withLock { $0 = true }
         let rest = min(retryAfter ?? .zero, retryPolicy.cap)
         // One that comes without a wish takes no earlier one back.
         leftAloneUntil.withLock { $0 = max($0, clock.monotonic + rest) }
@@ -149,6 +153,7 @@ extension Delivery {
             return triesLater(failure, retryAfter)
         case .pause(let failure):
             failed(failure)
+            isUnanswered.withLock { $0 = true }
             return machine.answered(.pause)
         }
     }
@@ -165,6 +170,7 @@ extension Delivery {
         }
         // Those of another install decide nothing about the suspects.
         if !suspects.isEmpty, !isOfSuspects { awaitsWitness = true }
+        if kept == batch.events.count { isUnanswered.withLock { $0 = true } }
         if kept > 0 { failed(.askedToRetry(events: kept)) } else if !awaitsWitness { lastFailure = nil }
         return machine.settled(kept: kept, convicts: isOfSuspects, testifies: hasWitness)
     }

@@ -8,6 +8,7 @@ extension Delivery {
         switch kind {
         case .drained:
             lastFailure = nil
+            isUnanswered.withLock { $0 = false }
             end(.drained)
         case .held: end(nil)
         case .stopped: end(.stopped)

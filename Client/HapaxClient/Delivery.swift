@@ -121,6 +121,10 @@ package actor Delivery<Source: BatchSource> {
         published.withLock { $0 = state }
     }
 
+    /// Whether the server has not taken what it was sent last. This delivery goes on trying: whoever asked it for others meanwhile would make a
+    /// second request in each backoff (I16).
+    nonisolated let isUnanswered = Locked(false)
+
     nonisolated var leavesServerAlone: Bool { clock.monotonic < leftAloneUntil.withLock { $0 } }
 
     nonisolated var hasWitness: Bool { witness.withLock { $0 != nil } }

@@ -175,7 +175,7 @@ public final class EventClient: Sendable {
             : SpoolAdopter(
                 main: queue, durability: configuration.durability, endpoint: endpoint, transport: transport, clock: clock,
                 logger: configuration.logger, gate: gate, reporter: reporter, witness: witness,
-                leavesServerAlone: { [delivery] in delivery.leavesServerAlone })
+                leavesServerAlone: { [delivery] in delivery.leavesServerAlone || delivery.isUnanswered.withLock { $0 } })
         laterAdopter.withLock { [adopter] in $0 = adopter }
         let recover = { @Sendable [weak self] (open: EventQueue.OpenSession) async throws(TrackError) in
             guard let self else { throw .shutDown }

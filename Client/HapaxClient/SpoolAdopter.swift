@@ -17,10 +17,16 @@ actor SpoolAdopter {
     private let reporter: EventReporter
     /// Shared with the main queue: one server answers for all of them.
     private let witness: Locked<OutgoingEvent?>
-    /// Whether the server has asked the main queue for a rest (I16).
+    /// Whether the server has asked the main queue for a rest, or takes nothing of it for now (I16).
     private let leavesServerAlone: @Sendable () -> Bool
     private var running: Task<DeliveryState, Never>?
     private var current: Delivery<QueueBatchSource>?
+    /// Begun so far, and whether somebody asked for the latest.
+    private var looks = 0
+    private var wasAskedFor = false
+    private var counts = DeliveryCounts()
+    /// What calls have reported already.
+    private var reported = DeliveryCounts()
     private var isStopped = false
     /// In a row, since a spool was last delivered.
     private var failures = 0
@@ -63,25 +69,36 @@ actor SpoolAdopter {
     /// nothing about the others, though: they may have what it accepts, and that decides about what was refused (D13). Nor does a spool
     /// that the disk does not give.
     ///
-    /// - Returns: What was delivered, and why it ended early if it did. Called while under way, it waits and
-    ///   leaves the counts to that call.
+    /// Called while under way, it goes through them once more: a queue may have been given up behind that look.
+    ///
+    /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
     /// - Parameter persistently: Whether a spool is tried backoff after backoff, until ``stop()``; also after a call that was under way.
     func adopt(persistently: Bool = false) async -> DeliveryState {
         await adopt(isManual: true, persistently: persistently)
     }
 
     private func adopt(isManual: Bool, persistently: Bool = false) async -> DeliveryState {
-        while let running {
-            let failure = await running.value.failure
+        let (before, looksBefore) = (counts, looks)
+        var state: DeliveryState?
+        while let running, state == nil {
+            let beganSince = looks > looksBefore && wasAskedFor
+            let joined = await running.value
             // That one may have given up at what a backoff later is over.
-            if !persistently { return DeliveryState(counts: DeliveryCounts(), failure: failure) }
+            if beganSince, !persistently { state = joined }
         }
-        let task = Task {
-            defer { running = nil }
-            return await adoptAll(isManual: isManual, persistently: persistently)
+        if state == nil {
+            let task = Task {
+                defer { running = nil }
+                return await adoptAll(isManual: isManual, persistently: persistently)
+            }
+            (running, wasAskedFor) = (task, isManual)
+            looks += 1
+            state = await task.value
         }
-        running = task
-        return await task.value
+        // Of calls that end together, one reports what was delivered.
+        let delivered = counts - before.orLater(reported)
+        if isManual { reported = counts }
+        return DeliveryState(counts: delivered, failure: state?.failure, nextAttempt: state?.nextAttempt)
     }
 
     /// The same without being asked: looks for spools, and respects the backoff after one that could not be delivered.
@@ -138,6 +155,7 @@ actor SpoolAdopter {
             main.lendBallast(to: spool)
             let (delivered, awaitsWitness) = await deliver(spool, isManual: isManual, persistently: persistently)
             total.counts = total.counts + delivered.counts
+            counts = counts + delivered.counts
             total.nextAttempt = [total.nextAttempt, delivered.nextAttempt].compactMap { $0 }.max()
             guard awaitsWitness else {
                 if case .queue = delivered.failure { stuck = delivered.failure } else { total.failure = delivered.failure }

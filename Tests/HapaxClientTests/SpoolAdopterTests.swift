@@ -103,10 +103,63 @@ struct SpoolAdopterTests {
             main.clock.advance(by: .seconds(5))
         }
         main.transport.script { .success($0.receipt()) }
+        #expect(await main.client.delivery.drain().failure == nil)
         await adopter.adoptIfDue()
-        // The main queue's own rest ends at this moment as well.
         #expect(main.transport.batches.contains { $0.names == ["spooled"] } && spools.isEmpty)
         await main.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "while the server takes nothing of the main queue's events it is asked for no spool either: one backoff, not two (I16)",
+        arguments: [.failure(.cannotConnect), .success(TransportAnswer(status: 503)), .success(.problem(.unknownKey)), nil]
+            as [Result<TransportAnswer, TransportFailure>?])
+    func outageHasOneBackoff(answer: Result<TransportAnswer, TransportFailure>?) async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        try await abandonSpool()
+        main.transport.script { answer ?? .success($0.receipt { _ in .retry }) }
+        network.withLock { $0.type = .wired }
+        try await main.track(0..<1)
+        #expect(await main.client.flush().failure != nil)
+        for _ in 0..<240 {
+            await adopter.adoptIfDue()
+            main.clock.advance(by: .seconds(5))
+        }
+        #expect(main.transport.batches.allSatisfy { $0.names == ["event 0"] })
+        main.transport.script { .success($0.receipt()) }
+        #expect(await main.client.delivery.drain().failure == nil)
+        await adopter.adoptIfDue()
+        #expect(spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("a flush during a look that fails, or has passed a spool by, looks again; what both delivered is told once (I15)")
+    func flushDuringALookHasItsOwn() async throws {
+        for fails in [true, false] {
+            let main = try await main()
+            let adopter = try #require(main.client.adopter)
+            let mayAnswer = AwaitedCount()
+            main.transport.script { [transport = main.transport] batch in
+                guard transport.batches.count == 1 else { return .success(batch.receipt()) }
+                await mayAnswer.reaches(1)
+                return fails ? .failure(.cannotConnect) : .success(batch.receipt())
+            }
+            try await abandonSpool()
+            network.withLock { $0.type = .wired }
+            async let look: Void = adopter.adoptIfDue()
+            await main.transport.requests(1)
+            async let first = adopter.adopt()
+            async let second = adopter.adopt()
+            // Time to find the look under way; without it the test would only see less.
+            for _ in 0..<50 { await Task.yield() }
+            try await abandonSpool()
+            mayAnswer.set(1)
+            let states = await [first, second]
+            await look
+            #expect(states.map(\.failure) == [nil, nil] && spools.isEmpty)
+            #expect(states.map(\.counts.stored).reduce(0, +) == 2)
+            await main.client.shutdown(within: .zero)
+        }
     }
 
     @Test("a rest that the main queue is asked for while spools are delivered begins behind the one under way (I16)")
@@ -116,18 +169,17 @@ struct SpoolAdopterTests {
         for _ in 0..<2 { try await abandonSpool() }
         network.withLock { $0.type = .wired }
         let delivery = main.client.delivery
-        let isDown = Locked(true)
         main.transport.script { batch in
             guard batch.names == ["spooled"] else { return .success(.problem(.overloaded, headers: ["retry-after": "120"])) }
-            if isDown.withLock({ $0 }) { _ = await delivery.drain() }
+            _ = await delivery.drain()
             return .success(batch.receipt())
         }
         main.client.track("waiting")
         try await main.client.waitUntilStored()
         await adopter.adoptIfDue()
         #expect(main.transport.batches.map(\.names) == [["spooled"], ["waiting"]] && spools.count == 1)
-        isDown.withLock { $0 = false }
-        main.clock.advance(by: .seconds(120))
+        main.transport.script { .success($0.receipt()) }
+        #expect(await delivery.drain().failure == nil)
         await adopter.adoptIfDue()
         #expect(spools.isEmpty)
         await main.client.shutdown(within: .zero)
