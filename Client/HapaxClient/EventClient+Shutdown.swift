@@ -65,10 +65,12 @@ extension EventClient {
         reporter.end()
         // In this order: a commit that ends meanwhile must not move an event from what is still to be counted to what has been.
         let inMemory = writer.intake.withLock { Int($0.uncommitted.events) }
-        let waiting = Int(queue.books.depth)
+        let books = queue.books
+        let (waiting, letters) = (Int(books.depth), Int(books.letters))
         let (file, mayBeMore) = left.withLock { $0 }
         return ShutdownReport(
-            stored: file == .there ? waiting : 0, lost: inMemory + (file == .gone ? waiting : 0), failure: failure.withLock { $0 },
+            stored: file == .there ? waiting : 0, lost: inMemory + (file == .gone ? waiting + letters : 0),
+            failure: failure.withLock { $0 },
             mayLeaveMore: mayBeMore)
     }
 
@@ -114,8 +116,8 @@ extension EventClient {
 public struct ShutdownReport: Hashable, Sendable {
     /// Events in this queue, on disk; the next client on this directory sends them.
     public var stored: Int
-    /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted. Those of a
-    /// commit that is still stuck at the limit count: it may succeed later.
+    /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted, dead letters
+    /// included. Those of a commit that is still stuck at the limit count: it may succeed later.
     public var lost: Int
     /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
     public var failure: DeliveryFailure?

@@ -51,6 +51,8 @@ extension EventQueue {
         if let unfinished = damage.withLock({ $0.unfinished }) {
             file = unfinished
         } else {
+            // Somebody has put another in its place, which may be a later client's.
+            if !damage.withLock({ $0.isClosed }) { try requireFile() }
             // Before it is renamed: closing looks for the log under the name that the file had.
             try? damaged.close()
             damage.withLock { $0.isClosed = true }

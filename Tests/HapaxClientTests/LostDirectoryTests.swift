@@ -105,6 +105,40 @@ struct LostDirectoryTests {
         #expect(report.stored == 0 && report.lost == 10)
     }
 
+    @Test("events that were refused since are dead letters in no file that anybody finds: they count as lost as well (I12)")
+    func lettersWithoutAFileAreLost() async throws {
+        let directory = TemporaryDirectory()
+        let test = try TestClient(directory: directory)
+        let refused = Set(try await test.track(0..<10).prefix(4))
+        try FileManager.default.removeItem(atPath: directory.path("queue"))
+        test.transport.script { .success($0.receipt { $0.id.map(refused.contains) == true ? .rejected : .stored }) }
+        #expect(await test.client.flush().deadLettered == 4)
+        let report = await test.client.shutdown(within: .zero)
+        #expect(report.stored == 0 && report.lost == 4)
+    }
+
+    @Test("damage of a file that was deleted takes nothing away from the client that works in its place now (I1, I11)")
+    func successorsFileIsNotSetAside() async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<10)
+        try FileManager.default.removeItem(atPath: directory.path("queue"))
+        let second = try TestClient(directory: directory)
+        let ids = try await second.track(0..<10)
+        let queue = first.client.queue
+        for _ in 0..<2 {
+            #expect(throws: DatabaseError.self) {
+                try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT))
+            }
+        }
+        #expect(await first.client.flush().stored == 10, "what can still be read is sent")
+        await first.client.shutdown(within: .zero)
+        #expect(second.client.queue.hasFile && second.client.queue.directory.filesSetAside.isEmpty)
+        #expect(await second.client.flush().stored == 10)
+        #expect(second.transport.batches.flatMap(\.ids) == ids)
+        await second.client.shutdown(within: .zero)
+    }
+
     @Test("a client that has taken the directory over is not disturbed by the one that worked there before, nor by its end")
     func successorIsUndisturbed() async throws {
         let directory = TemporaryDirectory()
