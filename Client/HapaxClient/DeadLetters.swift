@@ -2,7 +2,8 @@ import HapaxModel
 
 /// The events of one queue that were not stored and are not sent again by themselves.
 ///
-/// Where the queue's file turns out to be damaged, each call throws until what can be read of it has been taken over, moments later.
+/// Where the queue's file turns out to be damaged, each call throws until what can be read of it has been taken over, moments later; or has
+/// been found unreadable for now, as on a disk that fails: then these are the letters that are there.
 public struct DeadLetters: Sendable {
     let queue: EventQueue
 

@@ -140,9 +140,13 @@ extension EventQueue {
             try requireFile()
             var result = RetriedDeadLetters()
             var tried: Set<Int64> = []
+            var missing: Set<Int64> = []
             for number in try numbers ?? Int64.fetchAll(db, sql: "SELECT row FROM dead_letters ORDER BY row") {
                 guard tried.insert(number).inserted else { continue }
-                guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else { continue }
+                guard let row = try Row.fetchOne(db, sql: "SELECT * FROM dead_letters WHERE row = ?", arguments: [number]) else {
+                    missing.insert(number)
+                    continue
+                }
                 let letter = try Self.deadLetter(row)
                 let scanned = EventScanner.scan(letter.event[...])
                 guard scanned.problem == nil, let id = scanned.id, letter.holdsWhatWasTracked else {
@@ -166,6 +170,7 @@ extension EventQueue {
                 books.bytes += Int64(letter.event.count)
                 result.retried.append(id)
             }
+            if !missing.isEmpty { try requireAbsence(ofLetters: missing, db) }
             return result
         }
     }

@@ -25,8 +25,13 @@ extension QueueDamageTests {
         queue.close()
     }
 
-    @Test("letters that are listed and not found by their number are met as damage, and nobody looks for them for ever (I11, I15)")
-    func lettersThatAreNotFoundAreDamage() async throws {
+    @Test(
+        "letters that are listed and not found by their number are met as damage, and nobody looks for them for ever (I11, I15)",
+        arguments: [true, false])
+    func lettersThatAreNotFoundAreDamage(isRetry: Bool) async throws {
+        func work(_ queue: EventQueue, _ numbers: [Int64]) throws -> Int {
+            isRetry ? try queue.retryDeadLetters(numbers).retried.count : try queue.purgeDeadLetters(numbers)
+        }
         let queue = try open()
         try queue.append((1...400).map { Self.event($0) }[...])
         let batch = try queue.nextBatch(limit: 400, maximumBytes: .max, skipping: 0)
@@ -44,9 +49,9 @@ extension QueueDamageTests {
         try Data(bytes).write(to: URL(fileURLWithPath: file))
         let listed = try queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }
         #expect(listed.count == 400)
-        #expect(throws: (any Error).self) { try queue.purgeDeadLetters(listed) }
+        #expect(throws: (any Error).self) { try work(queue, listed) }
         await queue.salvage()
-        #expect(try queue.purgeDeadLetters(queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }) == 400)
+        #expect(try work(queue, queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }) == 400)
         #expect(queue.books.letters == 0 && queue.books.drops.byReason["damaged_dead_letter"] == nil && queue.books.isBalanced)
         queue.close()
     }
