@@ -60,6 +60,33 @@ struct QueueQuotaTests {
         #expect(await test.client.status().bytes <= 10_000)
     }
 
+    @Test("of a queue of so many bytes no more is dropped than what comes needs, dead letters before events (I12, I13)")
+    func bytesAreDroppedOneByOne() async throws {
+        let transport = ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) }
+        let test = try client(transport) { ($0.maximumBytes, $0.policy) = (20_000, .dropOldest) }
+        let fill = PropertyValue.string(String(repeating: "x", count: 900))
+        func track(_ count: Int) async throws {
+            for _ in 0..<count { _ = try await test.client.trackDurably("e", properties: ["fill": fill]) }
+        }
+        func sizes(_ table: String) throws -> [Int] {
+            try test.client.queue.reading { try Int.fetchAll($0, sql: "SELECT length(payload) FROM \(table) ORDER BY \(table).row") }
+        }
+        try await track(5)
+        #expect(await test.client.flush().deadLettered == 5)
+        for letters in [5, 0] {
+            try await track(letters > 0 ? 8 : 30)
+            let kept = try sizes("dead_letters") + sizes("queue")
+            let sum = kept.reduce(0, +)
+            #expect(sum <= 20_000)
+            #expect(try await test.client.status().bytes == sizes("queue").reduce(0, +))
+            #expect(try sizes("dead_letters").count == letters)
+            // All are of one size: another would not have fitted.
+            if letters == 0 { #expect(kept.count > 10 && sum + (kept.max() ?? 0) > 20_000) }
+        }
+        #expect(await test.client.status().isBalanced)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a quota that was made smaller refuses what comes; what is stored already stays, unless the policy is to drop (I1, I12)")
     func smallerQuotaKeepsWhatIsStored() async throws {
         let directory = TemporaryDirectory()

@@ -5,9 +5,11 @@ import Glibc
 /// A file system of its own with so many bytes, which goes when the last reference does. Mounting one takes root.
 package final class TinyDisk: Sendable {
     package let path: String
+    private let bytes: Int
 
     /// - Returns: nil if this process may not mount.
     package init?(bytes: Int) {
+        self.bytes = bytes
         path = FileManager.default.temporaryDirectory.path + "/hapax-disk-\(UUID().uuidString)"
         guard mkdir(path, 0o700) == 0 else { return nil }
         guard mount("none", path, "tmpfs", 0, "size=\(bytes)") == 0 else {
@@ -29,9 +31,21 @@ package final class TinyDisk: Sendable {
 
     /// Takes what is left, all but so many bytes.
     package func fill(except rest: Int = 0) {
+        // What has no name any more, and a process that another test has just begun still holds, would be room again a moment later.
+        let start = ContinuousClock.now
+        while freeBytes + namedBytes < bytes, ContinuousClock.now - start < .seconds(10) { sched_yield() }
         let descriptor = open(path + "/filler", O_CREAT | O_WRONLY, 0o600)
         defer { close(descriptor) }
         while posix_fallocate(descriptor, 0, max(freeBytes - rest, 0)) == EINTR {}
+    }
+
+    /// What the files in it take.
+    private var namedBytes: Int {
+        let names = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
+        return names.reduce(0) { sum, name in
+            var status = stat()
+            return lstat(path + "/" + name, &status) == 0 ? sum + Int(status.st_blocks) * 512 : sum
+        }
     }
 
     package func unfill() { unlink(path + "/filler") }
