@@ -5,10 +5,11 @@ extension Delivery {
     func begin(_ kind: DeliveryStateMachine.Rest) {
         if kind != .held { suspects = [] }
         if kind != .paused { awaitsWitness = false }
+        // No attempt follows by itself.
+        if kind == .drained || kind == .held { isUnanswered.withLock { $0 = false } }
         switch kind {
         case .drained:
             lastFailure = nil
-            isUnanswered.withLock { $0 = false }
             end(.drained)
         case .held: end(nil)
         case .stopped: end(.stopped)

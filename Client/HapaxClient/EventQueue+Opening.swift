@@ -153,10 +153,8 @@ extension EventQueue {
         try migrator.migrate(database)
         if wasOpen { try database.read { try check($0) } }
         return try database.write { db in
-            // Whoever has stored something has books.
-            let isUsed = try Int.fetchOne(db, sql: "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE seq > 0)") == 1
-            if isUsed, try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM books") != 1 { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-            try beginBooks(db, newInstallID)
+            // A queue's file has them from the first.
+            guard try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM books") == 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             let books = try QueueBooks(db)
             // From before its last event, as where the disk has lost the write of their page: sequences would be given again (I7).
             if let last = try lastWaitingSequence(db), last > books.lastSequence { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
@@ -174,11 +172,6 @@ extension EventQueue {
         return EventScanner.scan(event.payload[...]).sequence
     }
 
-    private static func beginBooks(_ db: Database, _ installID: EventID) throws {
-        try db.execute(
-            sql: "INSERT INTO books (id, install_id) VALUES (1, ?) ON CONFLICT DO NOTHING", arguments: [Data(installID.bytes)])
-    }
-
     /// Under another name until it has its tables and its books, and is in the mode that it stays in: a queue's file is whole or damaged,
     /// never half made. One whose log is left has been lost itself, and is there again to be set aside with it.
     private static func make(
@@ -192,7 +185,9 @@ extension EventQueue {
         if !isLost {
             try makeFile(at: new)
             let database = try openFile(new, durability, room)
-            try database.write { try beginBooks($0, newInstallID) }
+            try database.write { db in
+                try db.execute(sql: "INSERT INTO books (id, install_id) VALUES (1, ?)", arguments: [Data(newInstallID.bytes)])
+            }
             // Not left to the closing, which would not say that it failed: the log does not follow the file.
             try database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
             try database.close()

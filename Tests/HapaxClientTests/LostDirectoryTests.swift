@@ -113,6 +113,7 @@ struct LostDirectoryTests {
         try FileManager.default.removeItem(atPath: directory.path("queue"))
         test.transport.script { .success($0.receipt { $0.id.map(refused.contains) == true ? .rejected : .stored }) }
         #expect(await test.client.flush().deadLettered == 4)
+        #expect(throws: StorageFailure(Self.moved)) { try test.client.deadLetters.retry() }
         let report = await test.client.shutdown(within: .zero)
         #expect(report.stored == 0 && report.lost == 4)
     }

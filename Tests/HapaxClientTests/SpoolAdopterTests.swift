@@ -133,6 +133,25 @@ struct SpoolAdopterTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("the main queue's backoff that ended without a network holds up no spool once there is one again (I15)")
+    func lostNetworkHoldsUpNoSpool() async throws {
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        try await abandonSpool()
+        network.withLock { $0.type = .wired }
+        try await main.track(0..<1)
+        let delivery = main.client.delivery
+        #expect(await main.client.flush().failure == .transport(.cannotConnect))
+        network.withLock { $0.type = nil }
+        await delivery.waitEnded(delivery.restNumber)
+        await delivery.restBegins()
+        main.transport.script { .success($0.receipt()) }
+        network.withLock { $0.type = .wired }
+        await adopter.adoptIfDue()
+        #expect(spools.isEmpty && main.client.queue.books.depth == 1)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a flush during a look that fails, or has passed a spool by, looks again; what both delivered is told once (I15)")
     func flushDuringALookHasItsOwn() async throws {
         for fails in [true, false] {

@@ -80,6 +80,20 @@ struct SuspicionTests {
         #expect(status.stored == 4 && status.deadLettered == 0)
     }
 
+    @Test("and not before: steps of which each makes one request come to a verdict, too, if less than that is between two (D13)")
+    func suspicionOutlastsAStep() async throws {
+        let test = try await client()
+        test.transport.script { .success($0.sequences == [1] ? .problem(.malformed) : $0.receipt()) }
+        test.clock.advance(by: .seconds(1_000))
+        for _ in 0..<4 {
+            _ = await test.client.dispatchStep()
+            test.clock.advance(by: DeliveryStateMachine.suspicionTime - .seconds(1))
+        }
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [3], [4]])
+        let status = await test.client.status()
+        #expect(status.stored == 3 && status.deadLettered == 1 && status.isBalanced)
+    }
+
     @Test("an event that was rejected is no witness: it would be a dead letter, and stored as well (I1)")
     func rejectedEventIsNoWitness() async throws {
         let test = try TestClient { $0.batchSize = 1 }
