@@ -1,6 +1,6 @@
 /// What one subscriber has not taken yet: the newest deliveries up to a limit, and how many older ones had to go.
 struct DeliveryBuffer: Sendable {
-    private var deliveries: [EventDelivery] = []
+    private(set) var deliveries: [EventDelivery] = []
     /// Where the oldest one is: room before it is given back once it is as much as the limit.
     private var first = 0
     private var missed = 0

@@ -107,6 +107,8 @@ extension EventQueue {
                 try Self.remember(older, db)
             }
             try Self.remember(file, db)
+            // Told of by events that are still to be stored, or will be made at the next start.
+            for told in damage.withLock({ $0.untold.values }) { try told.insertIfUnknown(db) }
             let state = damage.withLock { $0.observer }.state()
             if let identity = state.identity { try Self.save(identity, db) }
             if let session = state.session { try Self.save(session, db) }

@@ -29,7 +29,7 @@ extension EventQueue {
     func tellOfSalvaged(_ file: DamagedFile) {
         guard let report = file.reportID else { return }
         let observer = damage.withLock { record in
-            record.reports.insert(report)
+            record.untold[report] = file
             return record.observer
         }
         observer.salvaged(file.damage, report)

@@ -38,8 +38,9 @@ extension EventQueue {
         _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0, committed: () -> Void = {}
     ) throws -> Appended {
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
-        let reports = damage.withLock { $0.reports }
+        let untold = damage.withLock { $0.untold }
         func stored(_ appended: Appended) {
+            if !untold.isEmpty { damage.withLock { record in for event in events { record.untold[event.id] = nil } } }
             tell(appended)
             committed()
         }
@@ -48,7 +49,7 @@ extension EventQueue {
             var appended = Appended(events: Array(events))
             var known: [Int] = []
             var letters: [Int: Int64] = [:]
-            for event in events where reports.contains(event.id) { try Self.reported(event.id, db) }
+            for event in events where untold[event.id] != nil { try Self.reported(event.id, db) }
             for (index, event) in events.enumerated() {
                 switch try Self.place(event, insert, db) {
                 case .queued:

@@ -263,9 +263,11 @@ package final class EventQueue: Sendable {
         removeIfEmpty { !$0.isUntold }
     }
 
-    /// The same for a queue of which another one tells the server.
+    /// The same for a queue beside another one, which tells the server of it.
     package func removeIfEmpty(adoptedBy adopt: (QueueRemains) throws -> Void) rethrows -> Bool {
         try removeIfEmpty { remains in
+            var remains = remains
+            for index in remains.damaged.indices { remains.damaged[index].name = directory.nameInMain + "/" + remains.damaged[index].name }
             try adopt(remains)
             return true
         }

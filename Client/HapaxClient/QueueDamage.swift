@@ -43,8 +43,8 @@ struct DamageRecord: Sendable {
     var isClosed = false
     /// A new file that has not become this queue yet: the disk was full.
     var unfinished: DamagedFile?
-    /// Ids of events that tell of damage and are not stored yet.
-    var reports: Set<EventID> = []
+    /// Of which the events that tell, with these ids, are not stored yet.
+    var untold: [EventID: DamagedFile] = [:]
     var salvaging: Task<Void, Never>?
     /// Why the latest salvage did not get to its end.
     var failure: SalvageFailure?

@@ -20,16 +20,13 @@ extension EventQueue {
     }
 
     /// Takes over what another queue, which is to go then, has to tell; durable on return. Done twice, it is the same as once.
-    package func adopt(_ remains: QueueRemains, of spool: QueueDirectory) throws {
+    package func adopt(_ remains: QueueRemains) throws {
         guard !remains.drops.counts.isEmpty || !remains.damaged.isEmpty else { return }
         try transaction { db, books in
             // In one that no later client finds it would go with the process.
             try requireFile()
             try Self.adopt(remains.drops, db, &books)
-            for var file in remains.damaged {
-                file.name = spool.nameInMain + "/" + file.name
-                try file.insertIfUnknown(db)
-            }
+            for file in remains.damaged { try file.insertIfUnknown(db) }
         }
     }
 }

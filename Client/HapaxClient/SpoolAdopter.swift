@@ -213,7 +213,7 @@ actor SpoolAdopter {
             try moveDeadLetters(of: spool)
             // What is to be told of it is told by the main queue: the spool is gone then.
             isRemoved = try spool.removeIfEmpty(adoptedBy: {
-                try main.adopt($0, of: spool.directory)
+                try main.adopt($0)
                 damaged = $0.damaged
             })
         } catch TrackError.notStored(let failure) {

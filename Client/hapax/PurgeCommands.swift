@@ -85,7 +85,7 @@ struct PurgeQueue: AsyncParsableCommand {
         }
         do {
             removed.add(try await spool.salvaging { try await removeAll(of: $0) })
-            if !(try spool.removeIfEmpty(adoptedBy: { try main.adopt($0, of: directory) })) { spool.close() }
+            if !(try spool.removeIfEmpty(adoptedBy: { try main.adopt($0) })) { spool.close() }
         } catch {
             spool.close()
             removed.unusable.append(directory)

@@ -342,6 +342,6 @@ struct DropCountsTests {
 extension EventQueue {
     /// As of a queue that was never damaged.
     func adopt(_ drops: DropCounts) throws {
-        try adopt(QueueRemains(drops: drops, damaged: []), of: directory)
+        try adopt(QueueRemains(drops: drops, damaged: []))
     }
 }

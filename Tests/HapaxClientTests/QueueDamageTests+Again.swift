@@ -145,6 +145,25 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("what the server is still to be told of a damaged file stays as it was through the next damage (I11)")
+    func toldCountsStay() async throws {
+        _ = try make(60)
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        var queue = try open()
+        await queue.salvage()
+        #expect(queue.books.depth == 60)
+        queue.close()
+        queue = try open("third")
+        let told = Locked<[String: Int]>([:])
+        var observer = DamageObserver()
+        observer.salvaged = { damage, _ in told.withLock { $0[damage.file] = damage.salvaged } }
+        queue.observeDamage(observer)
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        await queue.salvage()
+        #expect(told.withLock { $0 } == ["queue.sqlite.damaged-1": 60, "queue.sqlite.damaged-2": 60])
+        queue.close()
+    }
+
     func pageOfBooks(_ bytes: [UInt8]) throws -> Int {
         try #require(
             (1..<bytes.count / 4_096).first { page in

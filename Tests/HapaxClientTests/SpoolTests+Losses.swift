@@ -68,8 +68,10 @@ extension SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
-    @Test("what is still to be told of a spool outlives damage that its adopter meets while it runs (I11, I12)")
-    func untoldDamageOutlivesTheNext() async throws {
+    @Test(
+        "what is still to be told of a spool outlives damage that its adopter meets while it runs, can that be read or not (I11, I12)",
+        arguments: [true, false])
+    func untoldDamageOutlivesTheNext(isReadable: Bool) async throws {
         var main = try open()
         let spool = try open()
         let place = spool.client.queue.directory
@@ -80,7 +82,13 @@ extension SpoolTests {
         for _ in 1...2 { _ = await main.client.flush() }
         #expect(spools.isEmpty)
         let queue = main.client.queue
-        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        let database = try queue.database
+        if !isReadable {
+            for suffix in ["", "-wal"] {
+                try Data(count: 9_000).write(to: URL(fileURLWithPath: queue.directory.databasePath + suffix), options: [])
+            }
+        }
+        #expect(try queue.takesOver(from: database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
         _ = await main.client.flush()
         try main.client.optIn()
         await main.client.shutdown(within: .zero)

@@ -94,6 +94,23 @@ struct SuspicionTests {
         #expect(status.stored == 3 && status.deadLettered == 1 && status.isBalanced)
     }
 
+    @Test(
+        "who may make no other request makes none, though the gate grants it to who asks (R31)",
+        arguments: [RequestPermission.denied, .unwanted])
+    func limitIsObeyed(permission: RequestPermission) async throws {
+        let test = try await client()
+        test.transport.script { .success($0.receipt()) }
+        let asked = Locked(0)
+        let state = await test.client.delivery.drain {
+            asked.withLock {
+                $0 += 1
+                return $0 == 1 ? .granted(timeout: nil) : permission
+            }
+        }
+        #expect(state.counts.stored == 1 && test.transport.batches.map(\.sequences) == [[1]])
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("an event that was rejected is no witness: it would be a dead letter, and stored as well (I1)")
     func rejectedEventIsNoWitness() async throws {
         let test = try TestClient { $0.batchSize = 1 }
