@@ -42,22 +42,18 @@ extension EventQueue {
         if files.isEmpty, known.isEmpty { return opened }
         var unread: [DamagedFile] = []
         opened.damagedFiles = try opened.database.write { db in
-            var untold: [DamagedFile] = []
             for name in files where !known.contains(name) && !directory.isSalvaged(name) {
                 let file = DamagedFile(name: name, isOwn: false)
                 do {
                     let source = try QueueSalvage.state(of: name, in: directory)
                     defer { source?.close() }
                     try takeUp(file, source, db, &opened.books)
-                    untold += source?.untold ?? []
                 } catch  where error.isTrouble {
                     // As with no descriptor left. Not remembered, so that the salvage or the next opening looks again for whom it concerns.
                     unread.append(file)
                     try leaveNumbers(to: file, db)
                 }
             }
-            // Salvaged into a file that is damaged now.
-            for file in untold { try file.insertIfUnknown(db) }
             try opened.books.write(db)
             return try unfinished(db, directory)
         }

@@ -83,13 +83,12 @@ extension EventQueue {
         defer { source?.close() }
         return try Salvager(queue: self, file: file).transaction { db, books in
             guard damage.withLock({ $0.pending.contains { $0.name == file.name } }) else { return [] }
-            // A later file may have told of it meanwhile.
+            // A later file may have said of it that it was salvaged into that.
             if try DamagedFile(named: file.name, db) == nil {
                 var seen = file
                 seen.isUnread = false
                 try Self.takeUp(seen, source, db, &books)
             }
-            for older in source?.untold ?? [] { try older.insertIfUnknown(db) }
             return []
         }
     }
@@ -116,15 +115,17 @@ extension EventQueue {
             // What could be read has been taken, once; the file stays to be read again.
             if let trouble = source.trouble { throw SalvageFailure(cause: trouble) }
         }
-        return try salvager.transaction { db, books -> [EventID] in
+        var told: [DamagedFile] = []
+        let salvaged = try salvager.transaction { db, books -> [EventID] in
             try db.execute(
                 sql: "UPDATE damaged_files SET is_salvaged = 1, depth = ?, letters = ? WHERE name = ? AND is_salvaged = 0",
                 arguments: [depth, letters, file.name])
             // Or a purge has ended it, and has counted.
             let isDone = db.changesCount == 1
             try db.execute(sql: "DELETE FROM salvaged_rows WHERE file = ?", arguments: [file.number])
-            // What it was itself still to tell of others; the next start does.
-            for older in untold { try older.insertIfUnknown(db) }
+            // What it was itself still to tell of others, which were salvaged into it.
+            told = try untold.filter { try DamagedFile(named: $0.name, db) == nil }
+            for older in told { try older.insert(db) }
             guard isDone, let damage = try DamagedFile(named: file.name, db)?.damage else { return [] }
             // At the opening the disk may have failed.
             if let drops { try Self.adopt(drops, db, &books) }
@@ -134,6 +135,8 @@ extension EventQueue {
             if drops == nil { try db.execute(sql: "UPDATE damaged_files SET depth = NULL WHERE name = ?", arguments: [file.name]) }
             return []
         }
+        for older in told { tellOfSalvaged(older) }
+        return salvaged
     }
 
     /// Events of a file that will not be taken over.

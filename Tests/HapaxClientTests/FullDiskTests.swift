@@ -39,6 +39,17 @@ struct FullDiskTests {
         }
     }
 
+    @Test("a ballast for which there is no room takes none, and is made once there is")
+    func ballastIsWholeOrNone() throws {
+        let disk = try #require(TinyDisk(bytes: 1024 * 1024))
+        disk.fill(except: 100_000)
+        let free = disk.freeBytes
+        var ballast = Ballast(path: disk.path + "/ballast", bytes: 500_000)
+        #expect(!ballast.isKept && disk.freeBytes == free)
+        disk.unfill()
+        #expect(ballast.keep() && disk.freeBytes <= 1024 * 1024 - 500_000)
+    }
+
     @Test("a full disk refuses events and loses none; delivered rows leave, the file shrinks, and it goes on", arguments: [1, 2])
     func fullDiskDrainsAndGoesOn(mebibytes: Int) throws {
         let disk = try #require(TinyDisk(bytes: mebibytes * 1024 * 1024))

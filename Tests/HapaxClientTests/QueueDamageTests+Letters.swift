@@ -32,7 +32,34 @@ extension QueueDamageTests {
         func work(_ queue: EventQueue, _ numbers: [Int64]) throws -> Int {
             isRetry ? try queue.retryDeadLetters(numbers).retried.count : try queue.purgeDeadLetters(numbers)
         }
-        let queue = try open()
+        let queue = try makeLettersThatAreNotFound { $0 ^ 0x08 }
+        let listed = try queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }
+        #expect(listed.count == 400)
+        #expect(throws: (any Error).self) { try work(queue, listed) }
+        await queue.salvage()
+        #expect(try work(queue, queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }) == 400)
+        #expect(queue.books.letters == 0 && queue.books.drops.byReason["damaged_dead_letter"] == nil && queue.books.isBalanced)
+        queue.close()
+    }
+
+    @Test("a letter that is found as the oldest and not by its number, when the quota drops it, is damage as well (I11, I12)")
+    func oldestLetterThatIsNotFoundIsDamage() async throws {
+        var quota = QueueQuota()
+        (quota.maximumEvents, quota.policy) = (400, .dropOldest)
+        let queue = try makeLettersThatAreNotFound(quota) { _ in 0 }
+        try queue.append([Self.event(401)][...])
+        #expect(asides() == ["queue.sqlite.damaged-1"])
+        await queue.salvage()
+        #expect(queue.books.letters == 400 && queue.books.depth == 1 && queue.books.isBalanced)
+        try queue.append([Self.event(402)][...])
+        #expect(queue.books.letters == 398 && queue.books.depth == 2 && queue.books.isBalanced)
+        #expect(queue.books.drops.byReason == ["quota_dead_letter": 2])
+        queue.close()
+    }
+
+    /// - Parameter change: Of the first key of an inner page: rows behind it are looked for on the page behind theirs.
+    private func makeLettersThatAreNotFound(_ quota: QueueQuota = .unlimited, change: (UInt8) -> UInt8) throws -> EventQueue {
+        let queue = try open(quota: quota)
         try queue.append((1...400).map { Self.event($0) }[...])
         let batch = try queue.nextBatch(limit: 400, maximumBytes: .max, skipping: 0)
         try queue.settle(batch.events.map { Settlement(event: $0, fate: .deadLetter(reason: "r", detail: "d")) }, time: 0)
@@ -43,16 +70,9 @@ extension QueueDamageTests {
         var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: file)))
         let page = (root - 1) * 4_096
         #expect(bytes[page] == 0x05, "control: an inner page")
-        // The first key: rows behind it are looked for on the page before theirs.
         let cell = page + Int(bytes[page + 12]) << 8 + Int(bytes[page + 13])
-        bytes[cell + 4] ^= 0x08
+        bytes[cell + 4] = change(bytes[cell + 4])
         try Data(bytes).write(to: URL(fileURLWithPath: file))
-        let listed = try queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }
-        #expect(listed.count == 400)
-        #expect(throws: (any Error).self) { try work(queue, listed) }
-        await queue.salvage()
-        #expect(try work(queue, queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }) == 400)
-        #expect(queue.books.letters == 0 && queue.books.drops.byReason["damaged_dead_letter"] == nil && queue.books.isBalanced)
-        queue.close()
+        return queue
     }
 }

@@ -13,8 +13,9 @@ struct QueueDamageTests {
     var file: String { path + "/queue.sqlite" }
     static let install = EventID.derived(name: "i", key: "first")
 
-    func open(_ key: String = "second", _ durability: Durability = .process) throws -> EventQueue {
-        try EventQueue(directory: QueueDirectory(path: path), durability: durability, newInstallID: .derived(name: "i", key: key))
+    func open(_ key: String = "second", _ durability: Durability = .process, quota: QueueQuota = .unlimited) throws -> EventQueue {
+        try EventQueue(
+            directory: QueueDirectory(path: path), durability: durability, newInstallID: .derived(name: "i", key: key), quota: quota)
     }
 
     static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 300) }
