@@ -18,6 +18,37 @@ struct FaultyDiskTests {
         static let corrupt = ResultCode.SQLITE_CORRUPT.rawValue
     }
 
+    @Test("whichever read of a client's start fails, the queue is taken by nobody then, and nothing is lost (I1, D17)")
+    func failedStartLeavesTheQueueFree() async throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let first = try TestClient(directory: directory)
+        let ids = try await first.track(0..<2_000)
+        await first.client.shutdown(within: .zero)
+        var (number, failures) = (0, 0)
+        while true {
+            disk.cutOff(at: number, [.read])
+            let isStarted: Bool
+            do {
+                let test = try TestClient(directory: directory)
+                isStarted = disk.failures == 0
+                disk.fail(nil)
+                await test.client.shutdown(within: .zero)
+            } catch StartError.queueUnusable {
+                isStarted = false
+                failures += 1
+                disk.fail(nil)
+            }
+            if isStarted { break }
+            number += 1 + number / 8
+        }
+        #expect(failures > 3)
+        let last = try TestClient(directory: directory)
+        _ = await last.client.flush()
+        #expect(last.transport.batches.flatMap(\.ids).filter(Set(ids).contains) == ids)
+        await last.client.shutdown(within: .zero)
+    }
+
     /// What happened to one queue while its disk failed.
     private struct History {
         var delivered: [EventID] = []

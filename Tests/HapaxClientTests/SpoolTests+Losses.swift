@@ -99,6 +99,26 @@ extension SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("what is to be told of a spool is not taken over into a file that is gone: the next client of the main queue tells (I11, I12)")
+    func untoldDamageNeedsAFile() async throws {
+        var main = try open()
+        let spool = try open()
+        let place = spool.client.queue.directory
+        try await spool.client.trackDurably("spooled")
+        await spool.client.shutdown(within: .zero)
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: place.databasePath))
+        for suffix in ["", "-wal"] { try FileManager.default.removeItem(atPath: main.client.queue.directory.databasePath + suffix) }
+        for _ in 1...2 {
+            #expect(await main.client.flush().failure == .queue(StorageFailure(DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED))))
+        }
+        #expect(spools.count == 1)
+        await main.client.shutdown(within: .zero)
+        main = try open()
+        for _ in 1...2 { _ = await main.client.flush() }
+        #expect(main.transport.batches.flatMap(\.names) == [QueueDamage.eventName] && spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a spool with damage of which the server was not told stays, though nothing waits in it (I11)")
     func untoldDamageKeepsTheSpool() async throws {
         let main = try open()
