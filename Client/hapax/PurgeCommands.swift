@@ -29,12 +29,15 @@ struct PurgeQueue: AsyncParsableCommand {
         var waiting = 0
         var deadLetters = 0
         var spoolsInUse = 0
-        var unusable: [QueueDirectory] = []
+        /// Queues that were not purged, or that stay with what they have to tell: what is to be said of each.
+        var complaints: [String] = []
 
         mutating func add(_ purged: (waiting: Int, deadLetters: Int)) {
             waiting += purged.waiting
             deadLetters += purged.deadLetters
         }
+
+        mutating func leave(_ path: String) { complaints.append("a spooled queue cannot be used and may hold events: \(path)") }
     }
 
     func run() async throws {
@@ -53,12 +56,12 @@ struct PurgeQueue: AsyncParsableCommand {
         do throws(StorageFailure) {
             spools = try queue.directory.spools()
         } catch {
-            removed.unusable.append(QueueDirectory(path: queue.directory.spoolPath))
+            removed.leave(queue.directory.spoolPath)
         }
         for spool in spools { await purge(spool, beside: owner, &removed) }
         tell(removed)
-        for spool in removed.unusable { Terminal.complain("a spooled queue cannot be used and may hold events: \(spool.path)") }
-        if !removed.unusable.isEmpty { throw ExitCode.failure }
+        removed.complaints.forEach(Terminal.complain)
+        if !removed.complaints.isEmpty { throw ExitCode.failure }
         if removed.spoolsInUse > 0 {
             Terminal.complain("\(removed.spoolsInUse) queues beside this one are in use; their events stay. Run the command again")
             throw ExitCode.queueTaken
@@ -80,15 +83,21 @@ struct PurgeQueue: AsyncParsableCommand {
                 directory: directory, durability: .power, newInstallID: ids.next(unixMilliseconds: SystemClock().unixMilliseconds),
                 isSpool: true, createsDirectory: false)
         } catch {
-            if error == .taken { removed.spoolsInUse += 1 } else if directory.isThere { removed.unusable.append(directory) }
+            if error == .taken { removed.spoolsInUse += 1 } else if directory.isThere { removed.leave(directory.path) }
             return
         }
         do {
             removed.add(try await spool.salvaging { try await removeAll(of: $0) })
+        } catch {
+            spool.close()
+            return removed.leave(directory.path)
+        }
+        do {
             if !(try spool.removeIfEmpty(adoptedBy: { try main.adopt($0) })) { spool.close() }
         } catch {
             spool.close()
-            removed.unusable.append(directory)
+            removed.complaints.append(
+                "a spooled queue is empty, and stays with what the server is to be told of it: \(StorageFailure(error)): \(directory.path)")
         }
     }
 
@@ -96,7 +105,7 @@ struct PurgeQueue: AsyncParsableCommand {
         if output.json {
             return Terminal.say(json: [
                 "purged": .count(removed.waiting), "purged_dead_letters": .count(removed.deadLetters),
-                "spools_in_use": .count(removed.spoolsInUse), "unusable_spools": .count(removed.unusable.count),
+                "spools_in_use": .count(removed.spoolsInUse), "unusable_spools": .count(removed.complaints.count),
             ])
         }
         Terminal.say("\(removed.waiting) waiting events deleted" + (withDeadLetters ? ", \(removed.deadLetters) dead letters deleted" : ""))

@@ -215,6 +215,8 @@ struct BackgroundRequestTests {
         test.client.attach(app)
         async let report = test.client.flush()
         await test.transport.requests(1)
+        for signal in [LifecycleSignal.willEnterForeground, .willResignActive] { test.client.handle(signal) }
+        #expect(app.ended == [], "no other signal ends it")
         test.client.handle(.backgroundTimeExpired)
         #expect(app.ended == [1])
         _ = await test.client.shutdown(within: .zero)
