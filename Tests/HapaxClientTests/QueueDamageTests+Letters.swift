@@ -42,6 +42,21 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("letters of a file that a running client set aside are not counted once more when they are purged unread (I12)")
+    func purgedLettersAreCountedOnce() async throws {
+        let queue = try open()
+        var bad = Self.event(1)
+        bad.problem = EventProblem(.nameTooLong, detail: "too long")
+        try queue.append([bad, Self.event(2)][...])
+        #expect(queue.books.deadLettered == 1)
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        try queue.purge()
+        await queue.salvage()
+        #expect(queue.books.deadLettered == 1 && queue.books.letters == 0 && queue.books.depth == 0 && queue.books.isBalanced)
+        #expect(queue.books.drops.byReason == ["purged": 1])
+        queue.close()
+    }
+
     @Test("a letter that is found as the oldest and not by its number, when the quota drops it, is damage as well (I11, I12)")
     func oldestLetterThatIsNotFoundIsDamage() async throws {
         var quota = QueueQuota()
