@@ -39,6 +39,20 @@ struct FullDiskTests {
         }
     }
 
+    @Test("a queue that is damaged on a full disk begins a new file in the ballast's room (I11, I13)")
+    func damageOnAFullDiskFindsRoom() async throws {
+        let disk = try #require(TinyDisk(bytes: 2 * 1024 * 1024))
+        let queue = try queue(disk)
+        try queue.append((1...20).map { event($0) }[...])
+        disk.fill()
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        #expect(queue.unsalvagedFiles == 1 && queue.fileState == .there)
+        disk.unfill()
+        await queue.salvage()
+        #expect(try drain(queue) == (1...20).map { event($0).id })
+        queue.close()
+    }
+
     @Test("a ballast for which there is no room takes none, and is made once there is")
     func ballastIsWholeOrNone() throws {
         let disk = try #require(TinyDisk(bytes: 1024 * 1024))

@@ -80,6 +80,18 @@ struct SuspicionTests {
         #expect(status.stored == 4 && status.deadLettered == 0)
     }
 
+    @Test("and is forgotten then: the next one refused is the one that goes to the dead letters (D13)")
+    func oldSuspectIsForgotten() async throws {
+        let test = try await client()
+        _ = await test.client.dispatchStep()
+        test.clock.advance(by: DeliveryStateMachine.suspicionTime + .seconds(1))
+        test.transport.script { .success($0.sequences == [2] ? .problem(.malformed) : $0.receipt()) }
+        for _ in 0..<4 { _ = await test.client.dispatchStep() }
+        #expect(test.transport.batches.map(\.sequences) == [[1], [1], [2], [3], [4]])
+        let status = await test.client.status()
+        #expect(status.stored == 3 && status.deadLettered == 1 && status.depth == 0 && status.isBalanced)
+    }
+
     @Test("and not before: steps of which each makes one request come to a verdict, too, if less than that is between two (D13)")
     func suspicionOutlastsAStep() async throws {
         let test = try await client()
