@@ -74,6 +74,7 @@ struct DamagedFile: Hashable, Sendable {
     var damage: QueueDamage {
         var damage = QueueDamage(file: name)
         (damage.salvaged, damage.salvagedDeadLetters, damage.isSalvaged) = (salvaged, salvagedLetters, isSalvaged)
+        damage.deadLettered = buried
         damage.lost = depth.map { max(Int(clamping: $0) - salvaged - buried, 0) }
         damage.lostDeadLetters = letters.map { max(Int(clamping: $0) - salvagedLetters, 0) }
         return damage

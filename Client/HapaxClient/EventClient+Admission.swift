@@ -1,12 +1,16 @@
 import Foundation
+import GRDB
 import HapaxModel
 import Logging
 
 extension EventClient {
-    /// - Returns: Also why a client that found the queue taken cannot say for whom it acts.
+    /// - Returns: Also why nobody can say for whom it acts: the queue's file is damaged, or the queue is taken and cannot be read.
     static func context(_ configuration: Configuration, _ queue: EventQueue) throws -> (context: EventContext, failure: StorageFailure?) {
         var saved = try queue.identity()
         var failure: StorageFailure?
+        if !queue.isSpool, queue.damage.withLock({ $0.hasLostIdentity }) {
+            failure = StorageFailure(DatabaseError(resultCode: .SQLITE_CORRUPT))
+        }
         if queue.isSpool {
             do throws(StorageFailure) {
                 let main = try mainIdentity(configuration)

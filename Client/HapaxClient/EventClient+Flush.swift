@@ -54,6 +54,7 @@ extension EventClient {
             }
             state.failure = state.failure ?? adopted.failure
         }
+        state.counts.deadLettered += queue.takeUnreportedLetters()
         // An empty queue is not all there is: these could not be stored.
         if state.failure == nil, writer.intake.withLock({ $0.uncommitted.events > 0 }) {
             state.failure = writer.lastFailure.map { .queue($0) }
@@ -99,7 +100,8 @@ public struct FlushReport: Hashable, Sendable {
     public var stored: Int
     /// Stored by the server before: an earlier answer had been lost.
     public var duplicates: Int
-    /// Moved to the dead letters, because the server refused them for good or because their bytes changed on the disk.
+    /// Moved to the dead letters, because the server refused them for good or because their bytes changed on the disk. Those that were found
+    /// so in a damaged file count in the first report behind that.
     public var deadLettered: Int
     /// Events that still wait in this client's queue or memory; those that are being committed at that moment can count twice.
     public var remaining: Int

@@ -24,6 +24,9 @@ extension EventClient {
     /// on, or under another write key.
     package var hasRedirected: Bool { reporter.hasRedirected.withLock { $0 } }
 
+    /// Whether it was somebody whom events concern, as far as anybody knows, and a damaged file does not say who any more.
+    package var hasLostIdentity: Bool { !queue.isSpool && identityFailure != nil }
+
     /// What was not stored and is not sent again by itself.
     public var deadLetters: DeadLetters { DeadLetters(queue: queue) }
 }

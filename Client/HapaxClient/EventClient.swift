@@ -25,8 +25,8 @@ public final class EventClient: Sendable {
     /// What became of the file until the queue was closed; nil before.
     let fileAtClose = Locked<EventQueue.FileState?>(nil)
     let reporter: EventReporter
-    /// Why a client beside a queue that was taken does not know for whom that one acts.
-    private let identityFailure: StorageFailure?
+    /// Why it does not know for whom it acts.
+    let identityFailure: StorageFailure?
 
     /// Opens the queue and begins to upload what is in it.
     ///

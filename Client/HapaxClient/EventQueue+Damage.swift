@@ -112,9 +112,11 @@ extension EventQueue {
             let state = damage.withLock { $0.observer }.state()
             if let identity = state.identity { try Self.save(identity, db) }
             if let session = state.session { try Self.save(session, db) }
-            if state.identity == nil, let source = try? QueueSalvage.state(of: file.name, in: directory) {
-                defer { source.close() }
-                try? Self.takeState(source, db)
+            if state.identity == nil {
+                let source = try? QueueSalvage.state(of: file.name, in: directory)
+                defer { source?.close() }
+                if let source { try? Self.takeState(source, db) }
+                damage.withLock { $0.hasLostIdentity = source?.identity == nil }
             }
         }
         return (database, books)

@@ -11,6 +11,7 @@ extension EventQueue {
         var oldest: Int64?
         /// Still to be salvaged.
         var damagedFiles: [DamagedFile] = []
+        var hasLostIdentity = false
         /// Of those that were ever set aside, as far as that is known.
         var highestDamagedFile: Int64 = 0
     }
@@ -48,6 +49,7 @@ extension EventQueue {
                     let source = try QueueSalvage.state(of: name, in: directory)
                     defer { source?.close() }
                     try takeUp(file, source, db, &opened.books)
+                    if source?.identity == nil { opened.hasLostIdentity = try Self.identity(db) == SavedIdentity() }
                 } catch  where error.isTrouble {
                     // As with no descriptor left. Not remembered, so that the salvage or the next opening looks again for whom it concerns.
                     unread.append(file)

@@ -25,6 +25,14 @@ extension EventQueue {
         await task?.value
     }
 
+    /// Waiting events that salvages made dead letters since the last call.
+    func takeUnreportedLetters() -> Int {
+        damage.withLock { record in
+            defer { record.unreportedLetters = 0 }
+            return record.unreportedLetters
+        }
+    }
+
     /// The event that tells of it is told apart when it is stored: then that is not to be done again.
     func tellOfSalvaged(_ file: DamagedFile) {
         guard let report = file.reportID else { return }

@@ -111,7 +111,12 @@ extension EventQueue {
 
         private func takeTogether(_ rows: ArraySlice<(row: Row, event: WaitingRow?)>) throws {
             var letters: [Settlement] = []
-            try transaction(growing: true, committed: { queue.tell(.added($0)) }) { db, books in
+            var buried = 0
+            func committed(_ taken: [EventID]) {
+                queue.damage.withLock { $0.unreportedLetters += buried }
+                queue.tell(.added(taken))
+            }
+            try transaction(growing: true, committed: committed) { db, books in
                 var taken: [EventID] = []
                 letters = []
                 var discarded = try DamagedFile(named: file.name, db)?.discarded ?? 0
@@ -121,7 +126,8 @@ extension EventQueue {
                     discarded -= 1
                     return true
                 }
-                var (salvaged, buried) = (0, 0)
+                var salvaged = 0
+                buried = 0
                 let insert = try RowInsert(db)
                 for (row, event) in rows {
                     let checkSum = (try? row.optional("check_sum") as Int64?) ?? 0

@@ -58,7 +58,9 @@ package final class EventQueue: Sendable {
             currentBooks = Locked(opened.books)
             oldest = Locked(opened.oldest)
             account = Locked(QuotaAccount(quota: quota, used: opened.books.usage))
-            damage = Locked(DamageRecord(pending: opened.damagedFiles, highest: opened.highestDamagedFile))
+            var record = DamageRecord(pending: opened.damagedFiles, highest: opened.highestDamagedFile)
+            record.hasLostIdentity = opened.hasLostIdentity
+            damage = Locked(record)
         } catch {
             throw .unusable(StorageFailure(error))
         }

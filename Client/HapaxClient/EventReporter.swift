@@ -68,7 +68,7 @@ final class EventReporter: Sendable {
 
     func identityIsUnknown(_ failure: StorageFailure) {
         logger?.warning(
-            "Whom events concern cannot be read from the queue that is taken: they concern this client's own anonymous id",
+            "Whom events concern cannot be read: where they do not say it, they concern this client's own anonymous id",
             metadata: ["hapax.failure": "\(failure)"])
     }
 

@@ -9,6 +9,8 @@ public struct QueueDamage: Hashable, Sendable {
     public internal(set) var salvaged = 0
     /// Dead letters that could be read, likewise.
     public internal(set) var salvagedDeadLetters = 0
+    /// Waiting events that were found and are dead letters now: their bytes have changed, or another event has their id.
+    public internal(set) var deadLettered = 0
     /// Waiting events that could not be read; nil if nobody knows how many there were, or if counts of events that had been dropped before
     /// were lost with the file.
     public internal(set) var lost: Int?
@@ -24,6 +26,7 @@ public struct QueueDamage: Hashable, Sendable {
     var properties: Properties {
         var properties: Properties = [
             "$salvaged": .integer(Int64(salvaged)), "$salvaged_dead_letters": .integer(Int64(salvagedDeadLetters)),
+            "$dead_lettered": .integer(Int64(deadLettered)),
         ]
         if let lost { properties["$lost"] = .integer(Int64(lost)) }
         if let lostDeadLetters { properties["$lost_dead_letters"] = .integer(Int64(lostDeadLetters)) }
@@ -46,6 +49,10 @@ struct DamageRecord: Sendable {
     /// Of which the events that tell, with these ids, are not stored yet.
     var untold: [EventID: DamagedFile] = [:]
     var salvaging: Task<Void, Never>?
+    /// Waiting events that became dead letters and that no flush has reported.
+    var unreportedLetters = 0
+    /// Whom events concern stood in the file, as far as anybody knows, and cannot be read.
+    var hasLostIdentity = false
     /// Why the latest salvage did not get to its end.
     var failure: SalvageFailure?
     var observer = DamageObserver()

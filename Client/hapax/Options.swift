@@ -88,7 +88,12 @@ extension EventClient {
     /// Starts a client, or ends the command with a message.
     static func startForCommand(_ configuration: Configuration, _ queue: QueueOptions) throws -> EventClient {
         do throws(StartError) {
-            return try start(configuration)
+            let client = try start(configuration)
+            if client.hasLostIdentity {
+                Terminal.complain(
+                    "the queue's file was damaged, and whom events concern could not be read: from now on it is \(client.distinctID)")
+            }
+            return client
         } catch {
             if error == .queueTaken { throw Terminal.queueIsTaken(queue) }
             Terminal.complain("\(error)")

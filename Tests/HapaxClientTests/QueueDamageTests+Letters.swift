@@ -1,6 +1,8 @@
 import Foundation
 import GRDB
 import HapaxModel
+import Logging
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -70,6 +72,52 @@ extension QueueDamageTests {
         #expect(queue.books.letters == 398 && queue.books.depth == 2 && queue.books.isBalanced)
         #expect(queue.books.drops.byReason == ["quota_dead_letter": 2])
         queue.close()
+    }
+
+    @Test("an event that a salvage finds with changed bytes is told: by the flush behind it, once, and to the server (I11, I12)")
+    func changedEventIsReported() async throws {
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<20)
+        try await first.client.queue.database.write { try $0.execute(sql: "UPDATE queue SET check_sum = 1 - check_sum WHERE row = 3") }
+        await first.client.shutdown(within: .zero)
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        let test = try TestClient(directory: directory)
+        await test.client.queue.salvage()
+        #expect(await test.client.flush() == FlushReport(stored: 20, duplicates: 0, deadLettered: 1, remaining: 0))
+        let told = try #require(test.transport.batches.flatMap(\.scanned.events).last)
+        #expect(String(decoding: told.properties, as: UTF8.self).contains(#""$dead_lettered":1"#))
+        #expect(await test.client.status().damage?.deadLettered == 1)
+        #expect(await test.client.flush().deadLettered == 0)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "who is not known any more, since the page that said so is damaged, is told, whenever that is met (I11, R56)",
+        arguments: [true, false])
+    func lostIdentityIsTold(isMetAtOpening: Bool) async throws {
+        for page in ["identity", "session"] {
+            let directory = TemporaryDirectory()
+            let file = directory.path + "/queue/queue.sqlite"
+            let first = try TestClient(directory: directory)
+            try first.client.login("ann")
+            try await first.track(0..<20)
+            let root = try await first.client.queue.database.read {
+                try Int.fetchOne($0, sql: "SELECT rootpage FROM sqlite_schema WHERE name = ?", arguments: [page])
+            }
+            await first.client.shutdown(within: .zero)
+            var bytes = try Data(contentsOf: URL(fileURLWithPath: file))
+            let start = (try #require(root) - 1) * 4_096
+            bytes.replaceSubrange(start..<start + 4_096, with: Data(repeating: 0xFF, count: 4_096))
+            try bytes.write(to: URL(fileURLWithPath: file + (isMetAtOpening ? ".damaged-1" : "")))
+            if isMetAtOpening { try FileManager.default.removeItem(atPath: file) }
+            let log = RecordedLog()
+            let test = try TestClient(directory: directory) { $0.logger = Logger(label: "test") { _ in log } }
+            let isLost = page == "identity"
+            #expect(log.lines.contains { $0.contains("Whom events concern cannot be read") } == isLost)
+            #expect(test.client.hasLostIdentity == isLost && (test.client.distinctID == "ann") == !isLost)
+            #expect(await test.client.flush().stored > 20)
+            await test.client.shutdown(within: .zero)
+        }
     }
 
     /// - Parameter change: Of the first key of an inner page: rows behind it are looked for on the page behind theirs.
