@@ -222,7 +222,7 @@ actor SpoolAdopter {
         } catch {
             (state.failure, awaitsWitness) = (.queue(StorageFailure(error)), false)
         }
-        if !isRemoved { spool.close() }
+        spool.close()
         // What is not taken now, as behind a shutdown, the main queue's next start tells.
         if isRemoved { for file in damaged { main.tellOfSalvaged(file) } }
         return (state, awaitsWitness)

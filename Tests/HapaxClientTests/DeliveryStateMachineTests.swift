@@ -255,6 +255,19 @@ struct DeliveryStateMachineTests {
         #expect(machine.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
     }
 
+    @Test("nor is it known then how far the server refuses what waits, or that it takes anything (D13, D16)")
+    mutating func changedSourceIsUnknown() {
+        send(50)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(refuse(from: machine.settled(kept: 0)).action == .testify)
+        #expect(machine.answered(.pause) == .rest(.paused))
+        machine.sourceChanged()
+        #expect(machine.waitEnded() == .read(limit: 1, skipping: 0))
+        #expect(machine.batchRead(count: 1) == .send)
+        #expect(machine.answered(.batchRefused) == .read(limit: 1, skipping: 1))
+        #expect(machine.batchRead(count: 0) == .rest(.paused))
+    }
+
     @Test("a batch has an event at least, whatever its size is set to")
     func batchesAreNotEmpty() {
         var machine = DeliveryStateMachine(batchSize: 0)

@@ -115,6 +115,17 @@ struct EventDeliveriesTests {
         #expect(await rest(nobody) == [], "what an earlier run dropped is not told again")
     }
 
+    @Test("what has become too old is told when an upload that sends nothing removes it (I12)")
+    func agedIsTold() async throws {
+        let test = try TestClient { $0.quota.maximumAge = .seconds(60) }
+        let deliveries = test.client.deliveries()
+        try await test.track(0..<2)
+        test.clock.advance(by: .seconds(61))
+        _ = await test.client.flush()
+        #expect(await read(1, deliveries) == [.dropped(reason: "quota_age", count: 2)])
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("what the quota removes while it is being sent is told as dropped only, whatever the server answers (I12)")
     func removedWhileSentIsToldOnce() async throws {
         let test = try TestClient {

@@ -21,7 +21,9 @@ extension QueueDamageTests {
 
         try DatabaseQueue(path: file).write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99 from the future')") }
         let before = try Data(contentsOf: URL(fileURLWithPath: file))
-        #expect(throws: QueueOpenError.self) { try open() }
+        let refusal = try #require(throws: QueueOpenError.self) { try open() }
+        guard case .unusable(let failure) = refusal else { throw refusal }
+        #expect(failure.description == "the queue was made by a newer version")
         #expect(try Data(contentsOf: URL(fileURLWithPath: file)) == before)
         #expect(asides().count == 2)
     }

@@ -27,6 +27,21 @@ struct ReleasedClientTests {
         withExtendedLifetime(directory) {}
     }
 
+    @Test("a request that gets no answer is ended with it, and holds its queue no longer")
+    func requestEnds() async throws {
+        var test: TestClient? = try TestClient()
+        let directory = test?.directory
+        weak let queue = test?.client.queue
+        let transport = try #require(test?.transport)
+        transport.script { [weak transport] _ in await transport?.hang() ?? .failure(.aborted) }
+        try await test?.client.trackDurably("sent")
+        await test?.client.delivery.uploadWanted(manual: true)
+        await transport.requests(1)
+        test = nil
+        while queue != nil { await Task.yield() }
+        withExtendedLifetime(directory) {}
+    }
+
     @Test("one whose directory somebody has deleted is gone with its file, what it held is free, and what is lost with it is told (I13)")
     func lostFileHoldsNothing() async throws {
         let (log, metrics) = (RecordedLog(), TestMetrics())
