@@ -70,6 +70,10 @@ struct DamagedFile: Hashable, Sendable {
 
     var number: Int64 { Int64(QueueDirectory.number(name) ?? 0) }
 
+    /// Waiting events that are not accounted for so far; nil if nobody knows how many. Of its own files the queue's books know better: what
+    /// a salvage that was begun anew had found before has been delivered since, or waits.
+    var remaining: Int? { isOwn ? Int(clamping: discarded) : damage.lost }
+
     /// What came of it so far.
     var damage: QueueDamage {
         var damage = QueueDamage(file: name)

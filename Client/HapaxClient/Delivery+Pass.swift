@@ -54,6 +54,8 @@ extension Delivery {
             return machine.batchRead(count: batch.events.count)
         } catch {
             failed(.queue(StorageFailure(error)))
+            // Nothing asks the server meanwhile.
+            isUnanswered.withLock { $0 = false }
             return machine.readFailed()
         }
     }

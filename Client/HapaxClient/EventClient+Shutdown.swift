@@ -17,10 +17,11 @@ extension EventClient {
         let end = CommitWaiter()
         let failure = Locked<DeliveryFailure?>(nil)
         // What is believed if the disk hangs.
-        let left = Locked((file: EventQueue.FileState.there, mayBeMore: true))
+        let left = Locked((file: EventQueue.FileState.there, aside: 0, mayBeMore: true))
         let look: @Sendable (EventQueue.FileState) -> Void = { [queue] file in
-            let mayBeMore = queue.isSpool || queue.directory.holdsMore
-            left.withLock { $0 = (file, mayBeMore) }
+            let aside = file == .gone ? queue.lostAside : 0
+            let mayBeMore = queue.isSpool || aside == nil || queue.directory.holdsMore
+            left.withLock { $0 = (file, aside ?? 0, mayBeMore) }
         }
         let start = clock.monotonic
         let storingTime = max(limit, Self.minimumStoringTime)
@@ -67,9 +68,9 @@ extension EventClient {
         let inMemory = writer.intake.withLock { Int($0.uncommitted.events) }
         let books = queue.books
         let (waiting, letters) = (Int(books.depth), Int(books.letters))
-        let (file, mayBeMore) = left.withLock { $0 }
+        let (file, aside, mayBeMore) = left.withLock { $0 }
         return ShutdownReport(
-            stored: file == .there ? waiting : 0, lost: inMemory + (file == .gone ? waiting + letters : 0),
+            stored: file == .there ? waiting : 0, lost: inMemory + (file == .gone ? waiting + letters + aside : 0),
             failure: failure.withLock { $0 },
             mayLeaveMore: mayBeMore)
     }
@@ -116,7 +117,7 @@ extension EventClient {
 public struct ShutdownReport: Hashable, Sendable {
     /// Events in this queue, on disk; the next client on this directory sends them.
     public var stored: Int
-    /// Events that could not be stored, because commits failed until the end, or that were in a file that somebody has deleted, dead letters
+    /// Events that could not be stored, because commits failed until the end, or that were in files that somebody has deleted, dead letters
     /// included. Those of a commit that is still stuck at the limit count: it may succeed later.
     public var lost: Int
     /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.

@@ -168,7 +168,7 @@ public final class EventClient: Sendable {
         later.withLock { [delivery] in $0 = delivery }
         self.scheduler = scheduler
         self.writer = writer
-        queue.observeDamage(Self.damageObserver(writer, session, reporter, isSpool: queue.isSpool, clock))
+        queue.observeDamage(Self.damageObserver(queue, writer, session, reporter, clock))
         adopter =
             queue.isSpool
             ? nil

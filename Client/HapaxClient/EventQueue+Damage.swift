@@ -10,6 +10,14 @@ extension EventQueue {
     /// How many files that were set aside may still hold events.
     var unsalvagedFiles: Int { damage.withLock { $0.pending.count } }
 
+    /// What somebody has deleted of them, dead letters included; nil if nobody knows how many there were.
+    var lostAside: Int? {
+        damage.withLock { $0.pending }.filter { !$0.isSalvaged && FileIdentity(path: directory.path + "/" + $0.name) == nil }.reduce(0) {
+            guard let sum = $0, let events = $1.remaining, let letters = $1.damage.lostDeadLetters else { return nil }
+            return sum + events + letters
+        }
+    }
+
     /// Why some of them could not be salvaged so far.
     var salvageFailure: SalvageFailure? { damage.withLock { $0.pending.isEmpty ? nil : $0.failure } }
 
@@ -47,12 +55,12 @@ extension EventQueue {
     }
 
     private func replace(_ damaged: DatabaseQueue) throws -> DatabaseQueue {
+        // Somebody may have put another in its place, which may be a later client's.
+        if damage.withLock({ $0.isClosed || $0.unfinished != nil }) { try requireDirectory() } else { try requireFile() }
         let file: DamagedFile
         if let unfinished = damage.withLock({ $0.unfinished }) {
             file = unfinished
         } else {
-            // Somebody has put another in its place, which may be a later client's.
-            if !damage.withLock({ $0.isClosed }) { try requireFile() }
             // Before it is renamed: closing looks for the log under the name that the file had.
             try? damaged.close()
             damage.withLock { $0.isClosed = true }

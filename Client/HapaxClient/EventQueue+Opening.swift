@@ -42,6 +42,7 @@ extension EventQueue {
         opened.highestDamagedFile = Int64((files + known).compactMap(QueueDirectory.number).max() ?? 0)
         if files.isEmpty, known.isEmpty { return opened }
         var unread: [DamagedFile] = []
+        var isUnknown = false
         opened.damagedFiles = try opened.database.write { db in
             for name in files where !known.contains(name) && !directory.isSalvaged(name) {
                 let file = DamagedFile(name: name, isOwn: false)
@@ -49,17 +50,22 @@ extension EventQueue {
                     let source = try QueueSalvage.state(of: name, in: directory)
                     defer { source?.close() }
                     try takeUp(file, source, db, &opened.books)
-                    if source?.identity == nil { opened.hasLostIdentity = try Self.identity(db) == SavedIdentity() }
+                    if source?.identity == nil { isUnknown = true }
+                    // A purge may forget this one.
+                    for told in source?.untold ?? [] { try told.insertIfUnknown(db) }
                 } catch  where error.isTrouble {
                     // As with no descriptor left. Not remembered, so that the salvage or the next opening looks again for whom it concerns.
                     unread.append(file)
+                    isUnknown = true
                     try leaveNumbers(to: file, db)
                 }
             }
+            // Another of them may say so.
+            if isUnknown { opened.hasLostIdentity = try Self.identity(db) == SavedIdentity() }
             try opened.books.write(db)
             return try unfinished(db, directory)
         }
-        for var file in unread {
+        for var file in unread where !opened.damagedFiles.contains(where: { $0.name == file.name }) {
             file.isUnread = true
             opened.damagedFiles.append(file)
         }

@@ -27,8 +27,7 @@ extension EventQueue {
             for file in files {
                 guard let known = try DamagedFile(named: file.name, db), !known.isSalvaged else { continue }
                 let damage = known.damage
-                // Of its own the books know better: what a salvage that was begun anew had found before has been delivered since, or waits.
-                if let missing = file.isOwn ? Int(known.discarded) : damage.lost {
+                if let missing = known.remaining {
                     try Self.countMissing(Int64(missing), of: file, as: "purged", db, &books)
                 }
                 // Those of a file that a running client set aside are in its books already.

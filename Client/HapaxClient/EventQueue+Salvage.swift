@@ -33,6 +33,11 @@ extension EventQueue {
         }
     }
 
+    /// Of a queue beside this one.
+    func addUnreportedLetters(_ count: Int) {
+        damage.withLock { $0.unreportedLetters += count }
+    }
+
     /// The event that tells of it is told apart when it is stored: then that is not to be done again.
     func tellOfSalvaged(_ file: DamagedFile) {
         guard let report = file.reportID else { return }
@@ -95,7 +100,11 @@ extension EventQueue {
             if try DamagedFile(named: file.name, db) == nil {
                 var seen = file
                 seen.isUnread = false
+                let before = try Self.identity(db)
                 try Self.takeUp(seen, source, db, &books)
+                let identity = try Self.identity(db)
+                // Inside the transaction, like a change that the user makes: of the two the later one holds, in memory and on disk.
+                if identity != before { damage.withLock { $0.observer }.identified(identity) }
             }
             return []
         }

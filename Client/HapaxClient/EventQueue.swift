@@ -115,8 +115,18 @@ package final class EventQueue: Sendable {
     }
 
     var fileState: FileState {
-        if damage.withLock({ $0.unfinished != nil }) { return .setAside }
+        if damage.withLock({ $0.unfinished != nil }) { return hasDirectory ? .setAside : .gone }
         return hasFile ? .there : .gone
+    }
+
+    /// Whether the directory is the one that this queue has locked.
+    private var hasDirectory: Bool { lock.withLock { $0?.isInPlace == true } }
+
+    /// For a moment at which there is no file of its own: another's may have been given the same number.
+    ///
+    /// - Throws: SQLITE_READONLY_DBMOVED.
+    func requireDirectory() throws {
+        guard hasDirectory else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }
     }
 
     /// - Throws: SQLITE_READONLY_DBMOVED: what is stored in a file without a name is lost with the process.

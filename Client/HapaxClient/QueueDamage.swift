@@ -74,6 +74,8 @@ struct DamageObserver: Sendable {
     /// What the new file must know from its first transaction on, since it is written only when it changes; nil for what only the damaged
     /// file knows.
     var state: @Sendable () -> (identity: EventQueue.SavedIdentity?, session: EventQueue.OpenSession?) = { (nil, nil) }
+    /// Whom events concern: a file said so that could not be opened at the start, and nobody has said it since.
+    var identified: @Sendable (EventQueue.SavedIdentity) -> Void = { _ in }
     /// These were found and are dead letters now.
     var buried: @Sendable ([Settlement]) -> Void = { _ in }
     /// The id is the one under which to tell the server.

@@ -205,7 +205,7 @@ actor SpoolAdopter {
         var state = persistently ? await delivery.state : await delivery.drain()
         var awaitsWitness = await delivery.awaitsWitness
         await delivery.stop()
-        state.counts.deadLettered += spool.takeUnreportedLetters()
+        main.addUnreportedLetters(spool.takeUnreportedLetters())
         current = nil
         var isRemoved = false
         var damaged: [DamagedFile] = []

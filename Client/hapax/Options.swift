@@ -91,7 +91,7 @@ extension EventClient {
             let client = try start(configuration)
             if client.hasLostIdentity {
                 Terminal.complain(
-                    "the queue's file was damaged, and whom events concern could not be read: from now on it is \(client.distinctID)")
+                    "the queue's file was damaged, and whom events concern cannot be read: it is \(client.distinctID) now")
             }
             return client
         } catch {

@@ -12,6 +12,7 @@ import Darwin
 /// child leaves it behind. A process id in a file would do both.
 package final class FileLock: Sendable {
     private let descriptor: Int32
+    private let path: String
 
     package enum Failure: Error, Hashable {
         /// Another process, or another owner in this process, holds it.
@@ -37,7 +38,11 @@ package final class FileLock: Sendable {
             throw .taken
         }
         self.descriptor = descriptor
+        self.path = path
     }
+
+    /// Whether it keeps others from what is at its path: somebody may have deleted or moved the file, with its directory.
+    package var isInPlace: Bool { FileIdentity(descriptor: descriptor) == FileIdentity(path: path) }
 
     deinit {
         // Closing alone would leave the lock to a child that has been forked and has not yet reached exec.

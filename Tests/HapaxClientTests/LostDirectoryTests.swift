@@ -140,6 +140,66 @@ struct LostDirectoryTests {
         await second.client.shutdown(within: .zero)
     }
 
+    @Test(
+        "nor does a client that could not begin a new file, or rename its own, so far: it stores nothing in the other's (I1, I7, I11, I12)",
+        arguments: [true, false])
+    func successorsFileIsNotUsed(isRenamed: Bool) async throws {
+        let directory = TemporaryDirectory()
+        let first = try TestClient(directory: directory)
+        try await first.track(0..<10)
+        let queue = first.client.queue
+        if isRenamed {
+            let disk = FaultyDisk(directory.path("queue"))
+            disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: ResultCode.SQLITE_FULL.rawValue, operations: [.write, .open]))
+            #expect(throws: DatabaseError.self) {
+                try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT))
+            }
+            disk.fail(nil)
+        } else {
+            try queue.database.close()
+            queue.damage.withLock { $0.isClosed = true }
+        }
+        try FileManager.default.removeItem(atPath: directory.path("queue"))
+        let second = try TestClient(directory: directory)
+        let ids = try await second.track(0..<10)
+        await #expect(throws: TrackError.self) { try await first.client.trackDurably("the first's") }
+        #expect(await first.client.flush().failure == .queue(StorageFailure(Self.moved)))
+        #expect(first.transport.batches.isEmpty)
+        let report = await first.shutdownStuck()
+        #expect(report.stored == 0 && report.lost == 11)
+        try await second.client.trackDurably("the second's")
+        #expect(second.client.queue.hasFile && second.client.queue.directory.filesSetAside.isEmpty)
+        #expect(await second.client.flush().stored == 11)
+        #expect(Array(second.transport.batches.flatMap(\.ids).prefix(10)) == ids)
+        #expect(await second.client.status().isBalanced)
+        await second.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "what was still to be taken over from a damaged file that went with the directory is lost as well, and told (I12)",
+        arguments: [true, false])
+    func fileSetAsideIsLost(isCounted: Bool) async throws {
+        let directory = TemporaryDirectory()
+        var test = try TestClient(directory: directory)
+        try await test.track(0..<10)
+        let file = test.client.queue.directory.databasePath
+        let disk = FaultyDisk(file + ".damaged-1")
+        if isCounted {
+            disk.cutOff(at: 0, [.read, .open])
+            let queue = test.client.queue
+            #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        } else {
+            await test.client.shutdown(within: .zero)
+            try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+            disk.cutOff(at: 0, [.read, .open])
+            test = try TestClient(directory: directory)
+        }
+        #expect(await test.client.flush().stored == 0)
+        try FileManager.default.removeItem(atPath: directory.path("queue"))
+        let report = await test.client.shutdown(within: .zero)
+        #expect(report.stored == 0 && report.lost == (isCounted ? 10 : 0) && report.mayLeaveMore == !isCounted)
+    }
+
     @Test("a client that has taken the directory over is not disturbed by the one that worked there before, nor by its end")
     func successorIsUndisturbed() async throws {
         let directory = TemporaryDirectory()

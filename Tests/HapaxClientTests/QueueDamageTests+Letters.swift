@@ -120,6 +120,42 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("an older file than the one that says who it was is no reason to tell (R56)")
+    func identityOfAnyFileIsEnough() async throws {
+        let first = try TestClient(directory: directory)
+        try first.client.login("ann")
+        await first.client.shutdown(within: .zero)
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-2")
+        try Data(repeating: 0xEE, count: 20_000).write(to: URL(fileURLWithPath: file + ".damaged-1"))
+        let test = try TestClient(directory: directory)
+        #expect(test.client.distinctID == "ann" && !test.client.hasLostIdentity)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "a file that cannot be opened at the start may say who it was: that is told, and believed once it can be (R56)",
+        arguments: [nil, "bob"])
+    func identityIsFoundLater(login: String?) async throws {
+        let first = try TestClient(directory: directory)
+        try first.client.resetAnonymousID()
+        try first.client.login("ann")
+        let anonymous = first.client.anonymousID
+        await first.client.shutdown(within: .zero)
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        let disk = FaultyDisk(file + ".damaged-1")
+        disk.cutOff(at: 0, [.open])
+        let test = try TestClient(directory: directory)
+        #expect(test.client.hasLostIdentity && test.client.loginID == nil && test.client.anonymousID != anonymous)
+        if let login { try test.client.login(login) }
+        disk.fail(nil)
+        _ = await test.client.flush()
+        #expect(test.client.loginID == login ?? "ann" && (test.client.anonymousID == anonymous) == (login == nil))
+        await test.client.shutdown(within: .zero)
+        let next = try TestClient(directory: directory)
+        #expect(next.client.loginID == login ?? "ann" && !next.client.hasLostIdentity)
+        await next.client.shutdown(within: .zero)
+    }
+
     /// - Parameter change: Of the first key of an inner page: rows behind it are looked for on the page behind theirs.
     private func makeLettersThatAreNotFound(_ quota: QueueQuota = .unlimited, change: (UInt8) -> UInt8) throws -> EventQueue {
         let queue = try open(quota: quota)

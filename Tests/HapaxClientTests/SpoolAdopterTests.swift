@@ -152,6 +152,47 @@ struct SpoolAdopterTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("nor does the main queue's last refused attempt while its file cannot be read: nobody asks the server for it then (I15)")
+    func unreadableMainHoldsUpNoSpool() async throws {
+        let disk = FaultyDisk(directory.path + "/queue/queue.sqlite")
+        let main = try await main()
+        let adopter = try #require(main.client.adopter)
+        try await abandonSpool()
+        network.withLock { $0.type = .wired }
+        try await main.track(0..<1)
+        #expect(await main.client.flush().failure == .transport(.cannotConnect))
+        main.transport.script { .success($0.receipt()) }
+        try main.client.queue.readPagesAnew()
+        disk.cutOff(at: 0, [.read])
+        let delivery = main.client.delivery
+        await delivery.waitEnded(delivery.restNumber)
+        await delivery.restBegins()
+        #expect(disk.failures > 0)
+        disk.fail(nil)
+        await adopter.adoptIfDue()
+        #expect(spools.isEmpty)
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("events of a spool whose bytes changed in a damaged file are in the next flush's report, whoever delivered it (I12)")
+    func changedEventOfASpoolIsReported() async throws {
+        for isAskedFor in [true, false] {
+            let main = try await main()
+            main.transport.script { .success($0.receipt()) }
+            let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
+            let file = spool.client.queue.directory.databasePath
+            try await spool.track(0..<20)
+            try await spool.client.queue.database.write { try $0.execute(sql: "UPDATE queue SET check_sum = 1 - check_sum WHERE row = 3") }
+            await spool.client.shutdown(within: .zero)
+            try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+            network.withLock { $0.type = .wired }
+            if !isAskedFor { await main.client.adopter?.adoptIfDue() }
+            #expect(await main.client.flush().deadLettered == 1 && spools.isEmpty)
+            #expect(await main.client.flush().deadLettered == 0)
+            await main.client.shutdown(within: .zero)
+        }
+    }
+
     @Test("a flush during a look that fails, or has passed a spool by, looks again; what both delivered is told once (I15)")
     func flushDuringALookHasItsOwn() async throws {
         for fails in [true, false] {

@@ -99,6 +99,30 @@ extension SpoolTests {
         await main.client.shutdown(within: .zero)
     }
 
+    @Test("so does what a damaged file was still to tell of an older one, though a purge forgets what it held (I11, I12)")
+    func untoldDamageOutlivesAPurge() async throws {
+        var main = try open()
+        try await main.track(0..<10)
+        try main.client.optOut()
+        let queue = main.client.queue
+        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
+        _ = await main.client.flush()
+        await main.client.shutdown(within: .zero)
+        let file = queue.directory.databasePath
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-2")
+        let next = try EventQueue(
+            directory: queue.directory, durability: .process, newInstallID: .derived(name: "install", key: "next"))
+        try next.purge()
+        next.close()
+        main = try open()
+        try main.client.optIn()
+        await main.client.shutdown(within: .zero)
+        main = try open()
+        for _ in 1...2 { _ = await main.client.flush() }
+        #expect(main.transport.batches.flatMap(\.names) == [QueueDamage.eventName, QueueDamage.eventName])
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("what is to be told of a spool is not taken over into a file that is gone: the next client of the main queue tells (I11, I12)")
     func untoldDamageNeedsAFile() async throws {
         var main = try open()
