@@ -64,6 +64,25 @@ extension EventClientTests {
         #expect(test.transport.batches.flatMap(\.sequences) == [1])
     }
 
+    @Test("a durable call for an event that is in memory already returns once that is on disk (I6)")
+    func repeatedEventIsAwaited() async throws {
+        let test = try TestClient()
+        let id = EventID.derived(name: "order", key: "1")
+        try test.refuseCommits(true)
+        test.client.track("order", id: id)
+        await test.clock.scheduled(1)
+        async let depth = { [client = test.client] in
+            try await client.trackDurably("order", id: id)
+            return client.queue.books.depth
+        }()
+        // Time to return too early; without it the test would only see less.
+        for _ in 0..<100 { await Task.yield() }
+        try test.refuseCommits(false)
+        test.clock.advance(by: .seconds(5))
+        #expect(try await depth == 1)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("an event on its way to the dead letters does not keep its id from one that can be stored (I1)")
     func deadLetterGivesItsIDBack() async throws {
         let test = try TestClient()

@@ -72,6 +72,17 @@ struct PoisonTests {
         #expect(test.transport.batches.map(\.sequences) == [[1], [2]])
     }
 
+    @Test("two in a row are found by one request each, and the event behind them convicts both (D13)")
+    func neighboursAreConvictedTogether() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        test.transport.script { $0.sequences == [3] ? .success($0.receipt()) : .success(.problem(.malformed)) }
+        try await test.track(0..<3)
+        let report = await test.client.flush()
+        #expect(report.stored == 1 && report.deadLettered == 2 && report.remaining == 0)
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [3]])
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a suspicion ends where the network does: what the server accepts once there is one again convicts nobody (D12, R23)")
     func suspicionEndsWithTheNetwork() async throws {
         let network = Locked<NetworkType?>(.wired)

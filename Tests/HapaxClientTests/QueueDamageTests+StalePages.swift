@@ -86,6 +86,41 @@ extension QueueDamageTests {
         }
     }
 
+    @Test("a row from before its event was delivered, with changed bytes on top, stands for none that is lost (I12)")
+    func staleChangedRowAccountsForNothing() async throws {
+        var queue = try open("first")
+        try queue.append((1...10).map { Self.event($0) }[...])
+        queue.close()
+        try await DatabaseQueue(path: file).write {
+            try $0.execute(
+                sql: """
+                    UPDATE books SET head = 6, depth = 5, stored = 5;
+                    UPDATE queue SET check_sum = 1 - check_sum WHERE row = 3;
+                    DELETE FROM queue WHERE row = 8;
+                    """)
+        }
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        queue = try open()
+        await queue.salvage()
+        let damage = try #require(queue.latestDamage)
+        #expect(damage.isSalvaged && damage.salvaged == 4 && damage.deadLettered == 0 && damage.lost == 1)
+        #expect(queue.books.drops.byReason == ["damaged": 1] && queue.books.isBalanced)
+        queue.close()
+    }
+
+    @Test("of two copies of one file nothing is taken over, nor counted, twice (I2, I12)")
+    func copiesAreTakenOnce() async throws {
+        let bytes = try make(20)
+        for number in 1...2 { try Data(bytes).write(to: URL(fileURLWithPath: file + ".damaged-\(number)")) }
+        try FileManager.default.removeItem(atPath: file)
+        let queue = try open()
+        await queue.salvage()
+        let books = queue.books
+        #expect(books.depth == 20 && books.letters == 1 && books.adopted == 21 && books.deadLettered == 1)
+        #expect(books.discarded == 0 && books.duplicates == 0 && books.drops.byReason.isEmpty && books.isBalanced)
+        queue.close()
+    }
+
     @Test("books from before the last event: no sequence is given again, and what they say of a loss is not believed (I7, I12)")
     func oldBooksAreNotBelieved() async throws {
         var queue = try open("first")

@@ -193,6 +193,23 @@ struct SpoolAdopterTests {
         }
     }
 
+    @Test("behind a shutdown that cut its delivery short a spool is free for the next (D7)")
+    func shutdownFreesTheSpool() async throws {
+        let main = try await main()
+        main.transport.script { [transport = main.transport] _ in await transport.hang() }
+        try await abandonSpool()
+        network.withLock { $0.type = .wired }
+        let flush = Task { await main.client.flush() }
+        await main.transport.requests(1)
+        await main.client.shutdown(within: .zero)
+        let directory = try #require(spools.first)
+        let queue = try EventQueue(
+            directory: directory, durability: .process, newInstallID: .derived(name: "install", key: "new"), isSpool: true)
+        #expect(queue.books.depth == 1)
+        queue.close()
+        _ = await flush.value
+    }
+
     @Test("a flush during a look that fails, or has passed a spool by, looks again; what both delivered is told once (I15)")
     func flushDuringALookHasItsOwn() async throws {
         for fails in [true, false] {

@@ -42,6 +42,34 @@ extension SpoolTests {
         main.close()
     }
 
+    @Test("while it is delivered, and no longer (I13)")
+    func ballastIsLentForADelivery() async throws {
+        let main = try open()
+        let spool = try open()
+        try await spool.client.trackDurably("spooled")
+        await spool.client.shutdown(within: .zero)
+        // As on a disk without room for it.
+        try FileManager.default.createDirectory(atPath: spool.client.queue.directory.ballastPath, withIntermediateDirectories: false)
+        let isKept = Locked<[Bool]>([])
+        main.transport.script { [queue] batch in
+            isKept.withLock { $0.append(FileManager.default.fileExists(atPath: queue.ballastPath)) }
+            return .success(batch.receipt())
+        }
+        #expect(await main.client.flush().stored == 1)
+        try await main.client.trackDurably("later")
+        #expect(await main.client.flush().stored == 1)
+        #expect(isKept.withLock { $0 } == [false, true])
+        await main.client.shutdown(within: .zero)
+    }
+
+    @Test("where none can be made, that is told rather than tried for ever (I15)")
+    func impossibleSpoolIsTold() async throws {
+        let main = try open()
+        try Data().write(to: URL(fileURLWithPath: queue.spoolPath))
+        #expect(throws: StartError.self) { try open() }
+        await main.client.shutdown(within: .zero)
+    }
+
     @Test("a file among the spools is none of them, and no failure")
     func strayFilesAreNoSpools() async throws {
         let main = try open()

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import TestSupport
 import Testing
@@ -47,6 +48,34 @@ struct SpooledPoisonTests {
         #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
         #expect(test.transport.batches.map(\.names) == [["poison"], ["good 1"], ["good 2"], ["poison"], ["good 2"]])
         #expect(test.transport.batches.last?.scanned.envelope.installID == install, "a witness differs in nothing but the event")
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("of events of two installs in one queue an accepted one convicts only its own install's (D12, D13)")
+    func installsAreJudgedApart() async throws {
+        let old = try main()
+        try await old.client.trackDurably("poison")
+        await old.client.shutdown(within: .zero)
+        let file = old.client.queue.directory.databasePath
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
+        let disk = FaultyDisk(file + ".damaged-1")
+        disk.cutOff(at: 0, [.open])
+        let test = try main()
+        try await test.client.trackDurably("good")
+        #expect(await test.client.flush().stored == 1)
+        disk.fail(nil)
+        let refused = try await test.client.trackDurably("refused")
+        let install = test.client.queue.installID
+        test.transport.script { batch in
+            batch.scanned.envelope.installID == install || batch.names == ["poison"]
+                ? .success(.problem(.malformed)) : .success(batch.receipt())
+        }
+        _ = await test.client.flush()
+        let letters = try test.client.deadLetters.list()
+        #expect(letters.count == 1 && letters.first?.eventID != refused, "\(test.transport.batches.map(\.names))")
+        test.transport.script { .success($0.receipt()) }
+        #expect(
+            await test.client.flush() == FlushReport(stored: 2, duplicates: 0, deadLettered: 0, remaining: 0), "and what tells of the file")
         await test.client.shutdown(within: .zero)
     }
 
