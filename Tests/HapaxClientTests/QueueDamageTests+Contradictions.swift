@@ -82,6 +82,19 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("books that vanish while the queue is open are met by the next commit, and go on as they were (I7, I12)")
+    func booksThatVanishAreMissed() async throws {
+        _ = try make(60)
+        let queue = try open()
+        let before = queue.books
+        try await queue.database.write { try $0.execute(sql: "DELETE FROM books") }
+        try queue.append([Self.event(before.lastSequence + 1)][...])
+        #expect(asides().count == 1)
+        #expect(try await drain(queue).count == 61)
+        #expect(queue.books.isBalanced && queue.books.lastSequence == before.lastSequence + 1)
+        queue.close()
+    }
+
     @Test(
         "what every queue's file has from the first, and this one has not, stops no start: its rows are found (I11, I15)",
         arguments: [
