@@ -49,8 +49,7 @@ actor History {
             proxy.follow(.weather(weather, seed: plan.seed &* 1_000 &+ UInt64(number)))
             say("\(number): \(step) [\(weather)]")
             try await perform(step, number)
-            // What a killed client has sent may still be on its way.
-            try await proxy.settle()
+            try await settle()
         }
         proxy.follow(.pass)
         disk?.unfill()
@@ -80,6 +79,18 @@ actor History {
             server = nil
         case .startServer: try await startServer()
         }
+    }
+
+    /// What a killed client has sent may still be on its way.
+    private func settle() async throws {
+        let watch = Task {
+            try await Task.sleep(for: Self.patience)
+            audit.incidents.append("\(log.count) the network did not settle: \(proxy.openConnections) connections")
+            // Ends what it waits for; this history has failed.
+            proxy.stop()
+        }
+        defer { watch.cancel() }
+        try await proxy.settle()
     }
 
     func startServer() async throws {
