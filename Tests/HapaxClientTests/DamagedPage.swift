@@ -44,7 +44,7 @@ enum DamagedPage {
 extension EventQueue {
     /// Moves the log to the file, and forgets what was read of it: damage to the file is met by whoever reads that page next.
     func readPagesAnew() throws {
-        try database.writeWithoutTransaction { db in
+        try EventQueue.work(on: database) { db in
             _ = try db.checkpoint(.truncate)
             try db.execute(sql: "PRAGMA cache_size = 0; PRAGMA shrink_memory")
         }

@@ -1,0 +1,314 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+
+@testable import HapaxClient
+
+/// One directory, one server, and everything that was said about it.
+final class EmbeddedHistory: Sendable {
+    private let seed: UInt64
+    private let lives: Int?
+    /// Nothing fails, and nothing is thrown away.
+    private let isCalm: Bool
+    private let directory = TemporaryDirectory()
+    private let clock = ManualClock()
+    private let server: MoodyServer
+    private let disk: FaultyDisk
+    private let log = Locked<[String]>([])
+    private let random: Locked<SeededRandom>
+    private let told = Locked(Told())
+
+    private struct Told {
+        var stored: Set<EventID> = []
+        var refused: Set<EventID> = []
+        var excused: Set<EventID> = []
+        var lost = 0
+        var damages = 0
+        var discards = false
+        var isTakenBack = false
+        var events = 0
+    }
+
+    init(seed: UInt64, lives: Int? = nil, isCalm: Bool = false) {
+        (self.seed, self.lives, self.isCalm) = (seed, lives, isCalm)
+        random = Locked(SeededRandom(seed: seed))
+        server = MoodyServer(seed: seed &+ 7)
+        disk = FaultyDisk(directory.path)
+    }
+
+    private func pick(_ range: ClosedRange<Int>) -> Int { random.withLock { Int.random(in: range, using: &$0) } }
+    private func chance(_ percent: Int) -> Bool { pick(0...99) < percent }
+    private func say(_ line: String) { log.withLock { $0.append(line) } }
+
+    /// What was done, as far as it has come.
+    var account: String { log.withLock { $0.joined(separator: "\n") } }
+
+    private func open(spool: Bool = false, quota: QueueQuota) throws -> TestClient {
+        try TestClient(directory: directory, clock: clock, transport: ScriptedTransport(server.answer)) {
+            $0.quota = quota
+            $0.whenQueueIsTaken = spool ? .spool : .refuse
+            $0.durability = seed % 3 == 0 ? .power : .process
+            $0.uploadsAutomatically = seed % 2 == 0
+            $0.flushBulkSize = 10
+            $0.batchSize = 7
+        }
+    }
+
+    private func quota() -> QueueQuota {
+        var quota = QueueQuota.unlimited
+        guard chance(20), !isCalm else { return quota }
+        told.withLock { $0.discards = true }
+        quota.maximumEvents = pick(10...60)
+        quota.policy = chance(50) ? .reject : .dropOldest
+        if chance(30) { quota.maximumAge = .seconds(500) }
+        return quota
+    }
+
+    // MARK: - Callers
+
+    private func track(_ client: EventClient, _ count: Int) async {
+        for _ in 0..<count {
+            let number = told.withLock { told in
+                told.events += 1
+                return told.events
+            }
+            let id = EventID.derived(name: "embedded \(seed)", key: "\(number)")
+            let name =
+                switch pick(0...29) {
+                case 0: "rejected"
+                case 1: "poison"
+                case 2: String(repeating: "n", count: 201)
+                default: "event"
+                }
+            let fill = Properties(dictionaryLiteral: ("fill", .string(String(repeating: "x", count: [10, 400, 3_000][pick(0...2)]))))
+            do throws(TrackError) {
+                try await client.trackDurably(name, properties: fill, id: id)
+                told.withLock { _ = $0.stored.insert(id) }
+            } catch {
+                switch error {
+                case .refused, .discarded: told.withLock { _ = $0.refused.insert(id) }
+                case .notStored, .shutDown: break
+                }
+            }
+        }
+    }
+
+    private func disturb(_ test: TestClient, _ name: String, steps: Int) async {
+        for _ in 0..<steps {
+            await disturb(test, name)
+            for _ in 0..<pick(0...60) { await Task.yield() }
+        }
+    }
+
+    private func disturb(_ test: TestClient, _ name: String) async {
+        let client = test.client
+        switch pick(0...(isCalm ? 35 : 99)) {
+        case 0..<30: say("\(name) flush \(await client.flush())")
+        case 30..<36:
+            async let first = client.flush()
+            async let second = client.flush()
+            say("\(name) flushes \(await [first, second])")
+        case 36..<46:
+            let rough = chance(60)
+            server.state.withLock { $0.isRough = rough }
+        case 46..<58: clock.advance(by: .seconds([1, 10, 100, 600][pick(0...3)]))
+        case 58..<70:
+            let code: ResultCode = [.SQLITE_IOERR_READ, .SQLITE_IOERR_WRITE, .SQLITE_IOERR_FSYNC, .SQLITE_FULL][pick(0...3)]
+            let operations: Set<FaultyDisk.Operation> =
+                code == .SQLITE_IOERR_READ ? [.read, .open] : code == .SQLITE_IOERR_FSYNC ? [.sync] : [.write, .truncate]
+            let (at, count) = (pick(0...30), pick(1...6))
+            say("disk fails: \(code) at \(at), \(count)")
+            disk.fail(.init(at: at, count: count, code: code.rawValue, operations: operations))
+        case 70..<74: disk.fail(nil)
+        case 74..<78: damage(test, name)
+        case 78..<84: letters(client, name)
+        case 84..<87: say("\(name) \(await client.status().depth) waiting")
+        case 87..<90:
+            client.flushInterval = .seconds(pick(5...60))
+            client.flushBulkSize = pick(1...100)
+            client.flushNetworkPolicy = chance(30) ? [] : .standard
+        case 90..<93: say("\(name) step \(await client.dispatchStep())")
+        case 93..<95:
+            do {
+                try client.optOut()
+                try client.optIn()
+            } catch { say("\(name) opt-out: \(error)") }
+        case 95..<97: try? client.login("ann\(pick(0...3))")
+        default: client.handle([.didBecomeActive, .didEnterBackground, .willEnterForeground, .willResignActive][pick(0...3)])
+        }
+    }
+
+    private func damage(_ test: TestClient, _ name: String) {
+        guard told.withLock({ $0.damages < 2 }) else { return }
+        let queue = test.client.queue
+        if chance(60) { try? queue.readPagesAnew() }
+        let path = queue.directory.databasePath
+        guard let pages = try? DamagedPage.pages(of: path), pages > 2 else { return }
+        let page = pick(0...pages - 1)
+        told.withLock { $0.damages += 1 }
+        say("\(name) damage of page \(page) of \(pages)")
+        try? DamagedPage.make(in: path, page: page)
+    }
+
+    private func letters(_ client: EventClient, _ name: String) {
+        do {
+            switch pick(0...2) {
+            case 0: say("\(name) retries \(try client.deadLetters.retry().retried.count) letters")
+            case 1:
+                let letters = try client.deadLetters.list(limit: 3)
+                // Before: it may be gone although the call fails.
+                told.withLock { $0.excused.formUnion(letters.compactMap(\.eventID)) }
+                say("\(name) purges \(try client.deadLetters.purge(letters.map(\.number))) letters")
+            default:
+                let count = Locked(0)
+                say("\(name) exports \(try client.deadLetters.export { _ in count.withLock { $0 += 1 } }) letters")
+            }
+        } catch { say("\(name) letters: \(error)") }
+    }
+
+    // MARK: - Lives
+
+    func live() async throws -> EmbeddedHistoryAudit {
+        for life in 0..<(lives ?? pick(2...5)) { try await live(life) }
+        return try await audit()
+    }
+
+    /// What a shutdown did not wait for holds the queue a little longer.
+    private func start(_ name: String, spool: Bool = false, _ quota: QueueQuota) async throws -> TestClient {
+        for _ in 0..<200_000 {
+            do {
+                return try open(spool: spool, quota: quota)
+            } catch StartError.queueTaken {
+                await Task.yield()
+            } catch {
+                say("\(name) does not start: \(error)")
+                disk.fail(nil)
+            }
+        }
+        throw NeverReady()
+    }
+
+    private struct NeverReady: Error {}
+
+    /// What a shutdown did not wait for may still be closing its files.
+    private func insist(_ body: () throws -> Void) async throws {
+        for _ in 0..<200_000 {
+            do { return try body() } catch { await Task.yield() }
+        }
+        throw NeverReady()
+    }
+
+    private func copyQueue(to path: String) async throws {
+        await end(try await start("before the copy", .unlimited), "before the copy")
+        try await insist {
+            try? FileManager.default.removeItem(atPath: path)
+            try FileManager.default.copyItem(atPath: directory.path + "/queue", toPath: path)
+        }
+    }
+
+    /// What a failing disk did not store is tried again when the time has come, and a client's end has its limit.
+    private func whileTimePasses<Value: Sendable>(_ body: () async -> Value) async -> Value {
+        let ticking = Task { [clock, disk] in
+            var ticks = 0
+            while !Task.isCancelled {
+                for _ in 0..<2_000 { await Task.yield() }
+                ticks += 1
+                if ticks % 20 == 0 { disk.fail(nil) }
+                clock.advance(by: .seconds(30))
+            }
+        }
+        let value = await body()
+        ticking.cancel()
+        await ticking.value
+        return value
+    }
+
+    private func live(_ life: Int) async throws {
+        let copy = directory.path + "/copy"
+        let isTakenBack = life > 0 && chance(12) && !isCalm
+        let before = told.withLock { $0.stored }
+        if isTakenBack { try await copyQueue(to: copy) }
+        let quota = quota()
+        let main = try await start("main \(life)", quota)
+        let spool = chance(45) ? try await start("spool \(life)", spool: true, quota) : nil
+        say("life \(life) \(quota) spool \(spool != nil) taken back \(isTakenBack)")
+        let callers = (pick(1...4), pick(2...25))
+        let steps = pick(3...20)
+        let endsEarly = chance(25)
+        await whileTimePasses {
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<callers.0 { group.addTask { await self.track(main.client, callers.1) } }
+                if let spool { for _ in 0..<2 { group.addTask { await self.track(spool.client, callers.1) } } }
+                group.addTask { await self.disturb(main, "main", steps: steps) }
+                if let spool, self.chance(50) { group.addTask { await self.disturb(spool, "spool", steps: steps / 2) } }
+                if endsEarly {
+                    for _ in 0..<pick(1...400) { await Task.yield() }
+                    group.addTask { await self.end(main, "main early") }
+                }
+            }
+        }
+        let isSpoolFirst = chance(50)
+        if isSpoolFirst, let spool { await end(spool, "spool") }
+        await end(main, "main")
+        if !isSpoolFirst, let spool { await end(spool, "spool") }
+        if isTakenBack {
+            told.withLock { $0.isTakenBack = true }
+            disk.fail(nil)
+            await end(try await start("before the copy's return", .unlimited), "before the copy's return")
+            try await insist { try FileManager.default.removeItem(atPath: directory.path + "/queue") }
+            try FileManager.default.moveItem(atPath: copy, toPath: directory.path + "/queue")
+            told.withLock { $0.excused.formUnion($0.stored.subtracting(before)) }
+        }
+    }
+
+    private func end(_ test: TestClient, _ name: String) async {
+        say("\(name) is to end: \(test.client.queue.books)")
+        let report = await whileTimePasses { await test.client.shutdown(within: .zero) }
+        say("\(name) ends: \(report)")
+        if !name.contains("early") { told.withLock { $0.lost += report.lost } }
+    }
+
+    // MARK: - The end
+
+    private func audit() async throws -> EmbeddedHistoryAudit {
+        disk.fail(nil)
+        server.state.withLock { $0.isRough = false }
+        clock.advance(by: .seconds(1_000))
+        let client = try await start("last", .unlimited).client
+        var report = await client.flush()
+        for _ in 0..<30 where report.failure != nil || report.remaining > 0 || client.queue.directory.holdsMore {
+            say("last flush \(report)")
+            clock.advance(by: .seconds(1_000))
+            // A queue beside it may still be in the hands of a client that has ended.
+            for _ in 0..<2_000 { await Task.yield() }
+            // One that is accepted: what alone is refused waits for it.
+            client.track("witness")
+            report = await client.flush()
+        }
+        let status = await client.status()
+        let drops = client.queue.books.drops
+        let holdsMore = client.queue.directory.holdsMore
+        let letters = try client.deadLetters.list(limit: 100_000).compactMap(\.eventID)
+        await client.shutdown(within: .zero)
+        let (told, state) = (told.withLock { $0 }, server.state.withLock { $0 })
+        let audit = EmbeddedHistoryAudit(
+            promised: told.stored, refused: told.refused, excused: told.excused, lost: told.lost, isDamaged: told.damages > 0,
+            discards: told.discards, isTakenBack: told.isTakenBack, stored: Set(state.stored.keys), letters: Set(letters),
+            complaints: state.complaints, damage: state.damage, dropped: counted(drops, state.dropped), status: status, flush: report,
+            holdsMore: holdsMore)
+        say("\(audit)")
+        return audit
+    }
+
+    /// A queue beside the main one takes along with it what it has told the server.
+    private func counted(_ drops: DropCounts, _ told: [EventID: [String: Int64]]) -> [String: Int64] {
+        var told = told
+        for key in drops.counts.keys { told[key.install, default: [:]].merge(drops.of(key.install), uniquingKeysWith: max) }
+        return told.values.reduce(into: [:]) { sum, counts in
+            for (reason, count) in counts where !["opted_out", "quota_full", "shut_down", "mailbox_full"].contains(reason) {
+                sum[reason, default: 0] += count
+            }
+        }
+    }
+}

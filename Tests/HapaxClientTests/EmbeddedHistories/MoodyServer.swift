@@ -1,0 +1,79 @@
+import Foundation
+import HapaxModel
+import TestSupport
+
+@testable import HapaxClient
+
+/// The server of a history: it stores each id once, and answers as its mood is.
+final class MoodyServer: Sendable {
+    struct State {
+        var random: SeededRandom
+        var isRough = false
+        var stored: [EventID: [UInt8]] = [:]
+        var numbers: [String: EventID] = [:]
+        var complaints: [String] = []
+        var damage: [String] = []
+        /// By install and reason: what is gone with the client that told it.
+        var dropped: [EventID: [String: Int64]] = [:]
+    }
+    let state: Locked<State>
+
+    init(seed: UInt64) { state = Locked(State(random: SeededRandom(seed: seed))) }
+
+    @Sendable func answer(_ batch: SentBatch) async -> Result<TransportAnswer, TransportFailure> {
+        for _ in 0..<state.withLock({ Int.random(in: 0...20, using: &$0.random) }) { await Task.yield() }
+        return state.withLock { state in
+            let luck = state.isRough ? Int.random(in: 0..<24, using: &state.random) : 99
+            switch luck {
+            case 0, 1: return .failure(.cut)
+            case 2: return .success(.problem(.internalError))
+            case 3: return .success(.problem(.overloaded, headers: ["retry-after": "7"]))
+            case 4: return .success(.problem(.unknownKey))
+            case 5 where batch.scanned.events.count > 1: return .success(.problem(.tooManyEvents))
+            case 6: return .success(TransportAnswer(status: 200, headers: ["content-type": "application/json"], body: Array("{}".utf8)))
+            case 7: return .success(TransportAnswer(status: 302, headers: [:], body: []))
+            default: break
+            }
+            // A bug that refuses whoever comes with one of these.
+            if batch.names.contains("poison") { return .success(.problem(.malformed)) }
+            state.note(batch.scanned.envelope)
+            let retried = luck == 8 ? batch.scanned.events.first?.id : nil
+            let answer = batch.receipt { event in
+                guard let id = event.id, event.problem == nil, event.name != Array("rejected".utf8)[...] else { return .rejected }
+                if id == retried { return .retry }
+                return state.store(event, id, batch) ? .stored : .duplicate
+            }
+            if luck == 9 || luck == 10 { return .failure(.cut) }
+            return .success(answer)
+        }
+    }
+}
+
+extension MoodyServer.State {
+    mutating func note(_ envelope: EventBatch.Envelope) {
+        var told = envelope.takenOver
+        if let own = envelope.installID { told[own] = envelope.dropped }
+        for (install, counts) in told { dropped[install, default: [:]].merge(counts, uniquingKeysWith: max) }
+    }
+
+    /// - Returns: Whether it was new.
+    mutating func store(_ event: ScannedEvent, _ id: EventID, _ batch: SentBatch) -> Bool {
+        let wire = Array(event.wire)
+        if let before = stored[id] {
+            // A session's end is recovered once more if the file that said it was is damaged: the same event, with a later sequence.
+            if before != wire, event.name != Array("$AppEnd".utf8)[...] {
+                func text(_ wire: [UInt8]) -> Substring { String(decoding: wire, as: UTF8.self).prefix(400) }
+                complaints.append("\(text(wire)) came as \(text(before))")
+            }
+            return false
+        }
+        stored[id] = wire
+        if event.name == Array("$QueueDamaged".utf8)[...] { damage.append(String(decoding: event.properties, as: UTF8.self)) }
+        if let sequence = event.sequence {
+            let key = "\(String(describing: batch.scanned.envelope.installID)) \(sequence)"
+            if let other = numbers[key], other != id { complaints.append("\(key) is of \(other) and \(id)") }
+            numbers[key] = id
+        }
+        return true
+    }
+}
