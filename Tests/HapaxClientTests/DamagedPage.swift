@@ -19,11 +19,11 @@ enum DamagedPage {
         try spoil(queue.directory.databasePath, at: id)
     }
 
-    /// Noise over the head of a page, which is counted from 0. The first page begins with the file's own header.
-    static func make(in path: String, page: Int) throws {
+    /// Noise over the head of a page, which is counted from 0, or over all of it. The first page begins with the file's own header.
+    static func make(in path: String, page: Int, bytes: Int = 64) throws {
         let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
         try handle.seek(toOffset: UInt64(page * QueueRoom.pageBytes))
-        try handle.write(contentsOf: Data(repeating: 0xFF, count: 64))
+        try handle.write(contentsOf: Data(repeating: 0xFF, count: bytes))
         try handle.close()
     }
 

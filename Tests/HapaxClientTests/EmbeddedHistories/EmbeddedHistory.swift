@@ -147,8 +147,9 @@ final class EmbeddedHistory: Sendable {
         guard let pages = try? DamagedPage.pages(of: path), pages > 2 else { return }
         let page = pick(0...pages - 1)
         told.withLock { $0.damages += 1 }
-        say("\(name) damage of page \(page) of \(pages)")
-        try? DamagedPage.make(in: path, page: page)
+        let bytes = chance(50) ? 64 : QueueRoom.pageBytes
+        say("\(name) damage of page \(page) of \(pages), \(bytes) bytes")
+        try? DamagedPage.make(in: path, page: page, bytes: bytes)
     }
 
     private func letters(_ client: EventClient, _ name: String) {
