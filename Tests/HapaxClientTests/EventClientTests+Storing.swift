@@ -33,7 +33,7 @@ extension EventClientTests {
         queue.close()
     }
 
-    /// What a power cut leaves only a machine can show; this is what SQLite is told
+    /// What a power cut leaves then is shown by ``PowerCutTests``; this is what SQLite is told
     /// (https://www.sqlite.org/pragma.html#pragma_synchronous).
     @Test(
         "`power` flushes the log at each commit, `process` leaves that to the system (I6)",
