@@ -11,10 +11,13 @@ public struct DeadLetters: Sendable {
 
     /// In the order they came.
     ///
-    /// - Parameter number: Only those after this one; 0 for the first.
+    /// - Parameters:
+    ///   - number: Only those after this one; 0 for the first.
+    ///   - limit: At most so many; none if it is less than 1.
     /// - Throws: ``StorageFailure``.
     public func list(after number: Int64 = 0, limit: Int = 100) throws(StorageFailure) -> [DeadLetter] {
-        try work { try queue.deadLetters(after: number, limit: limit) }
+        // To SQLite a negative limit is none (https://www.sqlite.org/lang_select.html#the_limit_clause).
+        try work { try queue.deadLetters(after: number, limit: max(limit, 0)) }
     }
 
     /// - Throws: ``StorageFailure``.

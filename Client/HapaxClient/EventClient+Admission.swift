@@ -85,6 +85,8 @@ extension EventClient {
         _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?,
         _ isKept: Bool
     ) -> Intake.Admission {
+        // It is not asked about an event that is not taken: who has opted out is nobody's business (D16).
+        if configuration.computedProperties != nil || !configuration.enrichers.isEmpty, let refused = refuseAll(isKept) { return refused }
         var own = properties
         if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
         guard !configuration.enrichers.isEmpty else {
@@ -102,7 +104,9 @@ extension EventClient {
             var draft = EventDraft(
                 name: name, distinctID: distinctID ?? context.identity.distinctID, properties: context.base.merging(own) { $1 })
             for enrich in configuration.enrichers {
-                guard let enriched = enrich(draft) else { return writer.intake.withLock { $0.refuse(.enricher) } }
+                guard let enriched = enrich(draft) else {
+                    return refuseAll(isKept) ?? writer.intake.withLock { $0.refuse(.enricher) }
+                }
                 draft = enriched
             }
             let bytes = QueueUsage.bytes(of: draft.properties)
@@ -115,5 +119,10 @@ extension EventClient {
             }
             if let admission { return admission }
         }
+    }
+
+    /// - Returns: nil if events are taken.
+    private func refuseAll(_ isKept: Bool) -> Intake.Admission? {
+        writer.intake.withLock { intake in intake.reasonToRefuseAll.map { intake.refuse($0, isKept: isKept) } }
     }
 }

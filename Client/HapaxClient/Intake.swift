@@ -76,9 +76,8 @@ struct Intake: Sendable {
         name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
         isComplete: Bool = false, isKept: Bool = false, isRepeated: Bool = false, propertyBytes: Int64? = nil
     ) -> Admission {
-        func refuse(_ reason: DropReason) -> Admission { isRepeated || (isKept && reason.passes) ? .refused(reason) : self.refuse(reason) }
-        if isClosed { return refuse(.shutDown) }
-        if context.isOptedOut { return refuse(.optedOut) }
+        func refuse(_ reason: DropReason) -> Admission { self.refuse(reason, isKept: isKept, isRepeated: isRepeated) }
+        if let reason = reasonToRefuseAll { return refuse(reason) }
         let isWaiting = id.map { self.isWaiting($0) } ?? false
         if let id, isWaiting, id.isDerived {
             // The mark behind the first event: who waits here waits for that one's commit.
@@ -175,8 +174,12 @@ struct Intake: Sendable {
         return true
     }
 
-    mutating func refuse(_ reason: DropReason) -> Admission {
-        uncounted[reason.rawValue, default: 0] += 1
+    /// Why no event is taken at all; then none has to be looked at.
+    var reasonToRefuseAll: DropReason? { isClosed ? .shutDown : context.isOptedOut ? .optedOut : nil }
+
+    mutating func refuse(_ reason: DropReason, isKept: Bool = false, isRepeated: Bool = false) -> Admission {
+        let isCounted = !isRepeated && !(isKept && reason.passes)
+        if isCounted { uncounted[reason.rawValue, default: 0] += 1 }
         return .refused(reason)
     }
 }

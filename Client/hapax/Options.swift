@@ -33,7 +33,8 @@ struct QueueOptions: ParsableArguments {
 
     var path: String {
         if let queue = queue ?? environment("HAPAX_QUEUE") { return queue }
-        if let state = environment("XDG_STATE_HOME") { return state + "/hapax" }
+        // One that is not absolute is to be ignored (https://specifications.freedesktop.org/basedir-spec/latest/#basics).
+        if let state = environment("XDG_STATE_HOME"), state.hasPrefix("/") { return state + "/hapax" }
         return (environment("HOME") ?? FileManager.default.homeDirectoryForCurrentUser.path) + "/.local/state/hapax"
     }
 

@@ -20,10 +20,10 @@ struct CommandSurroundingsTests {
         return (await process.waitUntilExit(), errors)
     }
 
-    @Test("by default the queue is below $HOME, as the help says")
-    func homeIsObeyed() async throws {
+    @Test("by default the queue is below $HOME, as the help says; a relative $XDG_STATE_HOME is none", arguments: ["", "state"])
+    func homeIsObeyed(state: String) async throws {
         let home = directory.path("home")
-        let unset = ["HAPAX_QUEUE": "", "XDG_STATE_HOME": ""]
+        let unset = ["HAPAX_QUEUE": "", "XDG_STATE_HOME": state]
         let (status, _) = try await run(#"exec "$0" track e --no-flush"#, unset.merging(["HOME": home]) { $1 })
         #expect(status == .exited(0))
         #expect(FileManager.default.fileExists(atPath: home + "/.local/state/hapax/queue.sqlite"))

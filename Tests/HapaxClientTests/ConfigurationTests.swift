@@ -17,6 +17,8 @@ struct ConfigurationTests {
         #expect(configuration.durability == .process && configuration.whenQueueIsTaken == .refuse)
         let endpoint = try configuration.endpoint()
         #expect(endpoint.url == "http://host/base/v1/events" && endpoint.timeout == .seconds(30))
+        let careless = EventClient.Configuration(server: "http://host//", writeKey: "k", queueDirectory: "q")
+        #expect(try careless.endpoint().url == "http://host/v1/events")
     }
 
     @Test("cellular networks are allowed but for 2G (R5, R24)")

@@ -209,6 +209,7 @@ struct DeadLettersTests {
     func listIsPaged() async throws {
         let test = try await rejectingClient()
         #expect(try test.client.deadLetters.list(limit: 2).map(\.number) == [1, 2])
+        #expect(try test.client.deadLetters.list(limit: -1).isEmpty, "to SQLite that is no limit (I13)")
         #expect(try test.client.deadLetters.list(after: 2, limit: 2).map(\.number) == [3])
     }
 }

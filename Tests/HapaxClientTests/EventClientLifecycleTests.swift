@@ -240,6 +240,49 @@ struct EventClientLifecycleTests {
         #expect(properties(test).map { $0.contains("background") } == [true, true, false, false])
     }
 
+    @Test("a signal that comes while another one's actions are performed waits for the last of them, and its caller does not (R52, D7)")
+    func nestedSignalWaitsInLine() {
+        let lifecycle = AppLifecycle()
+        var performed: [LifecycleStateMachine.Action] = []
+        func perform(_ action: LifecycleStateMachine.Action) -> Bool {
+            performed.append(action)
+            if performed.count == 1 { lifecycle.handle(.signal(.didEnterBackground), perform: perform) }
+            return false
+        }
+        lifecycle.handle(.signal(.didBecomeActive), perform: perform)
+        var machine = LifecycleStateMachine()
+        let first = machine.handle(.didBecomeActive)
+        let second = machine.handle(.didEnterBackground)
+        #expect(first.count > 1 && Array(performed.prefix(first.count)) == first)
+        #expect(performed.dropFirst(first.count).first == second.first)
+    }
+
+    @Test("what is left of a session is forgotten by the id of that one only (R43)")
+    func sessionIsForgottenByItsID() throws {
+        let test = try TestClient()
+        let (old, new) = (EventID.derived(name: "session", key: "1"), EventID.derived(name: "session", key: "2"))
+        let session = EventQueue.OpenSession(start: new, lastActivity: 7)
+        try test.client.queue.save(session)
+        try test.client.queue.removeSession(start: old)
+        #expect(try test.client.queue.openSession() == session)
+        try test.client.queue.removeSession(start: new)
+        #expect(try test.client.queue.openSession() == nil)
+    }
+
+    @Test("the last activity is known to a second, and written no more often (R43)")
+    func activityIsWrittenEachSecond() async throws {
+        let test = try TestClient()
+        let marker = SessionMarker(queue: test.client.queue, clock: test.clock)
+        marker.began(.derived(name: "session", key: "1"))
+        var written: [Int64?] = []
+        for _ in 0..<5 {
+            marker.eventsStored()
+            written.append(try test.client.queue.openSession().map { $0.lastActivity - ManualClock.start })
+            test.clock.advance(by: .milliseconds(500))
+        }
+        #expect(written == [0, 0, 1_000, 1_000, 2_000])
+    }
+
     @Test("timers stand still in the background and go on afterwards (R52, R54, D8)")
     func timersStandStill() async throws {
         let test = try TestClient()

@@ -51,6 +51,20 @@ struct EventTimersTests {
         #expect(answer9 == .seconds(2), "its user paused it while it stood still")
     }
 
+    @Test("becoming active leaves a timer as it is that has run all the time; no clock makes a duration negative (R53, R54, D8)")
+    func runningTimerIsNotBegunAgain() {
+        var timers = EventTimers()
+        timers.enteredBackground(now: .zero)
+        _ = timers.start("in the background", now: .seconds(1))
+        timers.becameActive(now: .seconds(10))
+        timers.becameActive(now: .seconds(20))
+        let answer12 = timers.end("in the background", now: .seconds(21))
+        #expect(answer12 == .seconds(20))
+        _ = timers.start("backwards", now: .seconds(5))
+        let answer13 = timers.end("backwards", now: .seconds(4))
+        #expect(answer13 == .zero)
+    }
+
     @Test("there is room for 1,000, not for one more (I13)")
     func timersAreBounded() {
         var timers = EventTimers()

@@ -229,6 +229,35 @@ struct IdentityTests {
         #expect(await test.client.status().dropped == ["enricher": 2])
     }
 
+    @Test(
+        "an event that is not taken is shown to no code of the user's, and counted as what it was refused for (I12, D16)",
+        arguments: [true, false])
+    func refusedEventIsNotShown(isComputed: Bool) async throws {
+        let asked = Locked(0)
+        let test = try TestClient {
+            if isComputed {
+                $0.computedProperties = {
+                    asked.withLock { $0 += 1 }; return [:]
+                }
+            }
+            if !isComputed {
+                $0.enrichers = [
+                    { _ in
+                        asked.withLock { $0 += 1 }; return nil
+                    }
+                ]
+            }
+        }
+        try test.client.optOut()
+        #expect(test.client.track("opted out") == nil)
+        await #expect(throws: TrackError.refused(.optedOut)) { try await test.client.trackDurably("opted out") }
+        _ = await test.client.shutdown(within: .zero)
+        #expect(test.client.track("shut down") == nil)
+        await #expect(throws: TrackError.refused(.shutDown)) { try await test.client.trackDurably("shut down") }
+        #expect(asked.withLock { $0 } == 0)
+        #expect(await test.client.status().dropped == ["opted_out": 2, "shut_down": 2])
+    }
+
     @Test("an enricher can take away what every event is laid over (R57)")
     func enricherTakesAway() async throws {
         let test = try TestClient {

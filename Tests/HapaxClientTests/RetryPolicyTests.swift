@@ -44,6 +44,7 @@ struct RetryPolicyTests {
     func retryAfterIsAMinimum() {
         #expect(shortest(1, retryAfter: .seconds(30)) >= .seconds(30))
         #expect(longest(1, retryAfter: .seconds(30)) <= .seconds(31))
+        #expect(longest(1, retryAfter: .seconds(30)) > .seconds(30.9), "who was told the same does not come back together")
         #expect(shortest(1, retryAfter: .seconds(86_400)) == .seconds(300))
         #expect(shortest(1, retryAfter: .zero) == shortest(1))
         #expect(longest(10, retryAfter: .seconds(1)) > .seconds(299))
