@@ -1,5 +1,6 @@
 import HapaxModel
 import Logging
+import Synchronization
 import TestSupport
 import Testing
 
@@ -110,6 +111,32 @@ struct PostgresEventStoreTests {
             #expect(try await query("SELECT count(*) FROM event_partitions WHERE is_open", uri) == [["1"]])
             for store in stores { await store.close() }
         }
+    }
+
+    @Test("A server that starts while another still makes the first partitions, however slowly, waits for them")
+    func firstPartitionsAreWaitedFor() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        await (try open(uri)).close()
+        let parts = try await query("SELECT name FROM event_partitions", uri).map { $0[0] }
+        _ = try await query("DROP TABLE \(parts.joined(separator: ", ")); DELETE FROM event_partitions", uri)
+        let slow = try PostgresConnection(uri: uri)
+        try slow.execute("BEGIN; LOCK TABLE event_partitions IN EXCLUSIVE MODE")
+        let hasStarted = Atomic(false)
+        async let opened = {
+            defer { hasStarted.store(true, ordering: .releasing) }
+            return try await open(uri)
+        }()
+        // Held for longer than a lock on `events` may be waited for.
+        let waiting = """
+            SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
+                AND clock_timestamp() - query_start > 2 * interval '\(PostgresPartitions.lockTimeout)'
+            """
+        while try await query(waiting, uri) == [["0"]], !hasStarted.load(ordering: .acquiring) {}
+        try slow.execute("ROLLBACK")
+        let store = try await opened
+        #expect(!store.needsUpkeep)
+        #expect(try await query("SELECT count(*) FROM event_partitions WHERE is_open", uri) == [["1"]])
+        await store.close()
     }
 
     @Test("A schema that a newer server migrated is left alone and refused")

@@ -56,8 +56,12 @@ enum PostgresPartitions {
     static func performUpkeep(_ connection: PostgresConnection, today: Int32) throws(StoreError) {
         try PostgresTransaction.run(connection) { () throws(StoreError) in
             try translating { () throws(PostgresError) in
-                try connection.execute("SET LOCAL lock_timeout = '\(lockTimeout)'; LOCK TABLE event_partitions IN EXCLUSIVE MODE")
-                let rows = try connection.query("SELECT from_bucket FROM event_partitions WHERE is_open")
+                let openPartition = "SELECT from_bucket FROM event_partitions WHERE is_open"
+                // Before the first partitions nothing can be stored: whoever starts waits for the server that makes them.
+                let wait = try connection.query(openPartition).isEmpty ? "DEFAULT" : "'\(lockTimeout)'"
+                try connection.execute("SET LOCAL lock_timeout = \(wait); LOCK TABLE event_partitions IN EXCLUSIVE MODE")
+                try connection.execute("SET LOCAL lock_timeout = '\(lockTimeout)'")
+                let rows = try connection.query(openPartition)
                 let today = min(max(today, plausibleDays.lowerBound), plausibleDays.upperBound)
                 guard let open = rows.first?[0].flatMap({ Int32($0) }) else { return try create(connection, today: today) }
                 // From the open partition's first day, so that a server that slept for months leaves no gap.
