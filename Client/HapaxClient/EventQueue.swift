@@ -103,7 +103,11 @@ package final class EventQueue: Sendable {
     }
 
     /// Whether the file is still where a later client will look for it: somebody may have deleted or moved the directory.
-    var hasFile: Bool { file.withLock { $0 } == FileIdentity(path: directory.databasePath) }
+    var hasFile: Bool {
+        // Once it is closed, its number may be that of a file which somebody has put in its place.
+        if damage.withLock({ $0.isClosed }), !hasDirectory { return false }
+        return file.withLock { $0 } == FileIdentity(path: directory.databasePath)
+    }
 
     /// What became of the file with the rows that the books know.
     enum FileState {
