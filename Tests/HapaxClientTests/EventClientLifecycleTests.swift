@@ -200,6 +200,32 @@ struct EventClientLifecycleTests {
         #expect(test.transport.batches.count == 1 && app.ended == [1])
     }
 
+    @Test("a flush whose time in the background is over begins no further batch, though the app is back by then (R32)")
+    func expiredFlushDoesNotGoOn() async throws {
+        let test = try TestClient {
+            $0.uploadOnlyInBackground()
+            $0.batchSize = 1
+        }
+        let app = ScriptedApplication()
+        let mayAnswer = AwaitedCount()
+        test.transport.script { batch in
+            await mayAnswer.reaches(1)
+            return .success(batch.receipt())
+        }
+        try await test.track(0..<3)
+        test.client.attach(app)
+        test.client.handle(.didEnterBackground)
+        await test.transport.requests(1)
+        test.client.handle(.backgroundTimeExpired)
+        test.client.handle(.didBecomeActive)
+        try await test.client.writer.barrier()
+        mayAnswer.set(1)
+        while test.client.lifecycle.withRecord({ $0.isFlushing }) { await Task.yield() }
+        #expect(test.transport.batches.flatMap(\.names) == ["event 0"] && app.ended == [1])
+        #expect(await test.client.flush().stored == 3, "what is left, and the start")
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("the periodic timer stops in the background and starts with the app (R21, R36)")
     func periodicTimerStopsInTheBackground() async throws {
         let test = try TestClient { $0.uploadsAutomatically = true }
