@@ -1,1 +1,1 @@
-../../Client/HapaxClient/AppKitApplication.swift
+../../Client/HapaxClient/Apple/AppKitApplication.swift

@@ -1,1 +1,1 @@
-../../Client/HapaxClient/DeviceNetwork.swift
+../../Client/HapaxClient/Apple/DeviceNetwork.swift

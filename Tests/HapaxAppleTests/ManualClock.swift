@@ -1,1 +1,1 @@
-../HapaxClientTests/ManualClock.swift
+../HapaxClientTests/Support/ManualClock.swift

@@ -1,1 +1,1 @@
-../HapaxClientTests/ScriptedTransport.swift
+../HapaxClientTests/Support/ScriptedTransport.swift

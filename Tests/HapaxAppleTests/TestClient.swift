@@ -1,1 +1,1 @@
-../HapaxClientTests/TestClient.swift
+../HapaxClientTests/Support/TestClient.swift

@@ -1,1 +1,1 @@
-../../Client/HapaxClient/UIKitApplication.swift
+../../Client/HapaxClient/Apple/UIKitApplication.swift

@@ -1,1 +1,1 @@
-../HapaxClientTests/EndOfHangs.swift
+../HapaxClientTests/Support/EndOfHangs.swift

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("PrivacyInfo.xcprivacy")
@@ -18,7 +19,7 @@ struct PrivacyManifestTests {
         "ActiveKeyboards": ["activeInputModes"],
     ]
 
-    private static let root = URL(filePath: #filePath).appending(path: "../../..").standardizedFileURL
+    private static let root = PackageLayout.root
 
     private func manifest() throws -> [String: Any] {
         let file = Self.root.appending(path: "Client/HapaxClient/PrivacyInfo.xcprivacy")
@@ -31,7 +32,7 @@ struct PrivacyManifestTests {
         var words: Set<String> = []
         for folder in ["Client/HapaxClient", "Shared/HapaxModel", "Shared/HapaxSQLite"] {
             let directory = Self.root.appending(path: folder)
-            let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+            let names = try FileManager.default.subpathsOfDirectory(atPath: directory.path)
             for name in names where name.hasSuffix(".swift") {
                 let text = try String(contentsOf: directory.appending(path: name), encoding: .utf8)
                 for line in text.split(separator: "\n") where !line.drop(while: { $0 == " " }).hasPrefix("//") {
