@@ -18,6 +18,7 @@ extension Delivery {
         timer = nil
         nextAttempt = nil
         isResting = false
+        mayRequestOnce = false
         ending = nil
         pass = Task { await perform(action) }
     }
@@ -38,14 +39,7 @@ extension Delivery {
     }
 
     func read(limit: Int, skipping: Int) async -> DeliveryStateMachine.Action {
-        heldBy = exclusives > 0 ? Self.exclusive : nil
-        if heldBy != nil { return machine.held() }
-        if let (limit, number) = limits.permission(), limit == .denied || limit == .unwanted {
-            // The gate has nothing to say then: whoever asked knows why the pass ends.
-            heldBy = number
-            return limit == .unwanted ? machine.held() : denied()
-        }
-        guard mayRequest() else { return denied() }
+        if let held = holdsBack() { return held }
         skipped = skipping
         if hasWitness { machine.witnessFound() }
         do {
@@ -58,6 +52,21 @@ extension Delivery {
             isUnanswered.withLock { $0 = false }
             return machine.readFailed()
         }
+    }
+
+    /// Asks whoever limits the pass, then the gate, about its next request.
+    ///
+    /// - Returns: What follows if that may not be made; nil if it may.
+    func holdsBack() -> DeliveryStateMachine.Action? {
+        heldBy = exclusives > 0 ? Self.exclusive : nil
+        if heldBy != nil { return machine.held() }
+        if let (limit, number) = limits.permission(), limit == .denied || limit == .unwanted {
+            // The gate has nothing to say then: whoever asked knows why the pass ends.
+            heldBy = number
+            return limit == .unwanted ? machine.held() : denied()
+        }
+        mayRequestOnce = mayRequest()
+        return mayRequestOnce ? nil : denied()
     }
 
     /// What is accepted when a request may be made again convicts nobody who was refused before.
@@ -131,6 +140,7 @@ extension Delivery {
         let body = EventBatch(envelope: envelope, events: batch.events.map(\.bytes)).encoded()
         var request = endpoint.request(body)
         request.timeout = timeout ?? request.timeout
+        mayRequestOnce = false
         let start = clock.monotonic
         let outcome = await transport.send(request)
         counts.attempts += 1
@@ -145,7 +155,8 @@ extension Delivery {
     /// counted.
     func testify() async -> DeliveryStateMachine.Action {
         guard let witness = witness.withLock({ $0 }) else { return machine.answered(.pause) }
-        guard mayRequest() else { return machine.answered(.tryLater(retryAfter: nil)) }
+        // What was granted for events that were not there holds for this one.
+        if !mayRequestOnce, let held = holdsBack() { return held }
         switch await attempt(SourceBatch(events: [witness], envelope: refusedEnvelope)) {
         case .accepted(let results):
             let isAccepted = !results.contains { $0.outcome == .retry }

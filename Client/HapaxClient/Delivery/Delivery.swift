@@ -33,6 +33,8 @@ package actor Delivery<Source: BatchSource> {
     /// How many wait for the pass to end before its next request, or change the source then.
     var exclusives = 0
     var timeout: Duration?
+    /// A request was granted, and has not been made yet.
+    var mayRequestOnce = false
 
     var batch = SourceBatch(events: [])
     var verdicts: [Receipt.Result] = []

@@ -50,11 +50,11 @@ struct DeliveryStateMachine: Sendable {
     static let maximumSuspects = 16
 
     private enum State: Hashable {
-        case idle  // → reading
+        case idle  // → reading, testifying
         case reading  // → idle, sending, testifying, waiting
         case sending(count: Int)  // → settling, reading, testifying, waiting
         case settling(count: Int)  // → reading, condemning, testifying, waiting
-        case testifying  // → condemning, waiting
+        case testifying  // → condemning, idle, waiting
         case condemning  // → reading, waiting
         case waiting  // → reading
         case stopped
@@ -74,6 +74,8 @@ struct DeliveryStateMachine: Sendable {
     private var hasWitness = false
     /// An upload was wanted while the queue was being read: what was stored meanwhile may have been missed.
     private var readAgain = false
+    /// The pass was held when the witness was to be sent: the next one begins there.
+    private var owesTestimony = false
 
     init(batchSize: Int) {
         maximumLimit = max(batchSize, 1)
@@ -83,7 +85,7 @@ struct DeliveryStateMachine: Sendable {
     /// - Parameter manual: Someone asked: a rest is cut short, for one attempt. A policy's wish respects the rest (D11).
     mutating func uploadWanted(manual: Bool) -> Action {
         switch state {
-        case .idle: return read()
+        case .idle: return owesTestimony ? testify() : read()
         case .waiting where manual: return read()
         case .reading:
             readAgain = true
@@ -110,15 +112,16 @@ struct DeliveryStateMachine: Sendable {
 
     /// No permission for another request, from who asked for this pass.
     mutating func held() -> Action {
-        guard state == .reading else { return .none }
+        guard state == .reading || state == .testifying else { return .none }
         // Suspects stay: one request at a time must come to a verdict, too (D13).
+        owesTestimony = state == .testifying && suspects > 0
         state = .idle
         return .rest(.held)
     }
 
     /// No request may be made at all, for as long as it takes: what the server accepts afterwards says nothing about what it refused before.
     mutating func denied() -> Action {
-        guard state == .reading else { return .none }
+        guard state == .reading || state == .testifying else { return .none }
         suspicionEnded()
         return held()
     }
@@ -139,6 +142,7 @@ struct DeliveryStateMachine: Sendable {
     mutating func suspicionEnded() {
         suspects = 0
         scouted = 0
+        owesTestimony = false
     }
 
     mutating func readFailed() -> Action {
@@ -227,6 +231,7 @@ struct DeliveryStateMachine: Sendable {
     private var isScouting: Bool { suspects > 0 && reach > suspects }
 
     private mutating func testify() -> Action {
+        owesTestimony = false
         guard hasWitness else { return pause() }
         state = .testifying
         return .testify

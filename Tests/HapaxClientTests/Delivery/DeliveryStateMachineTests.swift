@@ -255,6 +255,25 @@ struct DeliveryStateMachineTests {
         #expect(machine.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
     }
 
+    @Test("a witness that may not be called now is called by the next pass; if no request may be made at all, nobody is suspected (R28, R31)")
+    mutating func owedTestimonyIsGivenLater() {
+        send(50)
+        #expect(machine.answered(.accepted) == .settle)
+        #expect(refuse(from: machine.settled(kept: 0)).action == .testify)
+        var denied = machine
+        #expect(denied.denied() == .rest(.held))
+        #expect(denied.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
+        #expect(machine.held() == .rest(.held))
+        var forgotten = machine
+        forgotten.suspicionEnded()
+        #expect(forgotten.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
+        #expect(machine.uploadWanted(manual: true) == .testify)
+        #expect(machine.answered(.accepted) == .condemn)
+        #expect(machine.condemned() == .read(limit: 1, skipping: 0))
+        #expect(machine.held() == .rest(.held))
+        #expect(machine.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
+    }
+
     @Test("nor is it known then how far the server refuses what waits, or that it takes anything (D13, D16)")
     mutating func changedSourceIsUnknown() {
         send(50)

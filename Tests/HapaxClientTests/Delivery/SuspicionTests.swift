@@ -123,6 +123,23 @@ struct SuspicionTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("a step that is to call the witness leaves that to the next one: it has made its request (R28)")
+    func witnessIsARequestOfItsOwn() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        let poison = DeliveryStateMachine.maximumSuspects
+        try await test.track(0..<1)
+        #expect(await test.client.flush().stored == 1)
+        test.transport.script { .success($0.sequences == [1] ? $0.receipt() : .problem(.malformed)) }
+        try await test.track(1..<poison + 2)
+        for step in 1...poison + 1 {
+            _ = await test.client.dispatchStep()
+            #expect(test.transport.batches.count == 1 + step)
+        }
+        #expect(test.transport.batches.last?.sequences == [1])
+        let status = await test.client.status()
+        #expect(status.deadLettered == Int64(poison) && status.depth == 1 && status.isBalanced)
+    }
+
     @Test("an event that was rejected is no witness: it would be a dead letter, and stored as well (I1)")
     func rejectedEventIsNoWitness() async throws {
         let test = try TestClient { $0.batchSize = 1 }
