@@ -44,7 +44,7 @@ let package = Package(
     ],
     targets: [
         // Shared: what both sides speak.
-        .systemLibrary(name: "CZlib", path: "Shared/CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+        .systemLibrary(name: "CZlib", path: "Shared/CZlib", providers: [.apt(["zlib1g-dev"])]),
         .target(
             name: "HapaxModel",
             dependencies: ["CZlib", .product(name: "Crypto", package: "swift-crypto")],
@@ -147,7 +147,8 @@ let package = Package(
         .testTarget(
             name: "HapaxClientTests",
             dependencies: [
-                "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", .product(name: "GRDB", package: "GRDB.swift"),
+                "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", "hapax-test-worker",
+                .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),

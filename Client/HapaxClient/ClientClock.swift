@@ -36,9 +36,16 @@ package struct SystemClock: ClientClock {
     }
 
     package var monotonic: Duration {
-        let time = Self.read(CLOCK_MONOTONIC)
+        let time = Self.read(Self.monotonicClock)
         return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
     }
+
+    /// Stands still while the machine sleeps, as what is scheduled does (https://man7.org/linux/man-pages/man2/clock_gettime.2.html).
+    #if canImport(Darwin)
+    private static let monotonicClock = CLOCK_UPTIME_RAW
+    #else
+    private static let monotonicClock = CLOCK_MONOTONIC
+    #endif
 
     package func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
         let item = DispatchWorkItem(block: action)

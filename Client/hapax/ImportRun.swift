@@ -27,7 +27,7 @@ final class ImportRun: Sendable {
     private let path: String?
     private let source: ImportSource
     private let delivery: Delivery<ImportSource>
-    private let transport: CurlTransport
+    private let transport: any EventTransport
     private let progress: ImportProgress
     private let giveUpAfter: Duration?
     private let start: ImportCheckpoint
@@ -56,7 +56,7 @@ final class ImportRun: Sendable {
         let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
         let progress = ImportProgress(size: size)
         let stopped = Locked<Stop?>(nil)
-        let transport = CurlTransport()
+        let transport = SystemTransport.make()
         source = ImportSource(
             descriptor: descriptor, start: start, after: fingerprint, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
             now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration, endpoint, clock: clock) },

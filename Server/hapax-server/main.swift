@@ -1,4 +1,9 @@
 import Foundation
 import HapaxServer
 
-exit(await HapaxServer.main(arguments: Array(CommandLine.arguments.dropFirst()), environment: ProcessInfo.processInfo.environment))
+if #available(macOS 15, *) {
+    exit(await HapaxServer.main(arguments: Array(CommandLine.arguments.dropFirst()), environment: ProcessInfo.processInfo.environment))
+} else {
+    FileHandle.standardError.write(Data("hapax-server: needs macOS 15\n".utf8))
+    exit(1)
+}

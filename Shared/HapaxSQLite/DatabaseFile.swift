@@ -54,7 +54,19 @@ package enum DatabaseFile {
 
     /// Removes a database and what SQLite makes beside it.
     package static func remove(_ path: String) {
-        for suffix in ["", "-wal", "-shm", "-journal"] { unlink(path + suffix) }
+        unlink(path)
+        removeLogs(path)
+    }
+
+    /// Removes what SQLite makes beside a database: of one that was closed with its log emptied, or of none.
+    package static func removeLogs(_ path: String) {
+        for suffix in ["-wal", "-shm", "-journal"] { unlink(path + suffix) }
+    }
+
+    /// Whether there is a write-ahead log with something in it, as behind a kill.
+    package static func hasLog(_ path: String) -> Bool {
+        var status = stat()
+        return stat(resolved(path) + "-wal", &status) == 0 && status.st_size > 0
     }
 
     /// - Parameter logPages: The write-ahead log is emptied from this length on and cut to it, nothing of a transaction is in it before the
@@ -85,7 +97,11 @@ package enum DatabaseFile {
         }
         let database = try DatabaseQueue(path: path, configuration: configuration)
         // Only now: switching to the write-ahead log makes GRDB set NORMAL.
-        try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = \(synchronous.rawValue)") }
+        try database.writeWithoutTransaction { db in
+            try db.execute(sql: "PRAGMA synchronous = \(synchronous.rawValue)")
+            // On Apple's systems; see DriveCache for what it does not do there. Others know no such difference.
+            if synchronous == .full { try db.execute(sql: "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON") }
+        }
         return database
     }
 }

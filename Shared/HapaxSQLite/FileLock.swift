@@ -41,6 +41,11 @@ package final class FileLock: Sendable {
         self.path = path
     }
 
+    /// Empties the cache of the drive that it is on, see ``DriveCache``.
+    ///
+    /// - Returns: `errno`, or 0.
+    package func flushDrive() -> Int32 { DriveCache.flush(descriptor) }
+
     /// Whether it keeps others from what is at its path: somebody may have deleted or moved the file, with its directory.
     package var isInPlace: Bool { FileIdentity(descriptor: descriptor) == FileIdentity(path: path) }
 

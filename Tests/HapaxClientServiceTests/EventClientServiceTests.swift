@@ -58,6 +58,18 @@ struct EventClientServiceTests {
         #expect(log.lines.last?.message == "Nothing is left to deliver")
     }
 
+    @Test("whom an event concerns is said with the event (R56)")
+    func identityIsSaidWithTheEvent() async throws {
+        let server = ScriptedTransport()
+        let service = try service(server)
+        try await run([service]) { _ in
+            service.track("viewed", distinctID: "customer-1")
+            try await service.trackDurably("paid", distinctID: "customer-2")
+        }
+        #expect(
+            server.batches.flatMap(\.scanned.events).map { String(decoding: $0.distinctID, as: UTF8.self) } == ["customer-1", "customer-2"])
+    }
+
     @Test("events that wait beside the queue, as of a process that was replaced, are not called delivered")
     func saysThatSpoolsAreLeft() async throws {
         // The spool's client closes its transport when it ends, so the service has its own.

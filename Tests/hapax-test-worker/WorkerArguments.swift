@@ -29,6 +29,8 @@ struct WorkerArguments: Sendable {
     var fill = 0
     /// Stores beside a queue that is taken.
     var spools = false
+    /// Shows events where debug mode does.
+    var debugs = false
 
     init(_ arguments: [String]) throws(Usage) {
         guard let first = arguments.first, let command = Command(rawValue: first) else { throw Usage(description: "track or drain") }
@@ -41,6 +43,9 @@ struct WorkerArguments: Sendable {
                 continue
             case "--spool":
                 spools = true
+                continue
+            case "--debug":
+                debugs = true
                 continue
             default: break
             }

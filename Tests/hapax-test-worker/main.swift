@@ -22,6 +22,7 @@ var configuration = EventClient.Configuration(
 configuration.durability = arguments.durability
 configuration.flushBulkSize = arguments.bulkSize
 configuration.distinctID = "worker"
+configuration.debugMode = arguments.debugs
 configuration.whenQueueIsTaken = arguments.spools ? .spool : .refuse
 
 let client: EventClient

@@ -3,7 +3,7 @@ import AppleStubs
 import HapaxClient
 #elseif canImport(Network)
 import Network
-#if os(iOS)
+#if os(iOS) && !targetEnvironment(macCatalyst)
 import CoreTelephony
 #endif
 #endif
@@ -45,7 +45,7 @@ final class DeviceNetwork: Sendable {
     }
 
     private static var cellular: NetworkType {
-        #if os(iOS) || HAPAX_APPLE_STUBS
+        #if (os(iOS) && !targetEnvironment(macCatalyst)) || HAPAX_APPLE_STUBS
         let telephony = CTTelephonyNetworkInfo()
         let service = telephony.dataServiceIdentifier ?? ""
         return generation(telephony.serviceCurrentRadioAccessTechnology?[service])
@@ -54,7 +54,7 @@ final class DeviceNetwork: Sendable {
         #endif
     }
 
-    #if os(iOS) || HAPAX_APPLE_STUBS
+    #if (os(iOS) && !targetEnvironment(macCatalyst)) || HAPAX_APPLE_STUBS
     /// - Parameter technology: nil if the system does not say; then, as for one that is newer than this list, 4G is assumed.
     static func generation(_ technology: String?) -> NetworkType {
         switch technology {

@@ -113,7 +113,8 @@ extension Error {
         if let failure = self as? SalvageFailure { return failure.cause.isTrouble }
         // The file is shorter than it was.
         guard let error = self as? DatabaseError, error.extendedResultCode != .SQLITE_IOERR_SHORT_READ else { return false }
-        return [.SQLITE_IOERR, .SQLITE_CANTOPEN, .SQLITE_NOMEM, .SQLITE_BUSY, .SQLITE_LOCKED, .SQLITE_FULL, .SQLITE_PERM]
+        // SQLITE_AUTH is how a file that iOS has locked with the device can look.
+        return [.SQLITE_IOERR, .SQLITE_CANTOPEN, .SQLITE_NOMEM, .SQLITE_BUSY, .SQLITE_LOCKED, .SQLITE_FULL, .SQLITE_PERM, .SQLITE_AUTH]
             .contains(error.resultCode)
     }
 

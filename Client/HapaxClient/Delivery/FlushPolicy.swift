@@ -12,6 +12,8 @@ struct FlushPolicy: Sendable {
     var networkPolicy: NetworkPolicy
     /// ``setPreset(_:now:)`` changes it.
     private(set) var preset: UploadPreset
+    /// ``setAutomatic(_:now:)`` changes it.
+    private(set) var isAutomatic: Bool
     private var lastUpload: Duration
 
     static let minimumInterval: Duration = .seconds(5)
@@ -24,8 +26,9 @@ struct FlushPolicy: Sendable {
 
     init(
         bulkSize: Int, interval: Duration, immediateEvents: Set<String>, networkPolicy: NetworkPolicy = .standard,
-        preset: UploadPreset = .standard, now: Duration
+        preset: UploadPreset = .standard, isAutomatic: Bool = true, now: Duration
     ) {
+        self.isAutomatic = isAutomatic
         self.networkPolicy = networkPolicy
         self.preset = preset
         self.bulkSize = bulkSize
@@ -36,7 +39,7 @@ struct FlushPolicy: Sendable {
 
     /// nil: no automatic uploads (R26).
     var effectiveInterval: Duration? {
-        if preset == .dispatch && interval < .seconds(1) { return nil }
+        if !isAutomatic || (preset == .dispatch && interval < .seconds(1)) { return nil }
         return max(interval, Self.minimumInterval)
     }
 
@@ -79,6 +82,17 @@ struct FlushPolicy: Sendable {
     mutating func setInterval(_ interval: Duration, now: Duration) -> [Action] {
         guard interval != self.interval else { return [] }
         self.interval = interval
+        return intervalChanged(now: now)
+    }
+
+    /// As with an interval: what is switched on begins now.
+    mutating func setAutomatic(_ isAutomatic: Bool, now: Duration) -> [Action] {
+        guard isAutomatic != self.isAutomatic else { return [] }
+        self.isAutomatic = isAutomatic
+        return intervalChanged(now: now)
+    }
+
+    private mutating func intervalChanged(now: Duration) -> [Action] {
         guard let effectiveInterval else { return [.stopTimer] }
         lastUpload = now
         return [.upload, .restartTimer(every: effectiveInterval)]

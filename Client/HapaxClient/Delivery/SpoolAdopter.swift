@@ -37,8 +37,9 @@ actor SpoolAdopter {
     /// Why a spool could not be delivered at the latest look; nil if there was no such.
     nonisolated let failure = Locked<DeliveryFailure?>(nil)
 
-    /// Stores the recovered end of a spool's session; durable on return.
-    nonisolated let sessionEnded = Locked<(@Sendable (EventQueue.OpenSession) async throws(TrackError) -> Void)?>(nil)
+    /// Stores the recovered end of a spool's session; durable on return. A result, because iOS 16 cannot keep a function that says what it
+    /// throws (https://github.com/swiftlang/swift-evolution/blob/main/proposals/0413-typed-throws.md).
+    nonisolated let sessionEnded = Locked<(@Sendable (EventQueue.OpenSession) async -> Result<Void, TrackError>)?>(nil)
 
     /// Where somebody asked for it, and the server refuses all it gets.
     private static let maximumVainRequests = 1_000
@@ -232,7 +233,7 @@ actor SpoolAdopter {
     private func endSession(of spool: EventQueue) async throws {
         guard let session = try spool.openSession(), let end = sessionEnded.withLock({ $0 }) else { return }
         do throws(TrackError) {
-            try await end(session)
+            try await end(session).get()
         } catch {
             switch error {
             // To somebody who does not want events none is owed.

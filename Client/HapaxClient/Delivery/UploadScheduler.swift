@@ -12,7 +12,7 @@ final class UploadScheduler: Sendable {
     private struct State {
         var policy: FlushPolicy
         var timer: (any ScheduledAction)?
-        /// Whether there is to be a timer, if the policy has an interval.
+        /// Whether there is to be a timer, as in the foreground, if the policy has an interval.
         var wantsTimer = false
         /// Which timer is the current one: an older one that could not be cancelled in time does nothing.
         var generation = 0
@@ -47,6 +47,11 @@ final class UploadScheduler: Sendable {
     func setPreset(_ preset: UploadPreset) {
         let now = clock.monotonic
         perform(state.withLock { $0.policy.setPreset(preset, now: now) })
+    }
+
+    func setAutomatic(_ isAutomatic: Bool) {
+        let now = clock.monotonic
+        perform(state.withLock { $0.policy.setAutomatic(isAutomatic, now: now) })
     }
 
     func eventsStored(depth: Int, immediate: Bool) {

@@ -86,15 +86,18 @@ extension EventClient {
         _ isKept: Bool
     ) -> Intake.Admission {
         // It is not asked about an event that is not taken: who has opted out is nobody's business (D16).
-        if configuration.computedProperties != nil || !configuration.enrichers.isEmpty, let refused = refuseAll(isKept) { return refused }
+        let asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
+        if asksUser, let refused = refuseAll(isKept) { return refused }
+        // The event happened before that code took its time (R58).
+        let called = asksUser ? clock.unixMilliseconds : nil
         var own = properties
         if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
         guard !configuration.enrichers.isEmpty else {
             let bytes = QueueUsage.bytes(of: own)
             return writer.intake.withLock {
                 $0.admit(
-                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: clock.unixMilliseconds, waiter: waiter,
-                    isKept: isKept, propertyBytes: bytes)
+                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: called ?? clock.unixMilliseconds,
+                    waiter: waiter, isKept: isKept, propertyBytes: bytes)
             }
         }
         var attemptsLeft = Self.maximumEnrichments
@@ -102,7 +105,8 @@ extension EventClient {
             attemptsLeft -= 1
             let context = writer.intake.withLock { $0.context }
             var draft = EventDraft(
-                name: name, distinctID: distinctID ?? context.identity.distinctID, properties: context.base.merging(own) { $1 })
+                name: name, distinctID: distinctID ?? context.identity.distinctID,
+                properties: context.base.merging(context.own(own)) { $1 })
             for enrich in configuration.enrichers {
                 guard let enriched = enrich(draft) else {
                     return refuseAll(isKept) ?? writer.intake.withLock { $0.refuse(.enricher) }
@@ -115,7 +119,7 @@ extension EventClient {
                 guard $0.context.generation == context.generation || attemptsLeft == 0 else { return nil }
                 return $0.admit(
                     name: draft.name, properties: draft.properties, id: id, time: time, distinctID: draft.distinctID,
-                    now: clock.unixMilliseconds, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes)
+                    now: called ?? clock.unixMilliseconds, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes)
             }
             if let admission { return admission }
         }

@@ -67,6 +67,13 @@ extension EventClient {
         try await writer.barrier()
     }
 
+    /// Whether events are uploaded by policy; if not, only ``flush()``, ``dispatchStep()`` and ``shutdown(within:)`` send. Switching it on
+    /// uploads now.
+    public var uploadsAutomatically: Bool {
+        get { scheduler.policy.isAutomatic }
+        set { scheduler.setAutomatic(newValue) }
+    }
+
     /// Events stored from which an upload begins; at least 1.
     public var flushBulkSize: Int {
         get { scheduler.policy.bulkSize }

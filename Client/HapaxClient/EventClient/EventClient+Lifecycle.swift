@@ -66,7 +66,7 @@ extension EventClient {
         case .pauseTimers: timers.withLock { $0.enteredBackground(now: now) }
         case .resumeTimers: timers.withLock { $0.becameActive(now: now) }
         case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }
-        case .startPeriodicTimer: if configuration.uploadsAutomatically { scheduler.startTimer() }
+        case .startPeriodicTimer: scheduler.startTimer()
         case .stopPeriodicTimer: scheduler.stopTimer()
         case .storeAndStop: if let stored = lifecycle.withRecord({ $0.terminated }) { writer.whenStored { stored.signal() } }
         }
@@ -91,10 +91,15 @@ extension EventClient {
     }
 
     /// The same for a session of another client, which stored beside this one.
-    func recoverAppEnd(of open: EventQueue.OpenSession) async throws(TrackError) {
-        _ = try await trackDurablySequenced(
-            AutomaticEvent.appEnd.rawValue, properties: Self.recovered, id: SessionMarker.endID(open.start), time: open.lastActivity,
-            isKept: true)
+    func recoverAppEnd(of open: EventQueue.OpenSession) async -> Result<Void, TrackError> {
+        do throws(TrackError) {
+            _ = try await trackDurablySequenced(
+                AutomaticEvent.appEnd.rawValue, properties: Self.recovered, id: SessionMarker.endID(open.start), time: open.lastActivity,
+                isKept: true)
+            return .success(())
+        } catch {
+            return .failure(error)
+        }
     }
 
     private static let recovered: Properties = ["$recovered": true]
@@ -135,14 +140,16 @@ extension EventClient {
         }
     }
 
-    /// Blocks until the background flush has ended, or its time is over: the signal that says so may wait behind this one (R35).
+    /// Blocks until the background flush has ended, or its time is over: the signal that says so may wait behind this one (R35). What the app
+    /// cannot wait for goes on under the assertion.
     private func enterBackgroundFlushed() {
         let flushed = DispatchSemaphore(value: 0)
         lifecycle.withRecord { $0.flushed = flushed }
         lifecycle.handle(.signal(.didEnterBackground), perform: perform)
         let (adapter, isFlushing) = lifecycle.withRecord { ($0.adapter, $0.isFlushing) }
         guard let adapter, isFlushing else { return }
-        let limit = clock.schedule(after: adapter.remainingBackgroundTime - BackgroundBudget.reserve) { flushed.signal() }
+        let time = min(adapter.remainingBackgroundTime - BackgroundBudget.reserve, adapter.maximumBlockingTime)
+        let limit = clock.schedule(after: time) { flushed.signal() }
         flushed.wait()
         limit.cancel()
     }

@@ -39,11 +39,7 @@ public final class EventClient: Sendable {
     typealias Recovery = (EventClient, _ recover: () -> Void) -> Void
 
     static func start(_ configuration: Configuration, recovery: Recovery) throws(StartError) -> EventClient {
-        #if canImport(Darwin)
-        try start(configuration, clock: SystemClock(), recovery: recovery) { URLSessionTransport() }
-        #else
-        try start(configuration, clock: SystemClock(), recovery: recovery) { CurlTransport() }
-        #endif
+        try start(configuration, clock: SystemClock(), recovery: recovery) { SystemTransport.make() }
     }
 
     package static func start(
@@ -56,6 +52,8 @@ public final class EventClient: Sendable {
         _ configuration: Configuration, clock: any ClientClock, recovery: Recovery, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let endpoint = try configuration.endpoint()
+        // Apple's systems tell some milliseconds after they were first asked: the first upload comes later than that.
+        _ = configuration.network()
         try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
         let queue: EventQueue
         do throws(QueueOpenError) {
@@ -84,11 +82,9 @@ public final class EventClient: Sendable {
             if isRedirected { client.reporter.redirected() }
             if let failure = client.identityFailure { client.reporter.identityIsUnknown(failure) }
         }
-        if configuration.uploadsAutomatically {
-            client.scheduler.startTimer()
-            client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
-            if let adopter = client.adopter { Task { await adopter.adoptIfDue() } }
-        }
+        client.scheduler.startTimer()
+        client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
+        if let adopter = client.adopter { Task { await adopter.adoptIfDue() } }
         return client
     }
 
@@ -109,23 +105,23 @@ public final class EventClient: Sendable {
         // The parts know each other only through these closures; each holds what it calls, and nothing holds the client.
         let policy = FlushPolicy(
             bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval, immediateEvents: configuration.immediateEvents,
-            networkPolicy: configuration.flushNetworkPolicy, preset: configuration.preset, now: clock.monotonic)
-        let uploads = configuration.uploadsAutomatically
+            networkPolicy: configuration.flushNetworkPolicy, preset: configuration.preset,
+            isAutomatic: configuration.uploadsAutomatically, now: clock.monotonic)
         let later = Locked<Delivery<QueueBatchSource>?>(nil)
         let laterAdopter = Locked<SpoolAdopter?>(nil)
         let scheduler = UploadScheduler(
             policy: policy, clock: clock, depth: { max(Int(queue.books.depth), queue.unsalvagedFiles) }, network: configuration.network,
             ticked: {
-                guard uploads, let adopter = laterAdopter.withLock({ $0 }) else { return }
+                guard let adopter = laterAdopter.withLock({ $0 }) else { return }
                 Task { await adopter.adoptIfDue() }
             }
         ) {
-            guard uploads, let delivery = later.withLock({ $0 }) else { return }
+            guard let delivery = later.withLock({ $0 }) else { return }
             Task { await delivery.uploadWanted(manual: false) }
         }
         // Weakly: the scheduler leads to the delivery, which keeps the gate.
         let gate = RequestGate(lifecycle: lifecycle) { [weak scheduler] in
-            guard uploads, let policy = scheduler?.policy else { return false }
+            guard let policy = scheduler?.policy else { return false }
             return policy.uploadsByItself && policy.allows(configuration.network())
         }
         self.gate = gate
@@ -147,7 +143,8 @@ public final class EventClient: Sendable {
                 ownIntake.withLock { $0 }.map { Self.follow(optOutMark, $0) }
                 let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
                 debug?.stored(appended.events)
-                return QueueWriter.Committed(depth: Int(queue.books.depth), appended: appended)
+                return QueueWriter.Committed(
+                    depth: Int(queue.books.depth), appended: appended, driveFailure: queue.driveFailure.withLock { $0 })
             },
             reporter: reporter,
             stored: {
@@ -177,11 +174,7 @@ public final class EventClient: Sendable {
                 logger: configuration.logger, gate: gate, reporter: reporter, witness: witness,
                 leavesServerAlone: { [delivery] in delivery.leavesServerAlone || delivery.isUnanswered.withLock { $0 } })
         laterAdopter.withLock { [adopter] in $0 = adopter }
-        let recover = { @Sendable [weak self] (open: EventQueue.OpenSession) async throws(TrackError) in
-            guard let self else { throw .shutDown }
-            try await self.recoverAppEnd(of: open)
-        }
-        adopter?.sessionEnded.withLock { $0 = recover }
+        adopter?.sessionEnded.withLock { $0 = { [weak self] in await self?.recoverAppEnd(of: $0) ?? .failure(.shutDown) } }
     }
 
     deinit {
@@ -239,6 +232,8 @@ public final class EventClient: Sendable {
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil,
         isKept: Bool = false
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
+        let called = clock.unixMilliseconds
+        var time = time
         while true {
             let waiter = CommitWaiter()
             let admission = admit(name, properties, id, time, distinctID, waiter, isKept: isKept)
@@ -252,6 +247,7 @@ public final class EventClient: Sendable {
                 try await waiter.wait()
                 // If not, it has become a dead letter, or has been delivered: the server tells whether that was the same.
                 if writer.intake.withLock({ $0.isWaiting(id) }) { return (id, nil) }
+                time = time ?? called
             case .refused(let reason): throw .refused(reason)
             }
         }

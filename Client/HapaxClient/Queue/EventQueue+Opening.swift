@@ -151,7 +151,7 @@ extension EventQueue {
         // SQLite takes an empty file for a new database, and removes the log beside it.
         try QueueFileHeader(path: directory.databasePath)?.check()
         // Before anything looks into the file: who only reads leaves a log as well.
-        let wasOpen = FileManager.default.fileExists(atPath: DatabaseFile.resolved(directory.databasePath) + "-wal")
+        let wasOpen = DatabaseFile.hasLog(directory.databasePath)
         try recognise(directory.databasePath)
         let database = try openFile(directory.databasePath, durability, room)
         try migrator.migrate(database)
@@ -195,6 +195,8 @@ extension EventQueue {
             // Not left to the closing, which would not say that it failed: the log does not follow the file.
             try database.writeWithoutTransaction { _ = try $0.checkpoint(.truncate) }
             try database.close()
+            // The SQLite of Apple's systems can leave an empty one, which would stay behind under the old name.
+            DatabaseFile.removeLogs(new)
         }
         try FileManager.default.moveItem(atPath: new, toPath: path)
     }

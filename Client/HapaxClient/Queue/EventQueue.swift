@@ -28,6 +28,8 @@ package final class EventQueue: Sendable {
     let account: Locked<QuotaAccount>
     let ballast: Locked<Ballast>
     let underWay = Locked(BatchUnderWay())
+    /// Why a power cut may take what was stored last at the level `power`; nil if it may not.
+    let driveFailure = Locked<StorageFailure?>(nil)
     let damage: Locked<DamageRecord>
     let waitingObserver = Locked<@Sendable (WaitingChange) -> Void>({ _ in })
 
@@ -82,6 +84,7 @@ package final class EventQueue: Sendable {
             let isFile = (error as? CocoaError)?.code == .fileWriteFileExists
             throw .unusable(isFile ? StorageFailure(errno: ENOTDIR) : StorageFailure(error))
         }
+        DeviceStorage.mark(directory.path)
         do throws(FileLock.Failure) {
             return try FileLock(path: directory.lockPath)
         } catch {
@@ -209,7 +212,9 @@ package final class EventQueue: Sendable {
         if growing {
             try requireFile()
             try requireBallast()
-            return try attempt(db, releasing: released, body)
+            let value = try attempt(db, releasing: released, body)
+            flushDrive()
+            return value
         }
         defer { giveBackRoom(db) }
         do {
@@ -247,6 +252,13 @@ package final class EventQueue: Sendable {
         account.withLock { $0.committed(books.usage - before.usage, releasing: released) }
         guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
         return value
+    }
+
+    /// Behind a commit of what must survive a power cut. That it failed takes nothing back: the next one flushes all that came before.
+    func flushDrive() {
+        guard durability == .power else { return }
+        let number = lock.withLock { $0?.flushDrive() ?? 0 }
+        driveFailure.withLock { $0 = number == 0 ? nil : StorageFailure(errno: number) }
     }
 
     // MARK: - End

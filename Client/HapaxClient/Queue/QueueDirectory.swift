@@ -95,7 +95,7 @@ package struct QueueDirectory: Hashable, Sendable {
     ///
     /// The lock file goes last: whoever waits for it must find it gone, not a queue half removed.
     func removeFiles() {
-        DatabaseFile.remove(databasePath)
+        for database in [databasePath, newDatabasePath] { DatabaseFile.remove(database) }
         for file in [ballastPath, destinationPath, lockPath] { unlink(file) }
         rmdir(path)
     }

@@ -5,13 +5,16 @@ import HapaxModel
 enum AutomaticProperties {
     static let libraryVersion = "0.1.0"
 
-    /// - Parameter firmware: Where the kernel shows what the firmware says about the machine (SMBIOS); on Linux, and in few containers.
-    static func collect(appVersion: String?, firmware: String = "/sys/class/dmi/id") -> Properties {
+    /// - Parameters:
+    ///   - bundle: What the app says about itself, if it is not told its version.
+    ///   - firmware: Where the kernel shows what the firmware says about the machine (SMBIOS); on Linux, and in few containers.
+    static func collect(
+        appVersion: String?, bundle: [String: Any]? = Bundle.main.infoDictionary, firmware: String = "/sys/class/dmi/id"
+    ) -> Properties {
         var properties: Properties = ["$lib": "hapax-swift", "$lib_version": .string(libraryVersion)]
         properties["$os"] = .string(operatingSystem)
-        properties["$os_version"] = .string(ProcessInfo.processInfo.operatingSystemVersionString)
-        let bundleVersion = Bundle.main.infoDictionary?["CFBundleShortVersionString"] as? String
-        set("$app_version", appVersion ?? bundleVersion)
+        properties["$os_version"] = .string(operatingSystemVersion)
+        set("$app_version", appVersion ?? bundle?["CFBundleShortVersionString"] as? String)
         set("$model", model(firmware))
         set("$manufacturer", manufacturer(firmware))
         return properties
@@ -33,6 +36,16 @@ enum AutomaticProperties {
         #endif
     }
 
+    private static var operatingSystemVersion: String {
+        #if canImport(Darwin)
+        // The text that Foundation has ready is in the user's language.
+        let version = ProcessInfo.processInfo.operatingSystemVersion
+        return "\(version.majorVersion).\(version.minorVersion).\(version.patchVersion)"
+        #else
+        return ProcessInfo.processInfo.operatingSystemVersionString
+        #endif
+    }
+
     #if os(Linux)
     private static func model(_ firmware: String) -> String? { text(firmware + "/product_name") }
     private static func manufacturer(_ firmware: String) -> String? { text(firmware + "/sys_vendor") }
@@ -47,7 +60,7 @@ enum AutomaticProperties {
     private static func manufacturer(_ firmware: String) -> String? { "Apple" }
 
     private static func model(_ firmware: String) -> String? {
-        #if os(macOS)
+        #if os(macOS) || targetEnvironment(macCatalyst)
         let name = "hw.model"
         #else
         let name = "hw.machine"

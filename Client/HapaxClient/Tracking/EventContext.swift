@@ -18,6 +18,17 @@ struct EventContext: Sendable {
     /// Which version this is; another one after each change.
     private(set) var generation = 0
 
+    /// What an event says itself, or the app's code for it. None says of an app that nobody has seen yet that it is not in the background
+    /// (R48).
+    func own(_ properties: Properties) -> Properties {
+        guard isPassive, properties[Self.appState] != nil else { return properties }
+        var properties = properties
+        properties[Self.appState] = nil
+        return properties
+    }
+
+    private static let appState = "$app_state"
+
     init(identity: Identity, automatic: Properties = [:]) {
         self.identity = identity
         self.automatic = automatic
@@ -26,7 +37,7 @@ struct EventContext: Sendable {
 
     private mutating func join() {
         base = automatic.merging(superProperties) { $1 }
-        if isPassive { base["$app_state"] = "background" }
+        if isPassive { base[Self.appState] = "background" }
         encodedBase = EncodedProperties(base)
         generation += 1
     }

@@ -1,4 +1,5 @@
 import Foundation
+import HapaxSQLite
 
 /// Remembers on disk that events are refused: a file that is there or not.
 ///
@@ -10,7 +11,7 @@ struct OptOutMark: Sendable {
     /// Whether the last one to ask opted out, and that could not be written.
     private var isUnwritten = false
 
-    init(path: String, flush: @escaping @Sendable (Int32) -> Int32 = fsync) { (self.path, self.flush) = (path, flush) }
+    init(path: String, flush: @escaping @Sendable (Int32) -> Int32 = DriveCache.synchronize) { (self.path, self.flush) = (path, flush) }
 
     /// Nobody who may have opted out is taken for somebody who has not.
     var isSet: Bool {

@@ -16,14 +16,19 @@ final class QueueWriter: Sendable {
     /// It calls `committed` before anybody else can read what was stored.
     typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64], _ committed: () -> Void) throws -> Committed
 
+    typealias Encode = @Sendable (Event, _ base: EncodedProperties) -> EncodedEvent
+
     struct Committed: Sendable {
         /// Events that wait in the store now.
         var depth: Int
         /// nil where all of it is in the store.
         var appended: EventQueue.Appended?
+        /// Why it may not survive what it was promised to: it is in the store, and is not stored again.
+        var driveFailure: StorageFailure?
     }
 
     let intake: Locked<Intake>
+    private let encode: Encode
     private let commit: Commit
     private let clock: any ClientClock
     private let retryPolicy: RetryPolicy
@@ -82,7 +87,7 @@ final class QueueWriter: Sendable {
 
     init(
         intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
-        immediateEvents: @escaping @Sendable () -> Set<String>?,
+        immediateEvents: @escaping @Sendable () -> Set<String>?, encode: @escaping Encode = { $0.encoded(over: $1) },
         commit: @escaping Commit, reporter: EventReporter? = nil, stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = Locked(intake)
@@ -90,6 +95,7 @@ final class QueueWriter: Sendable {
         self.retryPolicy = retryPolicy
         self.maximumGroupBytes = maximumGroupBytes
         self.immediateEvents = immediateEvents
+        self.encode = encode
         self.commit = commit
         self.stored = stored
         self.reporter = reporter
@@ -205,15 +211,15 @@ final class QueueWriter: Sendable {
             work.used += 1
             if let waiter = entry.waiter { group.waiters.append((waiter, entry.event == nil ? nil : group.events.count)) }
             guard let event = entry.event else { continue }
-            let prepared = Self.prepare(event, entry)
+            let prepared = prepare(event, entry)
             bytes += prepared.bytes.count
             group.events.append(prepared)
             if !group.isImmediate { group.isImmediate = immediate?.contains(event.name) ?? true }
         }
     }
 
-    private static func prepare(_ event: Event, _ entry: Intake.Entry) -> PreparedEvent {
-        let encoded = event.encoded(over: entry.base)
+    private func prepare(_ event: Event, _ entry: Intake.Entry) -> PreparedEvent {
+        let encoded = encode(event, entry.base)
         return PreparedEvent(
             id: event.id, sequence: event.sequence, time: event.time, bytes: encoded.bytes, problem: encoded.problem,
             reserved: entry.reserved)
@@ -231,13 +237,17 @@ final class QueueWriter: Sendable {
             if !isEmpty { reporter?.committed(committed.appended?.events ?? group.events, in: clock.monotonic - start) }
             state.withLock { state in
                 state.failures = 0
-                state.lastFailure = nil
+                state.lastFailure = committed.driveFailure
                 state.retry?.cancel()
                 state.retry = nil
             }
             let discarded = committed.appended?.removedAtOnce ?? []
             for (waiter, event) in group.waiters {
-                waiter.tell(event.map(discarded.contains) == true ? .failure(.discarded) : .success(()))
+                if event.map(discarded.contains) == true {
+                    waiter.tell(.failure(.discarded))
+                } else {
+                    waiter.tell(committed.driveFailure.map { .failure(.notStored($0)) } ?? .success(()))
+                }
             }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
             return .success(())

@@ -47,6 +47,9 @@ package final class CurlTransport: EventTransport {
         queue.close()
     }
 
+    /// Requests behind the one under way.
+    var waiting: Int { queue.count }
+
     /// With pthreads, because Foundation's `Thread` does not say if there is none (https://man7.org/linux/man-pages/man3/pthread_create.3.html).
     private static let startThread: StartThread = { body in
         final class Body: Sendable {
@@ -138,6 +141,12 @@ private final class RequestQueue: @unchecked Sendable {
         defer { condition.unlock() }
         while waiting.isEmpty && !closed { condition.wait() }
         return closed ? nil : waiting.removeFirst()
+    }
+
+    var count: Int {
+        condition.lock()
+        defer { condition.unlock() }
+        return waiting.count
     }
 
     var isClosed: Bool {

@@ -33,11 +33,35 @@ struct RunTimeSettingsTests {
         await test.client.shutdown(within: .zero)
     }
 
-    @Test("an interval below the floor is read back as it was set (R20)")
-    func shortIntervalIsReadBack() async throws {
+    @Test(
+        "an interval below the floor is read back as it was set, and the timer runs with 5 s; so with none at all (R20)",
+        arguments: [.seconds(1), .zero, .seconds(-1)] as [Duration])
+    func shortIntervalIsReadBack(interval: Duration) async throws {
         let test = try TestClient { $0.uploadsAutomatically = true }
-        test.client.flushInterval = .seconds(1)
-        #expect(test.client.flushInterval == .seconds(1))
+        test.client.flushInterval = interval
+        #expect(test.client.flushInterval == interval)
+        #expect(test.clock.pending == [.seconds(5)])
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("uploads that nobody asked for can be switched off and on: what waits then is sent, in the foreground (R24)")
+    func automaticUploadsChange() async throws {
+        let test = try TestClient {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 1
+        }
+        test.client.uploadsAutomatically = false
+        #expect(!test.client.uploadsAutomatically && test.clock.pending == [])
+        try await test.track(0..<2)
+        test.client.handle(.didBecomeActive)
+        try await test.client.writer.barrier()
+        await test.client.delivery.uploadWanted(manual: false)
+        await test.client.delivery.restBegins()
+        #expect(test.transport.batches.isEmpty && test.clock.pending == [])
+        test.client.uploadsAutomatically = true
+        await test.transport.requests(1)
+        #expect(test.transport.batches.flatMap(\.names) == ["event 0", "event 1", "$AppStart"])
+        #expect(test.clock.pending == [.seconds(15)])
         await test.client.shutdown(within: .zero)
     }
 

@@ -14,6 +14,23 @@ struct UploadSchedulerTests {
             ticked: { [ticks] in ticks.withLock { $0 += 1 } }, upload: {})
     }
 
+    @Test("what is due while there is no network stays due until there is one (R23)", arguments: [true, false])
+    func whatIsDueStaysDue(isTimed: Bool) {
+        let clock = ManualClock()
+        let network = Locked<NetworkType?>(nil)
+        let uploads = Locked(0)
+        let scheduler = UploadScheduler(
+            policy: FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero), clock: clock, depth: { 1 },
+            network: { network.withLock { $0 } }, upload: { uploads.withLock { $0 += 1 } })
+        scheduler.startTimer()
+        clock.advance(by: .seconds(15))
+        scheduler.eventsStored(depth: 1, immediate: true)
+        #expect(uploads.withLock { $0 } == 0)
+        network.withLock { $0 = .wifi }
+        if isTimed { clock.advance(by: .seconds(15)) } else { scheduler.eventsStored(depth: 1, immediate: false) }
+        #expect(uploads.withLock { $0 } == 1)
+    }
+
     @Test("a timer that fired while it was being stopped does nothing, and does not begin again (R29, R36)")
     func stoppedTimerDoesNothing() {
         let scheduler = scheduler()

@@ -167,6 +167,26 @@ struct EventClientLifecycleTests {
         #expect(test.transport.batches.last?.request.timeout == .seconds(30), "the usual one again")
     }
 
+    @Test(
+        "a failure ends a background flush: one request, and the assertion is given back (R30, R32, D11, I16)",
+        arguments: [.failure(.cut), .success(TransportAnswer(status: 503)), .success(TransportAnswer(status: 401))]
+            as [Result<TransportAnswer, TransportFailure>])
+    func failureEndsTheBackgroundFlush(answer: Result<TransportAnswer, TransportFailure>) async throws {
+        let test = try TestClient {
+            $0.uploadOnlyInBackground()
+            $0.batchSize = 1
+        }
+        let app = ScriptedApplication()
+        test.transport.script { _ in answer }
+        try await test.track(0..<3)
+        test.client.attach(app)
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        #expect(test.transport.batches.map(\.names) == [["event 0"]] && app.ended == [1])
+        #expect(test.client.queue.books.depth == 3)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a budget that is too small sends nothing, and does not cut a backoff short (R33, D11)")
     func smallBudgetSendsNothing() async throws {
         let test = try TestClient { $0.uploadOnlyInBackground() }
@@ -254,16 +274,23 @@ struct EventClientLifecycleTests {
         #expect(properties(test) == [passive, passive, "{}", "{}"])
     }
 
-    @Test("a super property does not hide that the app was launched in the background (R48)")
-    func superPropertyHidesNoState() async throws {
-        let test = try TestClient()
-        test.client.superProperties = ["$app_state": "mine"]
+    @Test(
+        "nothing hides that the app was launched in the background, enriched or not: no super property, no computed one, and not the event's own (R48)",
+        arguments: [false, true])
+    func propertiesHideNoState(isEnriched: Bool) async throws {
+        let test = try TestClient {
+            $0.computedProperties = { ["$app_state": "computed", "computed": true] }
+            if isEnriched { $0.enrichers = [{ $0 }] }
+        }
+        test.client.superProperties = ["$app_state": "super"]
         test.client.attach(ScriptedApplication(isInBackground: true))
-        test.client.track("push")
+        test.client.track("push", properties: ["$app_state": "own"])
         test.client.handle(.didBecomeActive)
-        test.client.track("seen")
+        test.client.track("seen", properties: ["$app_state": "own"])
         _ = await test.client.flush()
-        #expect(properties(test).map { $0.contains("background") } == [true, true, false, false])
+        let passive = #"{"$app_state":"background","computed":true}"#
+        let active = ["computed", "own"].map { #"{"$app_state":"\#($0)","computed":true}"# }
+        #expect(properties(test) == [passive, passive] + active)
     }
 
     @Test("a signal that comes while another one's actions are performed waits for the last of them, and its caller does not (R52, D7)")
@@ -361,6 +388,31 @@ struct EventClientLifecycleTests {
         #expect(test.client.queue.books.depth == 502)
         _ = await test.client.shutdown(within: .zero)
         #expect(await report.failure != nil)
+    }
+
+    @Test("a termination that follows the background waits for what was tracked there, as one that comes from the foreground (R37)")
+    func terminationInTheBackgroundStores() async throws {
+        let test = try TestClient { $0.uploadOnlyInBackground() }
+        test.client.attach(ScriptedApplication(grants: false))
+        test.client.handle(.didBecomeActive)
+        test.client.handle(.didEnterBackground)
+        try await test.client.writer.barrier()
+        let (isHeld, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        test.client.writer.whenStored {
+            isHeld.signal()
+            mayGoOn.wait()
+        }
+        try await blocking { isHeld.wait() }
+        test.client.track("in the background")
+        async let returned: Int64 = blocking { [client = test.client] in
+            client.handle(.willTerminate)
+            return client.queue.books.depth
+        }
+        // The bound, which this clock never reaches.
+        await test.clock.scheduled(1)
+        mayGoOn.signal()
+        #expect(try await returned == 3)
+        await test.client.shutdown(within: .zero)
     }
 
     @Test("a store that hangs holds a terminating app for 500 ms, not longer (R38)")

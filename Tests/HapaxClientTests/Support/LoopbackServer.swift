@@ -16,6 +16,8 @@ final class LoopbackServer: Sendable {
         case answerAndClose(String)
         /// Keeps the connection open and says nothing.
         case silence
+        /// Sends this, and then a byte each 20 ms for as long as the other side takes them.
+        case drip(String)
     }
 
     struct Request: Sendable {
@@ -84,6 +86,10 @@ final class LoopbackServer: Sendable {
                 send(descriptor, text)
                 return finish(descriptor)
             case .silence: continue
+            case .drip(let text):
+                send(descriptor, text)
+                drip(descriptor)
+                return finish(descriptor)
             }
         }
         finish(descriptor)
@@ -102,6 +108,13 @@ final class LoopbackServer: Sendable {
             if count <= 0 { return }
             sent += count
         }
+    }
+
+    /// The pause is what this is about: nothing is waited for but the connection's end.
+    private func drip(_ descriptor: Int32) {
+        var byte: UInt8 = 0x20
+        var end = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        while poll(&end, 1, 20) == 0, Glibc.send(descriptor, &byte, 1, Int32(MSG_NOSIGNAL)) == 1 {}
     }
 
     /// nil when the connection has ended.

@@ -27,6 +27,45 @@ struct ClockAndCopyTests {
         #expect(events.map(\.time) == [0, -day, 365 * day, 0].map { ManualClock.start + $0 })
     }
 
+    @Test("what the app's code takes to add to an event does not move its time (R58)", arguments: [true, false])
+    func userCodeDoesNotMoveTheTime(isEnriched: Bool) async throws {
+        let clock = ManualClock()
+        let test = try TestClient(clock: clock) {
+            if isEnriched {
+                $0.enrichers = [
+                    { draft in
+                        clock.advance(by: .seconds(2))
+                        return draft
+                    }
+                ]
+            } else {
+                $0.computedProperties = {
+                    clock.advance(by: .seconds(2))
+                    return [:]
+                }
+            }
+        }
+        test.client.track("slow")
+        try await test.client.trackDurably("slow, too")
+        #expect(await test.client.flush().stored == 2)
+        #expect(test.transport.batches.flatMap(\.scanned.events).map(\.time) == [ManualClock.start, ManualClock.start + 2_000])
+        await test.client.shutdown(within: .zero)
+    }
+
+    #if os(Linux)
+    @Test("the machine's monotonic clock is the one that nobody sets (R51, R53)")
+    func systemClockIsMonotonic() {
+        func read() -> Duration {
+            var time = timespec()
+            clock_gettime(CLOCK_MONOTONIC, &time)
+            return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+        }
+        let before = read()
+        let monotonic = SystemClock().monotonic
+        #expect(before <= monotonic && monotonic <= read())
+    }
+    #endif
+
     @Test("a wall clock that is set back or ahead changes no duration, of a timer or of a session (R51, R53)", arguments: [-3_600, 3_600])
     func clockJumpIsNotMeasured(seconds: Int) async throws {
         let test = try TestClient()

@@ -189,7 +189,13 @@ struct IdentityTests {
         ]
         let more: Properties = ["$app_version": "7.1", "$model": "Board 9", "$manufacturer": "Maker & Sons"]
         #expect(AutomaticProperties.collect(appVersion: "7.1", firmware: firmware.path) == known.merging(more) { $1 })
-        #expect(AutomaticProperties.collect(appVersion: nil, firmware: firmware.path + "/none") == known)
+        let none = firmware.path + "/none"
+        #expect(AutomaticProperties.collect(appVersion: nil, firmware: none) == known)
+        let bundle = ["CFBundleShortVersionString": "7.0"]
+        for (given, version) in [(nil, "7.0"), ("7.1", "7.1")] as [(String?, PropertyValue)] {
+            let collected = AutomaticProperties.collect(appVersion: given, bundle: bundle, firmware: none)
+            #expect(collected == known.merging(["$app_version": version]) { $1 })
+        }
     }
     #endif
 

@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import HapaxModel
 import TestSupport
@@ -10,6 +11,7 @@ struct WriterGroupTests {
     /// What a store was given, by commit, and what was said of it.
     private struct Record {
         var failing = false
+        var driveFailure: StorageFailure?
         var groups: [[Int64]] = []
         var dropped: [[String: Int64]] = []
         var stored: [QueueWriter.Stored] = []
@@ -32,11 +34,12 @@ struct WriterGroupTests {
 
     private func writer(
         capacity: Int = 10_000, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
-        immediateEvents: @escaping @Sendable () -> Set<String>? = { [] }
+        immediateEvents: @escaping @Sendable () -> Set<String>? = { [] },
+        encode: @escaping QueueWriter.Encode = { $0.encoded(over: $1) }
     ) -> QueueWriter {
         QueueWriter(
             intake: Intake(lastSequence: 0, waitingIDs: [], capacity: capacity), clock: clock, retryPolicy: retryPolicy,
-            maximumGroupBytes: maximumGroupBytes, immediateEvents: immediateEvents,
+            maximumGroupBytes: maximumGroupBytes, immediateEvents: immediateEvents, encode: encode,
             commit: { [record, life = Life(ended)] events, dropped, committed in
                 withExtendedLifetime(life) {}
                 record.withLock { $0.duringCommit }?()
@@ -46,8 +49,8 @@ struct WriterGroupTests {
                     record.groups.append(events.compactMap(\.sequence))
                     record.dropped.append(dropped)
                     return QueueWriter.Committed(
-                        depth: record.groups.joined().count,
-                        appended: EventQueue.Appended(events: events))
+                        depth: record.groups.joined().count, appended: EventQueue.Appended(events: events),
+                        driveFailure: record.driveFailure)
                 }
             },
             stored: { [record] stored in record.withLock { $0.stored.append(stored) } })
@@ -130,14 +133,30 @@ struct WriterGroupTests {
         #expect(clock.pending.count == 1 && clock.pending.allSatisfy { $0 <= base })
     }
 
+    @Test("what a power cut may still take is told as not stored, and is not stored again; it is in the queue (I6, I12)")
+    func unflushedCommitIsTold() async throws {
+        let writer = writer()
+        let failure = StorageFailure(errno: EIO)
+        record.withLock { $0.driveFailure = failure }
+        let waiter = CommitWaiter()
+        if admit(writer.intake, waiter: waiter) == true { writer.wake() }
+        await #expect(throws: TrackError.notStored(failure)) { try await waiter.wait() }
+        #expect(writer.lastFailure == failure && clock.pending == [])
+        #expect(writer.intake.withLock { $0.uncommitted.events } == 0)
+        record.withLock { $0.driveFailure = nil }
+        let next = CommitWaiter()
+        if admit(writer.intake, waiter: next) == true { writer.wake() }
+        try await next.wait()
+        #expect(record.withLock { $0.groups } == [[1], [2]] && writer.lastFailure == nil)
+    }
+
     @Test("events are encoded once, however often their commit fails (R4)")
     func failedCommitEncodesNothingAgain() async throws {
-        // The names are asked for when a group is encoded.
         let encodings = Locked(0)
         let atCommits = Locked<[Int]>([])
-        let writer = writer(immediateEvents: {
+        let writer = writer(encode: { event, base in
             encodings.withLock { $0 += 1 }
-            return []
+            return event.encoded(over: base)
         })
         record.withLock { record in
             record.failing = true

@@ -15,25 +15,6 @@ struct TransportRulesTests {
         #expect(test.transport.batches.map(\.request.timeout) == [set ?? .seconds(30)])
     }
 
-    #if canImport(CCurl)
-    @Test("whatever is asked at once, one host sees five connections at most, and answers are handled one at a time in order (R5)")
-    func connectionsAreFew() async throws {
-        let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-        let server = try LoopbackServer { _ in .answer(ok) }
-        defer { server.stop() }
-        let transport = CurlTransport()
-        let answered = await withTaskGroup(of: Bool.self) { group in
-            for number in 0..<32 {
-                let request = TransportRequest(url: server.url, headers: [], body: [UInt8(number)], timeout: .seconds(30))
-                group.addTask { (try? await transport.send(request).get())?.status == 200 }
-            }
-            return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
-        }
-        #expect(answered == 32 && server.requests.count == 32)
-        #expect((1...5).contains(server.connections))
-    }
-    #endif
-
     @Test("the next request leaves only when the last answer is settled (R5, R9)")
     func answersAreHandledInTurn() async throws {
         let test = try TestClient { $0.batchSize = 1 }
@@ -100,10 +81,10 @@ struct TransportRulesTests {
         let committed = Gate()
         let writer = QueueWriter(
             intake: Intake(lastSequence: 0, waitingIDs: [], capacity: 10), clock: ManualClock(),
-            immediateEvents: {
-                // Asked when a group is encoded.
+            immediateEvents: { [] },
+            encode: { event, base in
                 encoding.withLock { $0 = .current }
-                return []
+                return event.encoded(over: base)
             },
             commit: { events, _, whenCommitted in
                 whenCommitted()
@@ -140,6 +121,23 @@ struct TransportRulesTests {
         for (line, status) in zip(lines, ["401", "503", "200"]) {
             #expect(line.hasPrefix("info Upload failed ") && line.contains(status) && !line.contains("secret"))
         }
+    }
+
+    @Test("each kind of failed request has its own words in the log (R6)")
+    func causesAreLogged() async throws {
+        let failures: [TransportFailure] = [
+            .unknownHost, .cannotConnect, .timedOut, .tls, .cut, .answerTooLarge, .outOfResources, .other(99),
+        ]
+        let log = RecordedLog()
+        let test = try TestClient { $0.logger = Logger(label: "test") { _ in log } }
+        try await test.track(0..<1)
+        for failure in failures {
+            test.transport.script { _ in .failure(failure) }
+            #expect(await test.client.flush().failure == .transport(failure))
+        }
+        #expect(log.lines.count == failures.count && Set(log.lines).count == failures.count)
+        for (line, failure) in zip(log.lines, failures) { #expect(line.contains(failure.description)) }
+        await test.client.shutdown(within: .zero)
     }
 
     @Test("names of immediate events can change while the client runs (R25)")

@@ -76,6 +76,22 @@ struct DebugModeTests {
         #expect(client.queue.books.depth == 0 && client.queue.books.stored == 2)
     }
 
+    @Test("unless told otherwise it shows them on standard error, and nothing else goes there (R59)")
+    func standardErrorIsTheDefault() async throws {
+        let directory = TemporaryDirectory()
+        let worker = try ChildProcess(
+            "/bin/sh",
+            [
+                "-c", #"exec "$0" "$@" 2>&1 >/dev/null"#, try PackageLayout.executable("hapax-test-worker"), "track", "--debug",
+                "--durably",
+                "--count", "2", "--server", "http://127.0.0.1:1", "--key", "k", "--queue", directory.path + "/queue",
+            ])
+        let lines = await worker.remainingLines()
+        #expect(await worker.waitUntilExit() == .exited(0))
+        #expect(lines.first == "{" && lines.last == "}")
+        #expect(lines.count { $0 == #"  "event": "worker","# } == 2)
+    }
+
     @Test("it is off unless switched on: nothing is shown, and batches are batches (I14)")
     func offByDefault() async throws {
         #expect(!EventClient.Configuration(server: "http://host", writeKey: "k", queueDirectory: "q").debugMode)

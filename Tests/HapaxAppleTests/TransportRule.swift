@@ -1,0 +1,1 @@
+../HapaxClientTests/Transport/TransportRule.swift

@@ -1,0 +1,1 @@
+../../Client/HapaxClient/Transport/URLSessionTransport.swift
