@@ -255,7 +255,7 @@ struct DeliveryStateMachineTests {
         #expect(machine.uploadWanted(manual: true) == .read(limit: 1, skipping: 0))
     }
 
-    @Test("a witness that may not be called now is called by the next pass; if no request may be made at all, nobody is suspected (R28, R31)")
+    @Test("a witness that may not be called now is called by the next pass; if nothing may be sent at all, nobody is suspected (R28, R31)")
     mutating func owedTestimonyIsGivenLater() {
         send(50)
         #expect(machine.answered(.accepted) == .settle)
