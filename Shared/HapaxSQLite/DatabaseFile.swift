@@ -63,12 +63,6 @@ package enum DatabaseFile {
         for suffix in ["-wal", "-shm", "-journal"] { unlink(path + suffix) }
     }
 
-    /// Whether there is a write-ahead log with something in it, as behind a kill.
-    package static func hasLog(_ path: String) -> Bool {
-        var status = stat()
-        return stat(resolved(path) + "-wal", &status) == 0 && status.st_size > 0
-    }
-
     /// - Parameter logPages: The write-ahead log is emptied from this length on and cut to it, nothing of a transaction is in it before the
     ///   commit, deleting writes no more pages than it must (https://www.sqlite.org/pragma.html#pragma_secure_delete), and a new file can
     ///   give its free pages back (https://www.sqlite.org/pragma.html#pragma_incremental_vacuum); nil for SQLite's own choices.

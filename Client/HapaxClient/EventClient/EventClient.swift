@@ -84,7 +84,7 @@ public final class EventClient: Sendable {
         }
         client.scheduler.startTimer()
         client.scheduler.eventsStored(depth: Int(queue.books.depth), immediate: false)
-        if let adopter = client.adopter { Task { await adopter.adoptIfDue() } }
+        if let adopter = client.adopter, client.scheduler.policy.uploadsByItself { Task { await adopter.adoptIfDue() } }
         return client
     }
 

@@ -151,7 +151,7 @@ extension EventQueue {
         // SQLite takes an empty file for a new database, and removes the log beside it.
         try QueueFileHeader(path: directory.databasePath)?.check()
         // Before anything looks into the file: who only reads leaves a log as well.
-        let wasOpen = DatabaseFile.hasLog(directory.databasePath)
+        let wasOpen = FileManager.default.fileExists(atPath: DatabaseFile.resolved(directory.databasePath) + "-wal")
         try recognise(directory.databasePath)
         let database = try openFile(directory.databasePath, durability, room)
         try migrator.migrate(database)

@@ -33,6 +33,17 @@ struct TestClient {
         try client.queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA query_only = \(refuse ? 1 : 0)") }
     }
 
+    /// Returns once the drainer does nothing more: until it is signalled, what is tracked stays in memory.
+    func holdDrainer() async throws -> DispatchSemaphore {
+        let (isHeld, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        client.writer.whenStored {
+            isHeld.signal()
+            mayGoOn.wait()
+        }
+        try await blocking { isHeld.wait() }
+        return mayGoOn
+    }
+
     /// Tracks events named by number and returns their ids once they are stored.
     @discardableResult
     func track(_ names: some Sequence<Int>) async throws -> [EventID] {
