@@ -40,9 +40,9 @@ package struct SystemClock: ClientClock {
         return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
     }
 
-    /// Stands still while the machine sleeps, as what is scheduled does (https://man7.org/linux/man-pages/man2/clock_gettime.2.html).
     #if canImport(Darwin)
-    private static let monotonicClock = CLOCK_UPTIME_RAW
+    // The other one is known to step back.
+    private static let monotonicClock = CLOCK_MONOTONIC_RAW
     #else
     private static let monotonicClock = CLOCK_MONOTONIC
     #endif

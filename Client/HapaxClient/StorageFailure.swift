@@ -17,7 +17,9 @@ extension StorageFailure {
     /// Only codes and their fixed texts: messages of SQLite can quote values.
     package init(_ error: any Error) {
         let error = (error as? SalvageFailure)?.cause ?? error
-        if error is NewerSchema {
+        if let failure = error as? StorageFailure {
+            self = failure
+        } else if error is NewerSchema {
             self.init(code: 0, description: "the queue was made by a newer version")
         } else if error is UnsalvagedLetters {
             self.init(code: 0, description: UnsalvagedLetters.text)

@@ -60,12 +60,17 @@ extension EventQueue {
 
     /// Changes the queue, or ends the command with a message.
     func changing<Value>(_ change: (EventQueue) throws -> Value) throws -> Value {
-        do { return try change(self) } catch { throw Terminal.queueCannotBeWritten(error) }
+        do { return try flushed(try change(self)) } catch { throw Terminal.queueCannotBeWritten(error) }
     }
 
     /// The same with what a damaged file held.
     func changingAll<Value>(_ change: (EventQueue) async throws -> Value) async throws -> Value {
-        do { return try await salvaging(change) } catch { throw Terminal.queueCannotBeWritten(error) }
+        do { return try flushed(try await salvaging(change)) } catch { throw Terminal.queueCannotBeWritten(error) }
+    }
+
+    private func flushed<Value>(_ value: Value) throws -> Value {
+        try flushDrive()
+        return value
     }
 }
 

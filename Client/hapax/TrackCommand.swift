@@ -137,8 +137,8 @@ struct TrackCommand: AsyncParsableCommand {
                 error == .refused(.optedOut) ? "not stored: the user has opted out; see hapax identity" : "not stored: \(error)")
             throw ExitCode.failure
         }
-        guard report.lost == 0 else {
-            Terminal.complain("not stored: \(error); try again with --id \(id)")
+        guard report.lost == 0, !client.mayLoseInPowerCut else {
+            Terminal.complain("not stored\(report.lost == 0 ? " for sure" : ""): \(error); try again with --id \(id)")
             throw ExitCode.failure
         }
         if !output.json { Terminal.say(id.description) }

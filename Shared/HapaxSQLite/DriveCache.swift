@@ -18,8 +18,12 @@ package enum DriveCache {
     /// - Returns: `errno`, or 0; 0 as well where there is nothing to do, or the drive knows no such thing.
     package static func flush(_ descriptor: Int32) -> Int32 {
         #if canImport(Darwin)
-        if fcntl(descriptor, F_FULLFSYNC) == 0 || errno == ENOTSUP { return 0 }
-        return errno
+        while fcntl(descriptor, F_FULLFSYNC) != 0 {
+            // What file systems that know no such thing answer: those of other systems, and of networks.
+            if [ENOTSUP, ENOTTY, EINVAL].contains(errno) { return 0 }
+            if errno != EINTR { return errno }
+        }
+        return 0
         #else
         return 0
         #endif

@@ -1,21 +1,23 @@
 import Foundation
 
-/// What Apple's systems are told about a queue's directory; what is made in it follows.
+/// What Apple's systems are told about a queue's files. Does nothing elsewhere; where the system does not take it, the queue works all the same.
 enum DeviceStorage {
-    /// Does nothing elsewhere. If the system does not take it, the queue works all the same.
-    static func mark(_ directory: String) {
+    /// An app that has its files locked with the device could store nothing then, and that is when it enters the background
+    /// (https://developer.apple.com/documentation/uikit/encrypting-your-app-s-files). What is made in the directory follows.
+    static func keepOpen(_ directory: String) {
+        #if os(iOS)
+        try? FileManager.default.setAttributes(
+            [.protectionKey: FileProtectionType.completeUntilFirstUserAuthentication], ofItemAtPath: directory)
+        #endif
+    }
+
+    /// For what is of no use on another device.
+    static func excludeFromBackup(_ file: String) {
         #if canImport(Darwin)
-        // A copy of a queue that comes back, perhaps on a second device, would give sequences again (I7).
-        var url = URL(fileURLWithPath: directory, isDirectory: true)
+        var url = URL(fileURLWithPath: file)
         var values = URLResourceValues()
         values.isExcludedFromBackup = true
         try? url.setResourceValues(values)
-        #endif
-        #if os(iOS)
-        // An app that locks its files with the device could store nothing then, and that is when it enters the background
-        // (https://developer.apple.com/documentation/uikit/encrypting-your-app-s-files).
-        try? FileManager.default.setAttributes(
-            [.protectionKey: FileProtectionType.completeUntilFirstUserAuthentication], ofItemAtPath: directory)
         #endif
     }
 }

@@ -155,8 +155,12 @@ extension Delivery {
     /// counted.
     func testify() async -> DeliveryStateMachine.Action {
         guard let witness = witness.withLock({ $0 }) else { return machine.answered(.pause) }
-        // What was granted for events that were not there holds for this one.
-        if !mayRequestOnce, let held = holdsBack() { return held }
+        // What was granted for events that were not there holds for this one, if there is still time for it.
+        if mayRequestOnce {
+            guard mayRequest() else { return denied() }
+        } else if let held = holdsBack() {
+            return held
+        }
         switch await attempt(SourceBatch(events: [witness], envelope: refusedEnvelope)) {
         case .accepted(let results):
             let isAccepted = !results.contains { $0.outcome == .retry }

@@ -17,8 +17,12 @@ public enum NetworkType: String, Hashable, Sendable, CaseIterable {
 extension EventClient.Configuration {
     #if canImport(Network)
     static let standardNetwork: @Sendable () -> NetworkType? = { DeviceNetwork.shared.current }
+
+    /// Apple's systems tell some milliseconds after they were first asked: the first upload comes later than that.
+    static func prepareNetwork() { _ = DeviceNetwork.shared }
     #else
     static let standardNetwork: @Sendable () -> NetworkType? = { .wired }
+    static func prepareNetwork() {}
     #endif
 }
 

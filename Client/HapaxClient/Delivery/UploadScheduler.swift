@@ -17,6 +17,12 @@ final class UploadScheduler: Sendable {
         /// Which timer is the current one: an older one that could not be cancelled in time does nothing.
         var generation = 0
         var isStopped = false
+
+        mutating func stopTimer() {
+            generation += 1
+            timer?.cancel()
+            timer = nil
+        }
     }
 
     /// - Parameter ticked: Called at each interval, whether or not anything is to be uploaded.
@@ -62,16 +68,14 @@ final class UploadScheduler: Sendable {
 
     /// Starting again replaces the timer.
     func startTimer() {
-        startTimer(after: nil)
+        startTimer { _ in true }
     }
 
-    /// - Parameter fired: Which timer has fired; if it is no longer the current one, it was stopped or replaced meanwhile.
-    private func startTimer(after fired: Int?) {
+    /// - Parameter isDue: Asked under the lock: it may have been stopped or replaced meanwhile.
+    private func startTimer(if isDue: (State) -> Bool) {
         let next: (interval: Duration, generation: Int)? = state.withLock { state in
-            if let fired, fired != state.generation { return nil }
-            state.timer?.cancel()
-            state.timer = nil
-            state.generation += 1
+            guard isDue(state) else { return nil }
+            state.stopTimer()
             state.wantsTimer = true
             return state.policy.effectiveInterval.map { ($0, state.generation) }
         }
@@ -84,15 +88,9 @@ final class UploadScheduler: Sendable {
 
     /// Until it is started again (R36).
     func stopTimer() {
-        stopTimer(wantsTimer: false)
-    }
-
-    private func stopTimer(wantsTimer: Bool?) {
         state.withLock { state in
-            state.wantsTimer = wantsTimer ?? state.wantsTimer
-            state.generation += 1
-            state.timer?.cancel()
-            state.timer = nil
+            state.wantsTimer = false
+            state.stopTimer()
         }
     }
 
@@ -113,7 +111,7 @@ final class UploadScheduler: Sendable {
             return state.policy.timerFired(depth: depth, network: network, now: now)
         }
         guard let actions else { return }
-        startTimer(after: generation)
+        startTimer { $0.generation == generation }
         perform(actions)
         ticked()
     }
@@ -122,8 +120,9 @@ final class UploadScheduler: Sendable {
         for action in actions {
             switch action {
             case .upload: upload()
-            case .restartTimer: if state.withLock({ $0.wantsTimer }) { startTimer() }
-            case .stopTimer: stopTimer(wantsTimer: nil)
+            case .restartTimer: startTimer { $0.wantsTimer }
+            // Unless somebody has switched it on again meanwhile.
+            case .stopTimer: state.withLock { if $0.policy.effectiveInterval == nil { $0.stopTimer() } }
             }
         }
     }

@@ -113,6 +113,7 @@ extension EventClient {
                 }
                 draft = enriched
             }
+            context.markState(of: &draft.properties)
             let bytes = QueueUsage.bytes(of: draft.properties)
             let admission: Intake.Admission? = writer.intake.withLock {
                 // Enriched for somebody who has logged out meanwhile: once more, so that the order of calls holds.

@@ -79,13 +79,14 @@ extension EventClient {
     /// do damaged files that were set aside.
     ///
     /// - Returns: How many were deleted.
-    /// - Throws: ``StorageFailure``; nothing has been deleted then. A damaged file alone is no reason to: what can be read of it is purged
-    ///   with the rest.
+    /// - Throws: ``StorageFailure``; nothing has been deleted then, or at the level `power` a power cut may bring it back. A damaged file alone
+    ///   is no reason to: what can be read of it is purged with the rest.
     @discardableResult
     public func purge() async throws(StorageFailure) -> Int {
         try? await writer.barrier()
         do {
             let purged = try await queue.salvaging { queue in try await delivery.exclusively { try queue.purge() } }
+            try queue.flushDrive()
             reporter.booksChanged()
             return purged.waiting + purged.deadLetters
         } catch {

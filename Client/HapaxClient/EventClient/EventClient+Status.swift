@@ -27,6 +27,9 @@ extension EventClient {
     /// Whether it was somebody whom events concern, as far as anybody knows, and a damaged file does not say who any more.
     package var hasLostIdentity: Bool { !queue.isSpool && identityFailure != nil }
 
+    /// Whether a power cut may take what was stored at the level `power`.
+    package var mayLoseInPowerCut: Bool { queue.mayLoseInPowerCut }
+
     /// What was not stored and is not sent again by itself.
     public var deadLetters: DeadLetters { DeadLetters(queue: queue) }
 }

@@ -52,8 +52,7 @@ public final class EventClient: Sendable {
         _ configuration: Configuration, clock: any ClientClock, recovery: Recovery, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let endpoint = try configuration.endpoint()
-        // Apple's systems tell some milliseconds after they were first asked: the first upload comes later than that.
-        _ = configuration.network()
+        Configuration.prepareNetwork()
         try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
         let queue: EventQueue
         do throws(QueueOpenError) {
@@ -143,9 +142,9 @@ public final class EventClient: Sendable {
                 ownIntake.withLock { $0 }.map { Self.follow(optOutMark, $0) }
                 let appended = try queue.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
                 debug?.stored(appended.events)
-                return QueueWriter.Committed(
-                    depth: Int(queue.books.depth), appended: appended, driveFailure: queue.driveFailure.withLock { $0 })
+                return QueueWriter.Committed(depth: Int(queue.books.depth), appended: appended)
             },
+            flush: { try queue.flushDrive() },
             reporter: reporter,
             stored: {
                 session.eventsStored()

@@ -24,7 +24,7 @@ struct Ballast: Sendable {
         guard descriptor >= 0 else { return false }
         defer { close(descriptor) }
         isKept = Self.holds(descriptor, bytes) || Self.fill(descriptor, bytes)
-        if !isKept { unlink(path) }
+        if isKept { DeviceStorage.excludeFromBackup(path) } else { unlink(path) }
         return isKept
     }
 

@@ -27,6 +27,7 @@ extension EventQueue {
             let identity = identity()
             try Self.save(SavedIdentity(anonymousID: identity.anonymousID, loginID: identity.loginID), db)
         }
+        try flushDrive()
     }
 
     static func save(_ identity: SavedIdentity, _ db: Database) throws {

@@ -28,8 +28,8 @@ package final class EventQueue: Sendable {
     let account: Locked<QuotaAccount>
     let ballast: Locked<Ballast>
     let underWay = Locked(BatchUnderWay())
-    /// Why a power cut may take what was stored last at the level `power`; nil if it may not.
-    let driveFailure = Locked<StorageFailure?>(nil)
+    /// Whether a power cut may take commits that must survive one at the level `power`; of those of an earlier process nobody knows.
+    private let isInDriveCache = Locked(true)
     let damage: Locked<DamageRecord>
     let waitingObserver = Locked<@Sendable (WaitingChange) -> Void>({ _ in })
 
@@ -84,7 +84,7 @@ package final class EventQueue: Sendable {
             let isFile = (error as? CocoaError)?.code == .fileWriteFileExists
             throw .unusable(isFile ? StorageFailure(errno: ENOTDIR) : StorageFailure(error))
         }
-        DeviceStorage.mark(directory.path)
+        DeviceStorage.keepOpen(directory.path)
         do throws(FileLock.Failure) {
             return try FileLock(path: directory.lockPath)
         } catch {
@@ -212,9 +212,7 @@ package final class EventQueue: Sendable {
         if growing {
             try requireFile()
             try requireBallast()
-            let value = try attempt(db, releasing: released, body)
-            flushDrive()
-            return value
+            return try attempt(db, releasing: released, body)
         }
         defer { giveBackRoom(db) }
         do {
@@ -247,6 +245,7 @@ package final class EventQueue: Sendable {
             if books != before { try books.write(db) }
             return .commit
         }
+        isInDriveCache.withLock { $0 = true }
         self.oldest.withLock { $0 = oldest }
         currentBooks.withLock { $0 = books }
         account.withLock { $0.committed(books.usage - before.usage, releasing: released) }
@@ -254,12 +253,23 @@ package final class EventQueue: Sendable {
         return value
     }
 
-    /// Behind a commit of what must survive a power cut. That it failed takes nothing back: the next one flushes all that came before.
-    func flushDrive() {
+    /// Returns when no power cut can take what was committed before, at the level `power`; see ``DriveCache``.
+    ///
+    /// - Throws: ``StorageFailure``. What was committed stays so; call again.
+    package func flushDrive() throws {
         guard durability == .power else { return }
-        let number = lock.withLock { $0?.flushDrive() ?? 0 }
-        driveFailure.withLock { $0 = number == 0 ? nil : StorageFailure(errno: number) }
+        // Taken back first: what is committed meanwhile is not flushed by this.
+        let isDue = isInDriveCache.withLock { isDue in
+            defer { isDue = false }
+            return isDue
+        }
+        guard isDue, let number = lock.withLock({ $0?.flushDrive() }), number != 0 else { return }
+        isInDriveCache.withLock { $0 = true }
+        throw StorageFailure(errno: number)
     }
+
+    /// Whether the last ``flushDrive()`` failed, or there was none since the last commit.
+    package var mayLoseInPowerCut: Bool { durability == .power && isInDriveCache.withLock { $0 } }
 
     // MARK: - End
 

@@ -27,6 +27,11 @@ struct EventContext: Sendable {
         return properties
     }
 
+    /// The same for what was laid over the base, and may have been changed since.
+    func markState(of properties: inout Properties) {
+        if isPassive { properties[Self.appState] = "background" }
+    }
+
     private static let appState = "$app_state"
 
     init(identity: Identity, automatic: Properties = [:]) {
@@ -37,7 +42,7 @@ struct EventContext: Sendable {
 
     private mutating func join() {
         base = automatic.merging(superProperties) { $1 }
-        if isPassive { base[Self.appState] = "background" }
+        markState(of: &base)
         encodedBase = EncodedProperties(base)
         generation += 1
     }

@@ -23,13 +23,13 @@ final class QueueWriter: Sendable {
         var depth: Int
         /// nil where all of it is in the store.
         var appended: EventQueue.Appended?
-        /// Why it may not survive what it was promised to: it is in the store, and is not stored again.
-        var driveFailure: StorageFailure?
     }
 
     let intake: Locked<Intake>
     private let encode: Encode
-    private let commit: Commit
+    private let store: Commit
+    /// Makes what was committed survive what it was promised to.
+    private let flush: @Sendable () throws -> Void
     private let clock: any ClientClock
     private let retryPolicy: RetryPolicy
     /// nil: every event.
@@ -79,6 +79,8 @@ final class QueueWriter: Sendable {
     // Unchecked: touched on `dispatch` only, but for `next` and what follows it while `dispatch` commits and then waits for `encoding`.
     private final class Work: @unchecked Sendable {
         var group = Group()
+        /// What its commit came to, while the flush behind that is still to succeed.
+        var committed: Committed?
         var next = Group()
         var taken: [Intake.Entry] = []
         /// How many of `taken` have gone into a group.
@@ -88,7 +90,8 @@ final class QueueWriter: Sendable {
     init(
         intake: Intake, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
         immediateEvents: @escaping @Sendable () -> Set<String>?, encode: @escaping Encode = { $0.encoded(over: $1) },
-        commit: @escaping Commit, reporter: EventReporter? = nil, stored: @escaping @Sendable (Stored) -> Void
+        commit: @escaping Commit, flush: @escaping @Sendable () throws -> Void = {}, reporter: EventReporter? = nil,
+        stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = Locked(intake)
         self.clock = clock
@@ -96,7 +99,8 @@ final class QueueWriter: Sendable {
         self.maximumGroupBytes = maximumGroupBytes
         self.immediateEvents = immediateEvents
         self.encode = encode
-        self.commit = commit
+        store = commit
+        self.flush = flush
         self.stored = stored
         self.reporter = reporter
     }
@@ -227,33 +231,41 @@ final class QueueWriter: Sendable {
 
     private func commitGroup() -> Result<Void, StorageFailure> {
         let group = work.group
-        let dropped = intake.withLock { $0.takeRefusals() }
-        let isEmpty = group.events.isEmpty && dropped.isEmpty
-        let start = clock.monotonic
         do {
-            // An event leaves memory in the turn that brings it to disk: a shutdown may look right behind that.
-            let committed =
-                isEmpty ? Committed(depth: 0) : try commit(group.events, dropped) { intake.withLock { $0.committed(group.events) } }
-            if !isEmpty { reporter?.committed(committed.appended?.events ?? group.events, in: clock.monotonic - start) }
+            // Once: where the flush behind it failed, only that is tried again.
+            let committed = try work.committed ?? commit(group.events)
+            work.committed = committed
+            try flush()
+            work.committed = nil
             state.withLock { state in
                 state.failures = 0
-                state.lastFailure = committed.driveFailure
+                state.lastFailure = nil
                 state.retry?.cancel()
                 state.retry = nil
             }
             let discarded = committed.appended?.removedAtOnce ?? []
             for (waiter, event) in group.waiters {
-                if event.map(discarded.contains) == true {
-                    waiter.tell(.failure(.discarded))
-                } else {
-                    waiter.tell(committed.driveFailure.map { .failure(.notStored($0)) } ?? .success(()))
-                }
+                waiter.tell(event.map(discarded.contains) == true ? .failure(.discarded) : .success(()))
             }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
             return .success(())
         } catch {
-            intake.withLock { $0.restoreRefusals(dropped) }
             return .failure(StorageFailure(error))
+        }
+    }
+
+    private func commit(_ events: [PreparedEvent]) throws -> Committed {
+        let dropped = intake.withLock { $0.takeRefusals() }
+        if events.isEmpty && dropped.isEmpty { return Committed(depth: 0) }
+        let start = clock.monotonic
+        do {
+            // An event leaves memory in the turn that brings it to disk: a shutdown may look right behind that.
+            let committed = try store(events, dropped) { intake.withLock { $0.committed(events) } }
+            reporter?.committed(committed.appended?.events ?? events, in: clock.monotonic - start)
+            return committed
+        } catch {
+            intake.withLock { $0.restoreRefusals(dropped) }
+            throw error
         }
     }
 

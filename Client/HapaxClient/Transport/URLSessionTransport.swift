@@ -40,7 +40,11 @@ package final class URLSessionTransport: EventTransport {
         for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
         let task = session.uploadTask(with: urlRequest, from: Data(request.body))
         return await withCheckedContinuation { continuation in
-            guard exchanges.begin(task, continuation) else { return continuation.resume(returning: .failure(.aborted)) }
+            guard exchanges.begin(task, continuation) else {
+                // The session would wait for it.
+                task.cancel()
+                return continuation.resume(returning: .failure(.aborted))
+            }
             let (exchanges, identifier) = (exchanges, task.taskIdentifier)
             let deadline = DispatchWorkItem { exchanges.end(identifier, .failure(.timedOut)) }
             exchanges.expect(deadline, identifier)

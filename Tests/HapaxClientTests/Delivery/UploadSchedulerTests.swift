@@ -31,6 +31,35 @@ struct UploadSchedulerTests {
         #expect(uploads.withLock { $0 } == 1)
     }
 
+    @Test("a switch that is overtaken by the next one, or by the app's background, changes nothing any more (R24, R36, I15)")
+    func overtakenSwitchDoesNothing() {
+        let clock = ManualClock()
+        let during = Locked<(@Sendable () -> Void)?>(nil)
+        let scheduler = UploadScheduler(
+            policy: FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero), clock: clock, depth: { 1 },
+            upload: {
+                let action = during.withLock { action in
+                    defer { action = nil }
+                    return action
+                }
+                action?()
+            })
+        scheduler.startTimer()
+        scheduler.setAutomatic(false)
+        #expect(clock.pending == [])
+        // Between what switching on decides, to upload and to start the timer, the app enters the background.
+        during.withLock { $0 = { scheduler.stopTimer() } }
+        scheduler.setAutomatic(true)
+        #expect(clock.pending == [])
+        scheduler.startTimer()
+        #expect(clock.pending == [.seconds(15)])
+        // Or it is switched off again.
+        scheduler.setAutomatic(false)
+        during.withLock { $0 = { scheduler.setAutomatic(false) } }
+        scheduler.setAutomatic(true)
+        #expect(clock.pending == [])
+    }
+
     @Test("a timer that fired while it was being stopped does nothing, and does not begin again (R29, R36)")
     func stoppedTimerDoesNothing() {
         let scheduler = scheduler()

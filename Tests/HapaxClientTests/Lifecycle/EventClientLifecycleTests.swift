@@ -88,7 +88,15 @@ struct EventClientLifecycleTests {
     func propertiesHideNoState(isEnriched: Bool) async throws {
         let test = try TestClient {
             $0.computedProperties = { ["$app_state": "computed", "computed": true] }
-            if isEnriched { $0.enrichers = [{ $0 }] }
+            if isEnriched {
+                $0.enrichers = [
+                    { draft in
+                        var draft = draft
+                        if draft.name == "push" { draft.properties["$app_state"] = nil }
+                        return draft
+                    }
+                ]
+            }
         }
         test.client.superProperties = ["$app_state": "super"]
         test.client.attach(ScriptedApplication(isInBackground: true))

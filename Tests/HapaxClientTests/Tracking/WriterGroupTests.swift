@@ -49,10 +49,10 @@ struct WriterGroupTests {
                     record.groups.append(events.compactMap(\.sequence))
                     record.dropped.append(dropped)
                     return QueueWriter.Committed(
-                        depth: record.groups.joined().count, appended: EventQueue.Appended(events: events),
-                        driveFailure: record.driveFailure)
+                        depth: record.groups.joined().count, appended: EventQueue.Appended(events: events))
                 }
             },
+            flush: { [record] in try record.withLock { if let failure = $0.driveFailure { throw failure } } },
             stored: { [record] stored in record.withLock { $0.stored.append(stored) } })
     }
 
@@ -133,21 +133,31 @@ struct WriterGroupTests {
         #expect(clock.pending.count == 1 && clock.pending.allSatisfy { $0 <= base })
     }
 
-    @Test("what a power cut may still take is told as not stored, and is not stored again; it is in the queue (I6, I12)")
+    @Test("what a power cut may still take is told as not stored until it is flushed, and is stored once; so for who asks again (I6, I12)")
     func unflushedCommitIsTold() async throws {
         let writer = writer()
         let failure = StorageFailure(errno: EIO)
         record.withLock { $0.driveFailure = failure }
-        let waiter = CommitWaiter()
-        if admit(writer.intake, waiter: waiter) == true { writer.wake() }
-        await #expect(throws: TrackError.notStored(failure)) { try await waiter.wait() }
-        #expect(writer.lastFailure == failure && clock.pending == [])
-        #expect(writer.intake.withLock { $0.uncommitted.events } == 0)
+        let id = EventID.derived(name: "order", key: "1")
+        @Sendable func track() async throws {
+            let waiter = CommitWaiter()
+            if admit(writer.intake, id: id, waiter: waiter) == true { writer.wake() }
+            try await waiter.wait()
+        }
+        await #expect(throws: TrackError.notStored(failure)) { try await track() }
+        #expect(writer.lastFailure == failure && writer.intake.withLock { $0.uncommitted.events } == 0)
+        await clock.scheduled(1)
+        // A mark behind the first event, and nothing to commit.
+        let again = Task { try await track() }
+        while writer.intake.withLock({ $0.mailbox.isEmpty }) { await Task.yield() }
+        clock.advance(by: .seconds(5))
+        await #expect(throws: TrackError.notStored(failure)) { try await again.value }
+        #expect(record.withLock { $0.groups } == [[1]] && record.withLock { $0.stored.isEmpty })
         record.withLock { $0.driveFailure = nil }
-        let next = CommitWaiter()
-        if admit(writer.intake, waiter: next) == true { writer.wake() }
-        try await next.wait()
-        #expect(record.withLock { $0.groups } == [[1], [2]] && writer.lastFailure == nil)
+        await clock.scheduled(1)
+        clock.advance(by: .seconds(5))
+        try await track()
+        #expect(record.withLock { $0.groups } == [[1]] && record.withLock { $0.stored.map(\.depth) } == [1] && writer.lastFailure == nil)
     }
 
     @Test("events are encoded once, however often their commit fails (R4)")

@@ -143,6 +143,6 @@ struct TransportRule: Sendable, CustomTestStringConvertible {
             #expect(failure(await make().send(request(server.url, timeout: timeout))) == .timedOut)
             timeout = timeout * 4
         } while server.requests.isEmpty && timeout < .seconds(60)
-        #expect(server.requests.count == 1)
+        #expect(!server.requests.isEmpty)
     }
 }

@@ -57,6 +57,8 @@ package final class SQLiteEventStore: EventStore {
     package func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
         do {
             let found = try await database.write { db in try Self.store(group, in: db) }
+            // Where the system's COMMIT leaves it in the drive's cache (I4).
+            guard lock.withLock({ $0?.flushDrive() ?? 0 }) == 0 else { throw StoreError.unavailable("the drive's cache cannot be flushed") }
             hasFailed.withLock { $0 = false }
             return found
         } catch {
