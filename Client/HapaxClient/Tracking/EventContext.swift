@@ -21,7 +21,7 @@ struct EventContext: Sendable {
     /// What an event says itself, or the app's code for it. None says of an app that nobody has seen yet that it is not in the background
     /// (R48).
     func own(_ properties: Properties) -> Properties {
-        guard isPassive, properties[Self.appState] != nil else { return properties }
+        guard isPassive else { return properties }
         var properties = properties
         properties[Self.appState] = nil
         return properties

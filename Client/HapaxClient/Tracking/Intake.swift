@@ -98,7 +98,7 @@ struct Intake: Sendable {
         if !isWaiting { lastSequence += 1 }
         let event = Event(
             id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID,
-            sequence: isWaiting ? nil : lastSequence, properties: isComplete ? properties : context.own(properties))
+            sequence: isWaiting ? nil : lastSequence, properties: isComplete || !context.isPassive ? properties : context.own(properties))
         if isWaiting { repeats[event.id, default: 0] += 1 } else { waitingIDs.insert(event.id) }
         let entry = Entry(event: event, base: base, reserved: room, waiter: waiter)
         if let plantedInterleaving { mailbox += plantedInterleaving(entry) } else { mailbox.append(entry) }
