@@ -9,6 +9,8 @@ final class ImportProgress: Sendable {
     private let size: Int64?
     private let state: Locked<State>
     private let queue = DispatchQueue(label: "hapax.progress")
+    /// Why nothing goes on, if nothing does.
+    private let trouble: @Sendable () -> String?
 
     private struct State {
         var counts = ImportCounts()
@@ -21,8 +23,9 @@ final class ImportProgress: Sendable {
     private static let barMilliseconds = 200
     private static let barWidth = 30
 
-    init(size: Int64?) {
+    init(size: Int64?, trouble: @escaping @Sendable () -> String?) {
         self.size = size
+        self.trouble = trouble
         state = Locked(State())
     }
 
@@ -64,6 +67,7 @@ final class ImportProgress: Sendable {
         let (counts, elapsed) = state.withLock { ($0.counts, ContinuousClock.now - $0.started) }
         let rate = Int(Double(counts.settled) / max(elapsed / .seconds(1), 0.001))
         var text = "\(counts.settled) events, \(rate)/s, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters"
+        if let trouble = trouble() { text += ", waits: " + Terminal.printable(trouble) }
         if let size, size > 0 {
             let part = min(Double(counts.offset) / Double(size), 1)
             let percent = "\(Int(part * 100))%"

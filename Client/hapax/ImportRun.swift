@@ -54,7 +54,8 @@ final class ImportRun: Sendable {
 
         var status = stat()
         let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
-        let progress = ImportProgress(size: size)
+        let later = Locked<Delivery<ImportSource>?>(nil)
+        let progress = ImportProgress(size: size) { later.withLock { $0 }?.latestState.failure.map { "\($0)" } }
         let stopped = Locked<Stop?>(nil)
         let transport = SystemTransport.make()
         source = ImportSource(
@@ -70,6 +71,7 @@ final class ImportRun: Sendable {
                 transport.close()
             })
         delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock)
+        later.withLock { [delivery] in $0 = delivery }
         self.transport = transport
         self.progress = progress
         self.stopped = stopped
@@ -172,6 +174,7 @@ final class ImportRun: Sendable {
         guard !queue.isFull else { throw QueueIsFull() }
         // What it holds then is ours alone; otherwise it stays known as the one of whoever filled it.
         if queue.books.depth == 0, queue.books.letters == 0, !queue.directory.holdsUnsalvaged { queue.isRedirected(to: endpoint) }
-        try queue.adoptDeadLetters(letters)
+        try queue.adoptDeadLetters(letters, growing: true)
+        try queue.flushDrive()
     }
 }

@@ -33,6 +33,8 @@ actor ImportSource: BatchSource {
 
     private var waiting: [Waiting] = []
     private var reachedEnd = false
+    /// What ended the import. Lines that were read behind the last settled one are neither sent nor kept then: no place behind them is noted.
+    private var failure: (any Error)?
     /// Of all up to the last line read.
     private(set) var read: ImportFingerprint
     private var readLines: Int64
@@ -67,6 +69,7 @@ actor ImportSource: BatchSource {
     }
 
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
+        if let failure { throw failure }
         try fill(to: limit + skipping)
         var events: [OutgoingEvent] = []
         var bytes = 0
@@ -170,6 +173,7 @@ actor ImportSource: BatchSource {
         do throws(LineReader.Failure) {
             return try reader.next()
         } catch {
+            failure = error
             failed("the file cannot be read: \(String(cString: strerror(error.code)))")
             throw error
         }
@@ -179,6 +183,7 @@ actor ImportSource: BatchSource {
         do {
             if !letters.isEmpty { try bury(letters) }
         } catch {
+            failure = error
             failed(
                 error is QueueIsFull
                     ? "the queue is full of dead letters; export and purge them" : "the queue's dead letters cannot be written")

@@ -101,6 +101,7 @@ struct LineReader {
             guard count >= 0 else {
                 let code = errno
                 chunk = []
+                position = 0
                 throw Failure(code: code)
             }
             if count == 0 {

@@ -26,8 +26,9 @@ enum Terminal {
         }
     }
 
+    /// What it quotes, as a server's reason for a refusal, commands no terminal.
     static func complain(_ text: String) {
-        note("hapax: " + text + "\n")
+        note("hapax: " + printable(text) + "\n")
     }
 
     /// On standard error, as it is. Where nobody can read it there is nobody to tell.

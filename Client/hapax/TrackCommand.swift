@@ -191,15 +191,18 @@ struct TrackCommand: AsyncParsableCommand {
 
     private func tell(_ id: EventID, _ report: FlushReport?, _ fate: Fate, isSpool: Bool) {
         let letter = fate.letter
+        let others = max((report?.deadLettered ?? 0) - (letter == nil ? 0 : 1), 0)
         let delivered = letter == nil && (fate.isDelivered || report?.remaining == 0)
         if output.json {
             Terminal.say(json: [
                 "event_id": .string(id.description), "delivered": .bool(delivered), "spooled": .bool(isSpool && !delivered),
                 "dead_letter": .optional(letter?.reason), "detail": .optional(letter?.detail),
-                "failure": .optional(report?.failure.map { "\($0)" }),
+                "failure": .optional(report?.failure.map { "\($0)" }), "others_dead_lettered": .count(others),
             ])
             return
         }
+        // Nobody else would tell: the next flush counts its own.
+        if others > 0 { Terminal.complain("\(others) other events became dead letters; see hapax dead-letters list") }
         if let letter {
             Terminal.complain("the event is in the dead letters: \(letter.reason): \(letter.detail)")
         } else if let failure = report?.failure {

@@ -19,9 +19,10 @@ package enum DriveCache {
     package static func flush(_ descriptor: Int32) -> Int32 {
         #if canImport(Darwin)
         while fcntl(descriptor, F_FULLFSYNC) != 0 {
+            let reason = errno
             // What file systems that know no such thing answer: those of other systems, and of networks.
-            if [ENOTSUP, ENOTTY, EINVAL].contains(errno) { return 0 }
-            if errno != EINTR { return errno }
+            if reason == ENOTSUP || reason == ENOTTY || reason == EINVAL { return 0 }
+            if reason != EINTR { return reason }
         }
         return 0
         #else

@@ -116,7 +116,7 @@ package actor Delivery<Source: BatchSource> {
     }
 
     /// The same for those who must not wait: the actor may be waiting for the disk.
-    nonisolated var latestState: DeliveryState { published.withLock { $0 } }
+    package nonisolated var latestState: DeliveryState { published.withLock { $0 } }
 
     private func publish() {
         let state = state

@@ -217,8 +217,10 @@ extension EventQueue {
     }
 
     /// Takes over letters that belong to another install, or to none; again is the same as once if they have an origin number.
-    package func adoptDeadLetters(_ letters: [DeadLetter]) throws {
-        try transaction { db, books in
+    ///
+    /// - Parameter growing: Whether they come from nowhere that gives room back: then they get none of the ballast's, as events do not.
+    package func adoptDeadLetters(_ letters: [DeadLetter], growing: Bool = false) throws {
+        try transaction(growing: growing) { db, books in
             // They leave the queue that they come from: not for a file that no later client finds.
             try requireFile()
             for letter in letters {

@@ -15,7 +15,10 @@ struct OptOutMark: Sendable {
 
     /// Nobody who may have opted out is taken for somebody who has not.
     var isSet: Bool {
-        isUnwritten || access(path, F_OK) == 0 || ![ENOENT, ENOTDIR].contains(errno)
+        if isUnwritten || access(path, F_OK) == 0 { return true }
+        // At once: whatever takes memory can change it.
+        let reason = errno
+        return reason != ENOENT && reason != ENOTDIR
     }
 
     /// Whether events are refused; nil if nobody can tell, as while the directory is away.

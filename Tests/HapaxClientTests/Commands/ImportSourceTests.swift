@@ -54,6 +54,73 @@ struct ImportSourceTests {
         for batch in batches { #expect(try await batch.value == 1) }
     }
 
+    @Test(
+        "lines that cannot be kept are not taken for settled, however often the import asks again: no place behind them is noted (I1)",
+        arguments: [0, 3])
+    func unkeptLinesAreNotSettled(good: Int) async throws {
+        struct NoRoom: Error {}
+        let places = Locked<[Int64]>([])
+        let whole = (0..<good).map {
+            #"{"event_id":"\#(EventID.derived(name: "g", key: "\($0)"))","event":"e","time":1,"distinct_id":"u"}"#
+        }
+        let source = ImportSource(
+            descriptor: try descriptor(whole + ["bad 1", "bad 2"]), start: ImportCheckpoint(), after: ImportFingerprint(),
+            letterNames: "file", isStopped: { false }, now: { 1 }, bury: { _ in throw NoRoom() }, settled: { _ in },
+            saveCheckpoint: { checkpoint in places.withLock { $0.append(checkpoint.lines) } }, failed: { _ in })
+        for _ in 1...3 {
+            await #expect(throws: NoRoom.self) { try await source.nextBatch(limit: 500, maximumBytes: .max, skipping: 0) }
+        }
+        #expect(places.withLock { $0 } == [])
+    }
+
+    @Test("an import that the queue cannot keep its bad lines of begins with them again: none is nowhere (I1)")
+    func unkeptLinesComeAgain() async throws {
+        let configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "key", queueDirectory: directory.path + "/queue")
+        let lines = (1...5).map { "bad \($0)" }
+        func run() async throws -> ImportRun.Result {
+            let descriptor = try descriptor(lines)
+            defer { close(descriptor) }
+            return try await ImportRun(
+                descriptor: descriptor, path: directory.path + "/events.ndjson", configuration: configuration, restart: false,
+                giveUpAfter: nil
+            ).finish()
+        }
+        let obstacle = configuration.queueDirectory + "/queue.sqlite"
+        try FileManager.default.createDirectory(atPath: obstacle, withIntermediateDirectories: true)
+        let first = try await run()
+        #expect(first.isDamaged && first.counts.deadLettered == 0)
+        try FileManager.default.removeItem(atPath: obstacle)
+        let second = try await run()
+        #expect(second.isComplete && second.counts.deadLettered == 5)
+        let reader = try #require(try QueueReader(directory: QueueDirectory(path: configuration.queueDirectory)))
+        #expect(try reader.deadLetters(after: 0, limit: 9).map { String(decoding: $0.event, as: UTF8.self) } == lines)
+    }
+
+    #if canImport(Glibc)
+    @Test(
+        "an import that fills the disk with bad lines leaves the ballast: what waited is delivered, and its letters can be purged (I13)",
+        .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"))
+    func importLeavesTheBallast() async throws {
+        let disk = try #require(TinyDisk(bytes: 6 * 1024 * 1024))
+        let path = disk.path + "/queue"
+        let test = try TestClient { $0.queueDirectory = path }
+        try await test.track(0..<3)
+        await test.client.shutdown(within: .zero)
+        let configuration = EventClient.Configuration(server: "http://127.0.0.1:1", writeKey: "key", queueDirectory: path)
+        let descriptor = try descriptor((1...12_000).map { "bad \($0)" + String(repeating: "z", count: 1_000) })
+        defer { close(descriptor) }
+        let run = try ImportRun(
+            descriptor: descriptor, path: directory.path + "/events.ndjson", configuration: configuration, restart: false, giveUpAfter: nil)
+        let result = await run.finish()
+        #expect(result.isDamaged && result.counts.deadLettered > 0 && result.counts.deadLettered < 12_000)
+        let later = try TestClient { $0.queueDirectory = path }
+        #expect(await later.client.flush().stored == 3)
+        #expect(try await later.client.purge() == result.counts.deadLettered)
+        await later.client.shutdown(within: .zero)
+    }
+    #endif
+
     @Test("once the queue holds no more, the import ends with the reason; the file has the rest, and the next run goes on with it")
     func fullQueueEndsTheImport() async throws {
         var configuration = EventClient.Configuration(

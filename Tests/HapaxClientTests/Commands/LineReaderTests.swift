@@ -25,6 +25,21 @@ struct LineReaderTests {
         #expect(lines.map(\.isTerminated) == [true, true, false])
     }
 
+    @Test("a read that fails behind others is told, and told again; the lines before it are not given twice")
+    func failedReadIsTold() throws {
+        let terminal = try PretendTerminal()
+        var settings = termios()
+        tcgetattr(terminal.screen.fileDescriptor, &settings)
+        cfmakeraw(&settings)
+        tcsetattr(terminal.screen.fileDescriptor, TCSANOW, &settings)
+        try terminal.screen.write(contentsOf: Data("one\ntwo\n".utf8))
+        // From now on the other side's reads fail, behind what was written.
+        try terminal.screen.close()
+        var reader = LineReader(descriptor: terminal.keyboard.fileDescriptor, isStopped: { false })
+        for end in [4, 8] as [Int64] { #expect(try reader.next()?.end == end) }
+        for _ in 1...2 { #expect(throws: LineReader.Failure.self) { try reader.next() } }
+    }
+
     @Test("a reader that is stopped inside a line gives no part of it, now or later (I1, I2)")
     func stoppedReaderGivesNoPartOfALine() throws {
         let pipe = Pipe()

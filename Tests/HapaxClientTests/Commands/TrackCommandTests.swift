@@ -22,6 +22,18 @@ struct TrackCommandTests {
         #expect(server.stored.count == 3)
     }
 
+    @Test("other events that its flush makes dead letters are told: the next flush counts its own")
+    func othersAreTold() async throws {
+        server.change { $0.isRefused = { $0.name == Array("paid".utf8)[...] } }
+        #expect(try await hapax.run("track", "paid", "--no-flush").status == 0)
+        let track = try await hapax.run("track", "other")
+        #expect(track.status == 0 && track.error.contains("1 other events became dead letters"))
+        #expect(try await hapax.run("track", "paid", "--no-flush").status == 0)
+        #expect(try await hapax.run("track", "last", "--json").json["others_dead_lettered"] as? Int == 1)
+        let own = try await hapax.run("track", "paid", "--json")
+        #expect(own.status == 3 && own.json["others_dead_lettered"] as? Int == 0)
+    }
+
     @Test("an id is given or derived, not both: a usage error, and nothing is stored")
     func idIsGivenOrDerived() async throws {
         let id = EventID.derived(name: "a", key: "b").description
