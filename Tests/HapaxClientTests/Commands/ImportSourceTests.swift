@@ -114,6 +114,7 @@ struct ImportSourceTests {
             descriptor: descriptor, path: directory.path + "/events.ndjson", configuration: configuration, restart: false, giveUpAfter: nil)
         let result = await run.finish()
         #expect(result.isDamaged && result.counts.deadLettered > 0 && result.counts.deadLettered < 12_000)
+        #expect(FileManager.default.fileExists(atPath: path + "/queue.ballast"))
         let later = try TestClient { $0.queueDirectory = path }
         #expect(await later.client.flush().stored == 3)
         #expect(try await later.client.purge() == result.counts.deadLettered)
