@@ -10,24 +10,27 @@ final class ImportProgress: Sendable {
     private let state: Locked<State>
     private let queue = DispatchQueue(label: "hapax.progress")
     /// Why nothing goes on, if nothing does.
-    private let trouble: @Sendable () -> String?
+    private let trouble = Locked<@Sendable () -> String?>({ nil })
 
     private struct State {
         var counts = ImportCounts()
         var started = ContinuousClock.now
         var changed = ContinuousClock.now
         var timer: (any DispatchSourceTimer)?
+        var trouble: String?
     }
 
     private static let linePeriod = 5
     private static let barMilliseconds = 200
     private static let barWidth = 30
 
-    init(size: Int64?, trouble: @escaping @Sendable () -> String?) {
+    init(size: Int64?) {
         self.size = size
-        self.trouble = trouble
         state = Locked(State())
     }
+
+    /// - Parameter trouble: Why nothing goes on; told once for each reason, on a line of its own.
+    func explain(_ trouble: @escaping @Sendable () -> String?) { self.trouble.withLock { $0 = trouble } }
 
     /// How long nothing has been settled.
     var quiet: Duration { state.withLock { ContinuousClock.now - $0.changed } }
@@ -52,6 +55,7 @@ final class ImportProgress: Sendable {
     }
 
     func finish() {
+        explain { nil }
         state.withLock { state in
             state.timer?.cancel()
             state.timer = nil
@@ -64,10 +68,15 @@ final class ImportProgress: Sendable {
     }
 
     private func show() {
+        let trouble = trouble.withLock { $0 }()
+        let isNews = state.withLock { state in
+            defer { state.trouble = trouble }
+            return state.trouble != trouble
+        }
+        if isNews, let trouble { write((isTerminal ? "\r\u{1B}[K" : "") + "hapax: waits: " + Terminal.printable(trouble) + "\n") }
         let (counts, elapsed) = state.withLock { ($0.counts, ContinuousClock.now - $0.started) }
         let rate = Int(Double(counts.settled) / max(elapsed / .seconds(1), 0.001))
         var text = "\(counts.settled) events, \(rate)/s, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters"
-        if let trouble = trouble() { text += ", waits: " + Terminal.printable(trouble) }
         if let size, size > 0 {
             let part = min(Double(counts.offset) / Double(size), 1)
             let percent = "\(Int(part * 100))%"

@@ -54,8 +54,7 @@ final class ImportRun: Sendable {
 
         var status = stat()
         let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
-        let later = Locked<Delivery<ImportSource>?>(nil)
-        let progress = ImportProgress(size: size) { later.withLock { $0 }?.latestState.failure.map { "\($0)" } }
+        let progress = ImportProgress(size: size)
         let stopped = Locked<Stop?>(nil)
         let transport = SystemTransport.make()
         source = ImportSource(
@@ -71,7 +70,7 @@ final class ImportRun: Sendable {
                 transport.close()
             })
         delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock)
-        later.withLock { [delivery] in $0 = delivery }
+        progress.explain { [weak delivery] in delivery?.latestState.failure.map { "\($0)" } }
         self.transport = transport
         self.progress = progress
         self.stopped = stopped

@@ -113,10 +113,13 @@ actor ImportSource: BatchSource {
         var lettered: [Int64] = []
         var bytes = 0
         func keepLetters() throws {
+            if letters.isEmpty { return }
             try keep(letters)
             deadLines += lettered
             counts.deadLettered += letters.count
             (letters, lettered, bytes) = ([], [], 0)
+            // What the user exports and purges, because no more can be kept, must not come again.
+            checkpoint()
         }
         while waiting.count < count, !reachedEnd {
             guard var line = try nextLine() else {

@@ -104,6 +104,7 @@ struct TrackCommand: AsyncParsableCommand {
         // and lies beside the queue or in a file that was set aside.
         let fate = Task { [deliveries = client.ownDeliveries(bufferLimit: 100_000)] in await Self.fate(of: id, deliveries) }
         let stored: EventID
+        let lettersBefore = await client.status().deadLettered
         do throws(TrackError) {
             stored = try await client.trackDurably(
                 name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
@@ -113,6 +114,8 @@ struct TrackCommand: AsyncParsableCommand {
         }
         // Before anything that may take its time: a script that is interrupted then knows what it has.
         let unsaid = output.json ? nil : Terminal.attempt(Array("\(stored)\n".utf8))
+        // Those that the flush makes are others then.
+        let isLetterAlready = await client.status().deadLettered > lettersBefore
         var report: FlushReport?
         if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
         client.complainOfRedirection()
@@ -122,6 +125,7 @@ struct TrackCommand: AsyncParsableCommand {
         if let unsaid { Terminal.exit(after: unsaid) }
         var told = await fate.value
         told.letter = told.letter ?? damaged
+        told.isOfFlush = !isLetterAlready
         tell(stored, report, told, isSpool: status.isSpool)
         if told.letter != nil { throw ExitCode.deadLettered }
     }
@@ -164,6 +168,8 @@ struct TrackCommand: AsyncParsableCommand {
     private struct Fate: Sendable {
         var isDelivered = false
         var letter: Letter?
+        /// Whether a letter was made by the flush, which counts it.
+        var isOfFlush = false
     }
 
     /// The file was damaged under this command: its event may be one whose bytes changed.
@@ -191,7 +197,7 @@ struct TrackCommand: AsyncParsableCommand {
 
     private func tell(_ id: EventID, _ report: FlushReport?, _ fate: Fate, isSpool: Bool) {
         let letter = fate.letter
-        let others = max((report?.deadLettered ?? 0) - (letter == nil ? 0 : 1), 0)
+        let others = max((report?.deadLettered ?? 0) - (letter != nil && fate.isOfFlush ? 1 : 0), 0)
         let delivered = letter == nil && (fate.isDelivered || report?.remaining == 0)
         if output.json {
             Terminal.say(json: [

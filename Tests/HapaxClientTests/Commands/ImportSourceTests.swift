@@ -73,6 +73,26 @@ struct ImportSourceTests {
         #expect(places.withLock { $0 } == [])
     }
 
+    @Test("lines that were kept are settled, though later ones cannot be: once those are purged, they do not come again (I13)")
+    func keptLinesAreSettled() async throws {
+        struct NoRoom: Error {}
+        let places = Locked<[Int64]>([])
+        let burials = Locked(0)
+        let source = ImportSource(
+            descriptor: try descriptor((1...2_001).map { "bad \($0)" }), start: ImportCheckpoint(), after: ImportFingerprint(),
+            letterNames: "file", isStopped: { false }, now: { 1 },
+            bury: { _ in
+                try burials.withLock { burials in
+                    burials += 1
+                    if burials > 1 { throw NoRoom() }
+                }
+            }, settled: { _ in }, saveCheckpoint: { checkpoint in places.withLock { $0.append(checkpoint.lines) } }, failed: { _ in })
+        for _ in 1...2 {
+            await #expect(throws: NoRoom.self) { try await source.nextBatch(limit: 500, maximumBytes: .max, skipping: 0) }
+        }
+        #expect(places.withLock { $0 } == [2_000])
+    }
+
     @Test("an import that the queue cannot keep its bad lines of begins with them again: none is nowhere (I1)")
     func unkeptLinesComeAgain() async throws {
         let configuration = EventClient.Configuration(

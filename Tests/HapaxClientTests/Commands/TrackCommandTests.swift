@@ -30,6 +30,10 @@ struct TrackCommandTests {
         #expect(track.status == 0 && track.error.contains("1 other events became dead letters"))
         #expect(try await hapax.run("track", "paid", "--no-flush").status == 0)
         #expect(try await hapax.run("track", "last", "--json").json["others_dead_lettered"] as? Int == 1)
+        // Its own letter was made when it was stored.
+        #expect(try await hapax.run("track", "paid", "--no-flush").status == 0)
+        let limit = try await hapax.run("track", String(repeating: "n", count: 201), "--json")
+        #expect(limit.status == 3 && limit.json["others_dead_lettered"] as? Int == 1)
         let own = try await hapax.run("track", "paid", "--json")
         #expect(own.status == 3 && own.json["others_dead_lettered"] as? Int == 0)
     }
