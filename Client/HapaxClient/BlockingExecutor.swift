@@ -16,7 +16,7 @@ package final class BlockingExecutor: SerialExecutor {
     }
 
     /// Runs once what waits for the disk or is long. On Linux the language's pool is Dispatch's global queues: what blocks there stops it as well.
-    static func run(_ label: String, _ body: @escaping @Sendable () -> Void) {
+    package static func run(_ label: String, _ body: @escaping @Sendable () -> Void) {
         DispatchQueue(label: label).async(execute: body)
     }
 

@@ -15,20 +15,29 @@ import ServiceLifecycle
 /// tracks: the web server then finishes its last requests while events are still taken, and only then they are drained. (Hummingbird's
 /// `Application(services:)` keeps that order by itself.)
 ///
-/// Without a configuration, or with one that cannot be started, the service is disabled: it logs that once, refuses and counts every event
-/// (``refused``), and ``run()`` waits for shutdown like any other.
+/// Without a configuration, or while the client cannot start, the service is disabled: it logs that, refuses and counts every event
+/// (``refused``), and ``run()`` waits for shutdown like any other. Where time may help, as with a full disk or a queue that another process
+/// holds, ``run()`` tries to start the client again, first after a second and then at least once a minute; the server learns from it
+/// how many events were refused before.
 public final class EventClientService: Service, Sendable {
-    /// nil if disabled: not configured, or ``startFailure``.
-    public let client: EventClient?
-    /// Why the client could not start.
-    public let startFailure: StartError?
+    /// Whether it was given a configuration, or a client. If so and it is disabled, an event is refused that the service was meant to take.
+    public let isConfigured: Bool
     private let drainTime: Duration
     private let logger: Logger
-    private let state = Locked(State())
+    private let clock: any ClientClock
+    private let state: Locked<State>
     /// The client's own label, so that one alert covers all that is dropped.
     private let refusals: Counter
+    /// nil if there is nothing to start. No function that throws: a typed error in its type takes a newer system on Apple's platforms.
+    private let start: (@Sendable () -> Result<EventClient, StartError>)?
 
     private struct State {
+        var client: EventClient?
+        var startFailure: StartError?
+        /// Attempts to start that failed in a row.
+        var failures = 0
+        var nextStart: (any ScheduledAction)?
+        var isEnding = false
         var refused = 0
         var report: ShutdownReport?
     }
@@ -43,32 +52,43 @@ public final class EventClientService: Service, Sendable {
     ///     process before may still hold the queue. Its `logger` is `logger`, unless it has one.
     ///   - drainTime: How long a graceful shutdown delivers at most; what is left stays on disk for the next run. Less than what is granted
     ///     before the process is killed.
-    public init(_ configuration: EventClient.Configuration?, drainTime: Duration = defaultDrainTime, logger: Logger) {
-        self.drainTime = drainTime
-        self.logger = logger
-        refusals = Self.refusals(configuration?.metricsFactory)
-        guard var configuration else {
-            (client, startFailure) = (nil, nil)
-            logger.warning("Events are disabled: no server is configured")
-            return
-        }
-        configuration.logger = configuration.logger ?? logger
-        do throws(StartError) {
-            client = try EventClient.start(configuration)
-            startFailure = nil
-        } catch {
-            (client, startFailure) = (nil, error)
-            logger.error("Events are disabled: the client did not start", metadata: ["hapax.failure": "\(error)"])
+    public convenience init(_ configuration: EventClient.Configuration?, drainTime: Duration = defaultDrainTime, logger: Logger) {
+        self.init(configuration, drainTime: drainTime, logger: logger, clock: SystemClock()) { configuration throws(StartError) in
+            try EventClient.start(configuration)
         }
     }
 
     /// Takes over a client that has been started; it must not be shut down by anybody else.
     public init(_ client: EventClient, drainTime: Duration = defaultDrainTime, logger: Logger) {
-        self.client = client
-        startFailure = nil
+        isConfigured = true
         self.drainTime = drainTime
         self.logger = logger
+        clock = SystemClock()
+        state = Locked(State(client: client))
         refusals = Self.refusals(nil)
+        start = nil
+    }
+
+    init(
+        _ configuration: EventClient.Configuration?, drainTime: Duration, logger: Logger, clock: any ClientClock,
+        start: @escaping @Sendable (EventClient.Configuration) throws(StartError) -> EventClient
+    ) {
+        isConfigured = configuration != nil
+        self.drainTime = drainTime
+        self.logger = logger
+        self.clock = clock
+        state = Locked(State())
+        refusals = Self.refusals(configuration?.metricsFactory)
+        guard var configuration else {
+            self.start = nil
+            logger.warning("Events are disabled: no server is configured")
+            return
+        }
+        configuration.logger = configuration.logger ?? logger
+        self.start = { [configuration] in
+            do throws(StartError) { return .success(try start(configuration)) } catch { return .failure(error) }
+        }
+        tryToStart()
     }
 
     private static func refusals(_ factory: (any MetricsFactory)?) -> Counter {
@@ -77,21 +97,87 @@ public final class EventClientService: Service, Sendable {
         )
     }
 
-    /// Events refused because the service is disabled; also counted by the metric `hapax.client.dropped`, reason `disabled`.
+    /// nil while disabled: not configured, or ``startFailure``.
+    public var client: EventClient? { state.withLock { $0.client } }
+
+    /// Why the latest attempt to start the client failed; nil once it has started.
+    public var startFailure: StartError? { state.withLock { $0.startFailure } }
+
+    /// Events refused because the service was disabled; also counted by the metric `hapax.client.dropped`, reason `disabled`.
     public var refused: Int { state.withLock { $0.refused } }
 
     /// What was left when ``run()`` ended; nil before, and if disabled.
     public var report: ShutdownReport? { state.withLock { $0.report } }
 
+    // MARK: - Start
+
+    private func tryToStart() {
+        guard let start else { return }
+        switch start() {
+        case .success(let client): started(client)
+        case .failure(let failure): failed(failure)
+        }
+    }
+
+    private func started(_ client: EventClient) {
+        let (isTaken, hadFailed, refused) = state.withLock { state in
+            guard !state.isEnding else { return (false, true, 0) }
+            defer { (state.client, state.startFailure) = (client, nil) }
+            return (true, state.startFailure != nil, state.refused)
+        }
+        guard isTaken else {
+            // It came too late, as from a disk that hung. What it found there is the next one's.
+            Task { await client.shutdown(within: .zero) }
+            return
+        }
+        guard hadFailed else { return }
+        client.takeOverRefusals(refused)
+        logger.notice("Events are enabled: the client has started", metadata: ["hapax.refused": "\(refused)"])
+    }
+
+    private func failed(_ failure: StartError) {
+        let isNews = state.withLock { state in
+            defer { state.startFailure = failure }
+            state.failures += 1
+            return state.startFailure != failure
+        }
+        guard isNews else { return }
+        logger.error(
+            failure.mayPass ? "Events are disabled: the client did not start, and is tried again" : "Events are disabled: the client did not start",
+            metadata: ["hapax.failure": "\(failure)"])
+    }
+
+    /// If it has not started, and may later. One attempt at a time, on a thread of its own: a disk may hang.
+    private func startAgainLater() {
+        state.withLock { state in
+            guard state.client == nil, !state.isEnding, let failure = state.startFailure, failure.mayPass else { return }
+            var randomness = SystemRandomNumberGenerator()
+            let delay = RetryPolicy.start.delay(failures: state.failures, using: &randomness)
+            state.nextStart = clock.schedule(after: delay) { [self] in
+                BlockingExecutor.run("hapax.start") { [self] in
+                    tryToStart()
+                    startAgainLater()
+                }
+            }
+        }
+    }
+
     // MARK: - Life
 
-    /// Waits for shutdown, then shuts the client down. Never throws, and never ends before it is told to.
+    /// Waits for shutdown, then shuts the client down; until then a client that could not start is tried again. Never throws, and never ends
+    /// before it is told to.
     ///
     /// On graceful shutdown events are refused from then on, those taken before are stored, and delivery goes on, backoff after backoff,
     /// until all is delivered, the drain time is over, or the server refuses for a reason that time does not change. When the task is
     /// cancelled, before or while that goes on, what has been tracked is stored and nothing more is sent.
     public func run() async {
+        startAgainLater()
         try? await gracefulShutdown()
+        let (client, refused) = state.withLock { state in
+            state.isEnding = true
+            state.nextStart?.cancel()
+            return (state.client, state.refused)
+        }
         guard let client else {
             if refused > 0 { logger.warning("Events were refused: they are disabled", metadata: ["hapax.refused": "\(refused)"]) }
             return
@@ -130,10 +216,7 @@ public final class EventClientService: Service, Sendable {
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) -> EventID? {
-        guard let client else {
-            refuse()
-            return nil
-        }
+        guard let client = clientOrRefusal() else { return nil }
         return client.track(name, properties: properties, id: id, time: time, distinctID: distinctID)
     }
 
@@ -144,15 +227,17 @@ public final class EventClientService: Service, Sendable {
     public func trackDurably(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
-        guard let client else {
-            refuse()
-            throw .refused(.disabled)
-        }
+        guard let client = clientOrRefusal() else { throw .refused(.disabled) }
         return try await client.trackDurably(name, properties: properties, id: id, time: time, distinctID: distinctID)
     }
 
-    private func refuse() {
-        state.withLock { $0.refused += 1 }
-        refusals.increment()
+    /// - Returns: nil if the event is refused, which has been counted then.
+    private func clientOrRefusal() -> EventClient? {
+        let client = state.withLock { state in
+            if state.client == nil { state.refused += 1 }
+            return state.client
+        }
+        if client == nil { refusals.increment() }
+        return client
     }
 }

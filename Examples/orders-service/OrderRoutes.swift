@@ -33,9 +33,9 @@ struct OrderRoutes: Sendable {
         } catch {
             switch error {
             // Without analytics the shop sells all the same; the service counts what it refused.
-            case .refused(.disabled) where events.startFailure == nil: return
+            case .refused(.disabled) where !events.isConfigured: return
             case .refused(.optedOut), .refused(.enricher): return
-            // The client could not start, is shutting down, or the disk is full: somebody else, or a little later, can take it.
+            // The client has not started yet, is shutting down, or the disk is full: somebody else, or a little later, can take it.
             case .refused, .notStored, .discarded, .shutDown: throw HTTPError(.serviceUnavailable, headers: [.retryAfter: "1"])
             }
         }

@@ -153,15 +153,6 @@ struct EventClientServiceTests {
         }
     }
 
-    @Test("a queue that is taken disables instead of ending the service")
-    func takenQueueDisables() async throws {
-        let holder = try EventClient.start(configuration)
-        let service = EventClientService(configuration, logger: log.logger)
-        #expect(service.startFailure == .queueTaken)
-        try await run([service]) { _ in }
-        await holder.shutdown(within: .zero)
-    }
-
     @Test("cancelled instead of stopped, it stores what was tracked and sends nothing (I6)")
     func cancellationStores() async throws {
         let server = ScriptedTransport()

@@ -1,5 +1,6 @@
 import HapaxModel
 import Logging
+import TestSupport
 
 /// Keeps what is logged.
 final class RecordedLog: Sendable {
@@ -11,16 +12,24 @@ final class RecordedLog: Sendable {
 
     private let state = Locked<[Line]>([])
 
+    private let count = AwaitedCount()
+
     var lines: [Line] { state.withLock { $0 } }
 
+    /// Returns once there are so many.
+    func lines(_ count: Int) async {
+        await self.count.reaches(count)
+    }
+
     var logger: Logger {
-        var logger = Logger(label: "test") { [state] _ in Handler(state: state) }
+        var logger = Logger(label: "test") { [state, count] _ in Handler(state: state, count: count) }
         logger.logLevel = .info
         return logger
     }
 
     private struct Handler: LogHandler {
         let state: Locked<[Line]>
+        let count: AwaitedCount
         var metadata: Logger.Metadata = [:]
         var logLevel: Logger.Level = .trace
 
@@ -32,7 +41,10 @@ final class RecordedLog: Sendable {
         func log(event: LogEvent) {
             let line = Line(
                 level: event.level, message: "\(event.message)", metadata: (event.metadata ?? [:]).mapValues { "\($0)" })
-            state.withLock { $0.append(line) }
+            state.withLock {
+                $0.append(line)
+                count.set($0.count)
+            }
         }
     }
 }

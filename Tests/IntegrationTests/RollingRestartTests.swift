@@ -53,6 +53,22 @@ struct RollingRestartTests {
         queue.close()
     }
 
+    @Test("a process that starts without its queue refuses orders, and takes them when the queue is there (I12, I17)")
+    func startsItsClientLater() async throws {
+        let directory = TemporaryDirectory("shop")
+        let shop = try ShopUnderTest(server: try LoopbackPort.unused(), queue: directory.path("queue"), drainSeconds: 0)
+        try Data().write(to: URL(fileURLWithPath: shop.queue))
+        try await shop.start()
+        #expect(await shop.place(number: "A-1") == .refused)
+        try FileManager.default.removeItem(atPath: shop.queue)
+        while await shop.place(number: "A-1") == .refused {}
+        #expect(await shop.stop(gently: true) == .exited(0))
+        let queue = try EventQueue.open(shop.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
+        #expect(queue.books.depth == 1)
+        #expect(queue.books.drops.byReason["disabled"] ?? 0 > 0)
+        queue.close()
+    }
+
     @Test("Planted: attempts that make events of their own are caught as stored twice (I2)")
     func attemptsOfTheirOwnAreCaught() async throws {
         let violations = try await run(.sqlite, Scenario(numbersAttempts: true))

@@ -1,7 +1,7 @@
 /// How long to wait after failures in a row: exponential with full jitter, a cap, and the server's own wish as a minimum (I16).
 ///
 /// A value; randomness comes from the caller.
-struct RetryPolicy: Sendable, Hashable {
+package struct RetryPolicy: Sendable, Hashable {
     /// The upper end of the first wait; it doubles with each failure in a row.
     var base: Duration
     /// No wait is longer, whatever the server asks for.
@@ -12,13 +12,16 @@ struct RetryPolicy: Sendable, Hashable {
     /// For a commit that failed: a full disk that has room again should be noticed soon.
     static let storage = RetryPolicy(base: .milliseconds(200), cap: .seconds(5))
 
+    /// For a client that could not start: a process before lets go of the queue, a disk has room again.
+    package static let start = RetryPolicy(base: .seconds(1), cap: .seconds(60))
+
     /// Beyond this the cap rules anyway, and the shift below stays far from overflow.
     private static let maximumDoublings = 20
 
     /// - Parameters:
     ///   - failures: Failures in a row, from 1.
     ///   - retryAfter: What the server asked for; raises the wait, at most to the cap.
-    func delay(failures: Int, retryAfter: Duration? = nil, using randomness: inout some RandomNumberGenerator) -> Duration {
+    package func delay(failures: Int, retryAfter: Duration? = nil, using randomness: inout some RandomNumberGenerator) -> Duration {
         let doublings = min(max(failures - 1, 0), Self.maximumDoublings)
         let ceiling = min(base * (1 << doublings), cap)
         // Full jitter, but never nothing: a server that refuses at once must not be asked again at once.

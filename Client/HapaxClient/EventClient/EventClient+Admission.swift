@@ -67,6 +67,15 @@ extension EventClient {
         }
     }
 
+    /// Events were refused while there was no client, and counted by the metric then. What is to come is that the server learns of them.
+    package func takeOverRefusals(_ count: Int) {
+        guard count > 0 else { return }
+        let counts = [DropReason.disabled.rawValue: Int64(count)]
+        reporter.hasTold(counts)
+        writer.intake.withLock { $0.addRefusals(counts) }
+        countRefusalsSoon()
+    }
+
     /// One commit for all of a while: who has opted out may refuse many, and no event may ever come that is committed with their count.
     private func countRefusalsSoon() {
         let isDue = isCountScheduled.withLock { isScheduled in

@@ -106,6 +106,14 @@ public enum StartError: Error, Hashable, Sendable {
     case sharedContainer
     /// The directory or its files cannot be made, read or locked, or a newer version made them; its file is left untouched.
     case queueUnusable(StorageFailure)
+
+    /// Whether the same configuration may start another time.
+    package var mayPass: Bool {
+        switch self {
+        case .queueTaken, .queueUnusable: true
+        case .malformedURL, .invalidKey, .sharedContainer: false
+        }
+    }
 }
 
 extension StartError: CustomStringConvertible {

@@ -153,13 +153,13 @@ struct Intake: Sendable {
         }
     }
 
-    /// What the next commit has to count; call ``restoreRefusals(_:)`` if it fails.
+    /// What the next commit has to count; call ``addRefusals(_:)`` if it fails.
     mutating func takeRefusals() -> [String: Int64] {
         defer { uncounted = [:] }
         return uncounted
     }
 
-    mutating func restoreRefusals(_ counts: [String: Int64]) {
+    mutating func addRefusals(_ counts: [String: Int64]) {
         uncounted.merge(counts, uniquingKeysWith: +)
     }
 
@@ -196,7 +196,7 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     case optedOut = "opted_out"
     /// An ``EventClient/Enricher`` returned nil.
     case enricher
-    /// A service has no client: it is not configured, or did not start.
+    /// A service has no client: it is not configured, or has not started yet.
     case disabled
 
     /// Whether the same event may be taken another time, as by the next client on the queue.

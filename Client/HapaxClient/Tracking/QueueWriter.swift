@@ -264,7 +264,7 @@ final class QueueWriter: Sendable {
             reporter?.committed(committed.appended?.events ?? events, in: clock.monotonic - start)
             return committed
         } catch {
-            intake.withLock { $0.restoreRefusals(dropped) }
+            intake.withLock { $0.addRefusals(dropped) }
             throw error
         }
     }

@@ -50,6 +50,11 @@ final class EventReporter: Sendable {
         hub.publish { dropped.map { .dropped(reason: $0.reason, count: $0.count) } }
     }
 
+    /// Somebody else has told of drops that the books are still to count.
+    func hasTold(_ dropped: [String: Int64]) {
+        told.withLock { $0.merge(dropped, uniquingKeysWith: +) }
+    }
+
     /// Events are gone that no books will ever know, with the client whose subscribers would be told.
     func lost(_ count: Int, _ failure: StorageFailure?) {
         metrics.dropped(count, reason: "lost")

@@ -41,6 +41,9 @@ final class ManualClock: ClientClock {
         return Cancellation(clock: self, number: number)
     }
 
+    /// Actions that were ever scheduled.
+    var everScheduled: Int { state.withLock { $0.next } }
+
     /// Returns once so many actions are scheduled.
     func scheduled(_ count: Int) async {
         await state.withLock { $0.count }.reaches(count)

@@ -1,0 +1,185 @@
+import CoreMetrics
+import Dispatch
+import Foundation
+import HapaxModel
+import Logging
+import MetricsTestKit
+import ServiceLifecycle
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+@testable import HapaxClientService
+
+/// A client that cannot start when its service does.
+@Suite("A client that starts late (I12, I17)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+struct LateStartTests {
+    private let directory: TemporaryDirectory
+    private let log = RecordedLog()
+    private let clock = ManualClock()
+    private let server = ScriptedTransport()
+
+    init() throws {
+        directory = TemporaryDirectory("late-start")
+    }
+
+    private var configuration: EventClient.Configuration {
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
+        configuration.uploadsAutomatically = false
+        return configuration
+    }
+
+    private func service(_ configuration: EventClient.Configuration) -> EventClientService {
+        EventClientService(configuration, drainTime: .seconds(600), logger: log.logger, clock: clock) {
+            [server] configuration throws(StartError) in
+            try EventClient.start(configuration, clock: SystemClock()) { server }
+        }
+    }
+
+    /// Runs the service until the body has ended, then shuts it down gracefully.
+    private func run(_ service: EventClientService, _ body: @Sendable @escaping () async throws -> Void) async throws {
+        let group = ServiceGroup(services: [service], logger: Logger(label: "group") { _ in SwiftLogNoOpLogHandler() })
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            try await body()
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+        }
+    }
+
+    /// Lets the time of the next attempt come.
+    private func tryAgain() async {
+        await clock.scheduled(1)
+        clock.advance(by: .seconds(60))
+    }
+
+    @Test("events are refused and counted until then, taken from then on, and the server learns how many there were before (R56)")
+    func startsLater() async throws {
+        let metrics = TestMetrics()
+        var configuration = configuration
+        configuration.metricsFactory = metrics
+        let holder = try EventClient.start(configuration)
+        let service = service(configuration)
+        #expect(service.isConfigured && service.client == nil && service.startFailure == .queueTaken)
+        try await run(service) {
+            for name in ["a", "b"] { #expect(service.track(name) == nil) }
+            await tryAgain()
+            await clock.scheduled(1)
+            await #expect(throws: TrackError.refused(.disabled)) { try await service.trackDurably("c") }
+            await holder.shutdown(within: .zero)
+            await tryAgain()
+            await log.lines(2)
+            #expect(service.client != nil && service.startFailure == nil)
+            try await service.trackDurably("d")
+        }
+        #expect(server.batches.map(\.names) == [["d"]])
+        #expect(server.batches.first?.scanned.envelope.dropped == ["disabled": 3])
+        #expect(service.refused == 3)
+        #expect(service.report == ShutdownReport(stored: 0, lost: 0))
+        #expect(try metrics.expectCounter("hapax.client.dropped", [("reason", "disabled")]).totalValue == 3, "each once")
+        #expect(
+            log.lines.map(\.message) == [
+                "Events are disabled: the client did not start, and is tried again", "Events are enabled: the client has started",
+                "Nothing is left to deliver",
+            ])
+        #expect(log.lines[1].metadata["hapax.refused"] == "3")
+    }
+
+    @Test("refusals alone are told as well, with no event tracked afterwards (I12)")
+    func refusalsAloneAreCounted() async throws {
+        let holder = try EventClient.start(configuration)
+        let service = service(configuration)
+        try await run(service) {
+            service.track("a")
+            await holder.shutdown(within: .zero)
+            await tryAgain()
+            await log.lines(2)
+        }
+        let queue = try EventQueue.open(directory.path("queue"), whenTaken: .refuse, durability: .process, clock: SystemClock())
+        #expect(queue.books.drops.byReason == ["disabled": 1])
+        queue.close()
+    }
+
+    @Test("it is tried again for as long as it fails, a minute apart at most, and each reason is logged once (I16)")
+    func triesForAsLongAsItFails() async throws {
+        let path = directory.path("queue")
+        try Data().write(to: URL(fileURLWithPath: path))
+        let service = service(configuration)
+        try await run(service) {
+            for attempt in 0..<12 {
+                await clock.scheduled(1)
+                let delay = try #require(clock.pending.first)
+                #expect(delay >= .milliseconds(100) && delay <= min(.seconds(1 << attempt), .seconds(60)))
+                clock.advance(by: delay)
+            }
+            await clock.scheduled(1)
+            try FileManager.default.removeItem(atPath: path)
+            let holder = try EventClient.start(configuration)
+            await tryAgain()
+            await log.lines(2)
+            #expect(service.startFailure == .queueTaken)
+            await holder.shutdown(within: .zero)
+            await tryAgain()
+            await log.lines(3)
+            #expect(service.client != nil)
+        }
+        #expect(log.lines.prefix(2).map(\.level) == [.error, .error])
+        #expect(log.lines.count == 4)
+    }
+
+    @Test("what no time changes is not tried again", arguments: [StartError.malformedURL, .invalidKey])
+    func hopelessIsNotTriedAgain(failure: StartError) async throws {
+        var configuration = configuration
+        if failure == .malformedURL { configuration.server = "nowhere" } else { configuration.writeKey = "" }
+        let service = service(configuration)
+        #expect(service.startFailure == failure)
+        try await run(service) {}
+        #expect(clock.everScheduled == 0)
+    }
+
+    @Test("a service that ends tries no more")
+    func endsWithoutItsClient() async throws {
+        let holder = try EventClient.start(configuration)
+        let service = service(configuration)
+        try await run(service) { await clock.scheduled(1) }
+        #expect(clock.pending.isEmpty)
+        #expect(service.client == nil && service.report == nil)
+        await holder.shutdown(within: .zero)
+    }
+
+    @Test("a start that hangs keeps no service from ending, and its client lets go of the queue if it comes all the same")
+    func hangingStartIsLeftBehind() async throws {
+        let attempts = Locked(0)
+        let begun = AwaitedCount()
+        let disk = DispatchSemaphore(value: 0)
+        let ended = AwaitedCount()
+        let service = EventClientService(configuration, drainTime: .seconds(600), logger: log.logger, clock: clock) {
+            configuration throws(StartError) in
+            let attempt = attempts.withLock { attempts in
+                attempts += 1
+                return attempts
+            }
+            guard attempt > 1 else { throw .queueTaken }
+            begun.set(1)
+            disk.wait()
+            return try EventClient.start(configuration, clock: SystemClock()) { ClosingTransport(closed: ended) }
+        }
+        try await run(service) {
+            await tryAgain()
+            await begun.reaches(1)
+        }
+        #expect(service.client == nil && service.track("late") == nil)
+        disk.signal()
+        await ended.reaches(1)
+        #expect(service.client == nil)
+    }
+}
+
+/// Tells when it is closed.
+private struct ClosingTransport: EventTransport {
+    let closed: AwaitedCount
+
+    func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure> { .failure(.cannotConnect) }
+    func close() { closed.set(1) }
+}
