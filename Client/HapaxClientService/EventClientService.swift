@@ -142,9 +142,8 @@ public final class EventClientService: Service, Sendable {
             return state.startFailure != failure
         }
         guard isNews else { return }
-        logger.error(
-            failure.mayPass ? "Events are disabled: the client did not start, and is tried again" : "Events are disabled: the client did not start",
-            metadata: ["hapax.failure": "\(failure)"])
+        let text = "Events are disabled: the client did not start" + (failure.mayPass ? ", and is tried again" : "")
+        logger.error("\(text)", metadata: ["hapax.failure": "\(failure)"])
     }
 
     /// If it has not started, and may later. One attempt at a time, on a thread of its own: a disk may hang.

@@ -16,8 +16,10 @@ struct ImportCommand: AsyncParsableCommand {
             their line number. A byte order mark before the first line is skipped.
 
             An interrupted import of a file goes on where it stopped, if server, key, path and file are the same and every byte before \
-            that place is as it was; otherwise, and for standard input, it begins at the first line. --restart always does; use it after \
-            the server's data was lost.
+            that place is as it was; otherwise it begins at the first line. --restart always does; use it after the server's data was lost.
+
+            From a pipe, or standard input, events are sent as they come. It cannot be read again: what was read and is not delivered when \
+            the import ends early has to be given once more. Give all of it: what the server has is stored once.
 
             A file may end without an end of line if its last line is a whole JSON object. If not, somebody is still writing it: the line \
             is left for the next run, and the import exits with 2. It does so as well if what it has read was changed meanwhile; lines that \
@@ -57,9 +59,16 @@ struct ImportCommand: AsyncParsableCommand {
             Terminal.complain("the file cannot be opened: \(String(cString: strerror(errno)))")
             throw ExitCode.failure
         }
-        let run = try ImportRun(
-            descriptor: descriptor, path: file == "-" ? nil : file, configuration: configuration, restart: restart,
-            giveUpAfter: giveUpAfter.map { .seconds($0) })
+        let run: ImportRun
+        do {
+            run = try ImportRun(
+                descriptor: descriptor, path: file == "-" ? nil : file, configuration: configuration, restart: restart,
+                giveUpAfter: giveUpAfter.map { .seconds($0) })
+        } catch let error as POSIXError {
+            Terminal.complain(
+                "what an earlier run has noted cannot be removed, so nothing was done: \(String(cString: strerror(error.code.rawValue)))")
+            throw ExitCode.failure
+        }
         let result = await run.finish()
         tell(result)
         if let signal = result.signal { throw ExitCode.signal(signal) }
@@ -75,6 +84,7 @@ struct ImportCommand: AsyncParsableCommand {
                 "lines": .count(counts.lines), "stored": .count(counts.stored), "duplicates": .count(counts.duplicates),
                 "dead_lettered": .count(counts.deadLettered), "dead_lettered_before": .count(result.deadLetteredBefore),
                 "complete": .bool(result.isComplete),
+                "read_and_gone": .count(result.gone),
                 "resumed_after_line": .integer(result.resumedAfterLine), "failure": .optional(result.failure),
             ])
         }
@@ -83,5 +93,8 @@ struct ImportCommand: AsyncParsableCommand {
         if result.deadLetteredBefore > 0 { Terminal.complain("\(result.deadLetteredBefore) dead letters in the part imported before") }
         if counts.deadLettered + result.deadLetteredBefore > 0 { Terminal.complain("see hapax dead-letters list") }
         if !result.isComplete { Terminal.complain("not all delivered\(result.failure.map { ": " + $0 } ?? "")") }
+        if result.gone > 0 {
+            Terminal.complain("\(result.gone) lines were read and not delivered, and cannot be read again here: give them once more")
+        }
     }
 }

@@ -23,6 +23,8 @@ final class ImportProgress: Sendable {
     private static let linePeriod = 5
     private static let barMilliseconds = 200
     private static let barWidth = 30
+    /// So long is nothing's fault: events that the server refuses are looked for in halves of their batch.
+    private static let patience: Duration = .seconds(3)
 
     init(size: Int64?) {
         self.size = size
@@ -32,12 +34,12 @@ final class ImportProgress: Sendable {
     /// - Parameter trouble: Why nothing goes on; told once for each reason, on a line of its own.
     func explain(_ trouble: @escaping @Sendable () -> String?) { self.trouble.withLock { $0 = trouble } }
 
-    /// How long nothing has been settled.
+    /// How long nothing has been settled, or been read through.
     var quiet: Duration { state.withLock { ContinuousClock.now - $0.changed } }
 
     func update(_ counts: ImportCounts) {
         state.withLock { state in
-            if counts.settled != state.counts.settled { state.changed = .now }
+            if counts.settled != state.counts.settled || counts.read != state.counts.read { state.changed = .now }
             state.counts = counts
         }
     }
@@ -68,7 +70,7 @@ final class ImportProgress: Sendable {
     }
 
     private func show() {
-        let trouble = trouble.withLock { $0 }()
+        let trouble = quiet < Self.patience ? nil : trouble.withLock { $0 }()
         let isNews = state.withLock { state in
             defer { state.trouble = trouble }
             return state.trouble != trouble

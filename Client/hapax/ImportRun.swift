@@ -11,16 +11,12 @@ final class ImportRun: Sendable {
         /// The file or the queue could not be read or written.
         var isDamaged: Bool
         var failure: String?
+        /// Lines that were read from what cannot be read again, and are not settled.
+        var gone = 0
         var signal: Int32?
         var resumedAfterLine: Int64
         /// By the part that was imported before.
         var deadLetteredBefore: Int
-    }
-
-    private enum Stop: Sendable {
-        case signal(Int32)
-        case impatience
-        case damage(String)
     }
 
     private let descriptor: Int32
@@ -32,12 +28,14 @@ final class ImportRun: Sendable {
     private let giveUpAfter: Duration?
     private let start: ImportCheckpoint
     private let checkpointPath: String?
-    private let stopped: Locked<Stop?>
+    private let letters: ImportLetters
+    private let ended: Locked<ImportEnding>
 
     /// - Parameter path: nil for what cannot be read again.
+    /// - Throws: ``StartError``; `POSIXError` if it is to begin at the first line and what says otherwise cannot be removed.
     init(
         descriptor: Int32, path: String?, configuration: EventClient.Configuration, restart: Bool, giveUpAfter: Duration?
-    ) throws(StartError) {
+    ) throws {
         self.descriptor = descriptor
         self.path = path
         let endpoint = try configuration.endpoint()
@@ -46,34 +44,43 @@ final class ImportRun: Sendable {
         let checkpointPath = name.map { ImportCheckpoint.path(queue: configuration.queueDirectory, name: $0) }
         var start = ImportCheckpoint()
         var fingerprint = ImportFingerprint()
-        if let checkpointPath, !restart, let found = ImportCheckpoint.load(path: checkpointPath, descriptor: descriptor),
+        // At once: this run may end before it has settled anything, and the next one must not go on where one before it stopped.
+        if let checkpointPath, restart { try ImportCheckpoint.remove(path: checkpointPath) }
+        if let checkpointPath, let found = ImportCheckpoint.load(path: checkpointPath, descriptor: descriptor),
             lseek(descriptor, off_t(found.checkpoint.offset), SEEK_SET) >= 0
         {
             (start, fingerprint) = found
         }
+        // Takes its room while there is some.
+        if let checkpointPath { try? start.save(path: checkpointPath) }
 
         var status = stat()
         let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
         let progress = ImportProgress(size: size)
-        let stopped = Locked<Stop?>(nil)
+        let ended = Locked(ImportEnding())
+        let letters = ImportLetters(configuration: configuration, endpoint: endpoint)
         let transport = SystemTransport.make()
         source = ImportSource(
-            descriptor: descriptor, start: start, after: fingerprint, letterNames: name, isStopped: { stopped.withLock { $0 != nil } },
-            now: { clock.unixMilliseconds }, bury: { try Self.bury($0, in: configuration, endpoint, clock: clock) },
+            descriptor: descriptor, start: start, after: fingerprint, letterNames: name,
+            isStopped: { ended.withLock { $0.reason != nil } }, now: { clock.unixMilliseconds }, bury: { try letters.keep($0) },
             settled: { progress.update($0) },
             saveCheckpoint: { checkpoint in
                 // Without it the next run begins at the first line, and the server knows what it has.
                 if let checkpointPath { try? checkpoint.save(path: checkpointPath) }
             },
             failed: { text in
-                stopped.withLock { $0 = $0 ?? .damage(text) }
+                _ = ended.withLock { $0.stop(.damage(text)) }
                 transport.close()
             })
         delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock)
-        progress.explain { [weak delivery] in delivery?.latestState.failure.map { "\($0)" } }
+        progress.explain { [weak delivery] in
+            // What ends it is told at the end.
+            ended.withLock { $0.reason == nil } ? delivery?.latestState.failure.map { "\($0)" } : nil
+        }
         self.transport = transport
         self.progress = progress
-        self.stopped = stopped
+        self.letters = letters
+        self.ended = ended
         self.start = start
         self.checkpointPath = checkpointPath
         self.giveUpAfter = giveUpAfter
@@ -83,28 +90,32 @@ final class ImportRun: Sendable {
         let watchers = watch()
         progress.start()
         let ending = await delivery.deliverAll()
-        let hasChanged = ending == .drained ? await hasChanged() : false
+        let isDrained = ending == .drained && ended.withLock { $0.drained() }
+        let hasChanged = isDrained ? await hasChanged() : false
         for watcher in watchers { watcher.cancel() }
         let state = await delivery.state
         await delivery.stop()
         let counts = await source.counts
         progress.update(counts)
         progress.finish()
+        letters.close()
         var result = Result(
-            counts: counts, isComplete: ending == .drained, isDamaged: false, failure: state.failure.map { "\($0)" },
+            counts: counts, isComplete: isDrained, isDamaged: false, failure: state.failure.map { "\($0)" },
             resumedAfterLine: start.lines, deadLetteredBefore: start.deadLettered)
         if result.isComplete, await source.isUnfinished {
             (result.isComplete, result.failure) = (false, "the last line is unfinished: it has neither an end of line nor a whole object")
         }
         if hasChanged { (result.isComplete, result.failure) = (false, "the file was changed while it was imported; run the command again") }
-        switch stopped.withLock({ $0 }) {
-        // A stopped reader looks like the end of the file.
-        case .signal(let number): (result.signal, result.isComplete) = (number, false)
-        case .impatience: result.isComplete = false
+        switch ended.withLock({ $0.reason }) {
+        case .signal(let number): (result.signal, result.isComplete, result.failure) = (number, false, "interrupted")
+        case .impatience(let failure):
+            let limit = "nothing was delivered for \((giveUpAfter ?? .zero).components.seconds) seconds"
+            result.failure = failure.map { "\(limit): \($0)" } ?? limit
         case .damage(let text): (result.isDamaged, result.isComplete, result.failure) = (true, false, text)
         case nil: break
         }
-        if result.isComplete, let checkpointPath { ImportCheckpoint.remove(path: checkpointPath) }
+        if result.isComplete, let checkpointPath { try? ImportCheckpoint.remove(path: checkpointPath) }
+        if !result.isComplete, checkpointPath == nil { result.gone = counts.lines - counts.settled }
         return result
     }
 
@@ -114,7 +125,7 @@ final class ImportRun: Sendable {
         if isReplaced { return true }
         let read = await source.read
         var found = ImportFingerprint()
-        let isStopped = { [stopped] in stopped.withLock { $0 != nil } }
+        let isStopped = { [ended] in ended.withLock { $0.reason != nil } }
         if found.advance(to: read.offset, descriptor: descriptor, isStopped: isStopped), found.text == read.text { return false }
         return !isStopped()
     }
@@ -146,34 +157,14 @@ final class ImportRun: Sendable {
     }
 
     private func look() {
-        if let giveUpAfter, progress.quiet >= giveUpAfter { stop(.impatience) }
+        if let giveUpAfter, progress.quiet >= giveUpAfter { stop(.impatience(delivery.latestState.failure)) }
         // What damaged the run has only said so.
-        if case .damage = stopped.withLock({ $0 }) { Task { await delivery.stop() } }
+        if case .damage = ended.withLock({ $0.reason }) { Task { await delivery.stop() } }
     }
 
-    private func stop(_ reason: Stop) {
-        let isFirst = stopped.withLock { stopped in
-            defer { stopped = stopped ?? reason }
-            return stopped == nil
-        }
-        guard isFirst else { return }
+    private func stop(_ reason: ImportEnding.Reason) {
+        guard ended.withLock({ $0.stop(reason) }) else { return }
         transport.close()
         Task { await delivery.stop() }
-    }
-
-    // MARK: - Dead letters
-
-    /// The queue is taken only for this moment: an import may take hours, and others want to work on it meanwhile.
-    private static func bury(
-        _ letters: [DeadLetter], in configuration: EventClient.Configuration, _ endpoint: Endpoint, clock: SystemClock
-    ) throws {
-        let queue = try EventQueue.open(
-            configuration.queueDirectory, whenTaken: .spool, durability: .power, quota: configuration.quota, clock: clock)
-        defer { queue.close() }
-        guard !queue.isFull else { throw QueueIsFull() }
-        // What it holds then is ours alone; otherwise it stays known as the one of whoever filled it.
-        if queue.books.depth == 0, queue.books.letters == 0, !queue.directory.holdsUnsalvaged { queue.isRedirected(to: endpoint) }
-        try queue.adoptDeadLetters(letters, growing: true)
-        try queue.flushDrive()
     }
 }

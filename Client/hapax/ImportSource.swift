@@ -4,9 +4,9 @@ import HapaxModel
 
 /// A file's events, line by line, as they are: raw bytes, own ids, own times, no install.
 actor ImportSource: BatchSource {
-    /// Where lines go that no server would store, or that the server refused. Durable on return.
+    /// Where lines go that no server would store, or that the server refused. Durable on return; what it throws says why not.
     typealias Bury = @Sendable ([DeadLetter]) throws -> Void
-    /// Told after each settled batch.
+    /// Told after each settled batch, and from time to time while lines are read.
     typealias Settled = @Sendable (ImportCounts) -> Void
 
     /// Told how far all is settled.
@@ -41,6 +41,8 @@ actor ImportSource: BatchSource {
     /// Lines before the checkpoint that became dead letters, and those behind it.
     private var deadBefore: Int
     private var deadLines: [Int64] = []
+    /// Up to where bad lines are in the dead letters, or were before somebody purged them.
+    private var kept: ImportCheckpoint.Place
     /// A file ended in the middle of a line, which is still to come.
     private(set) var isUnfinished = false
     private(set) var counts = ImportCounts()
@@ -59,6 +61,7 @@ actor ImportSource: BatchSource {
         read = fingerprint
         readLines = start.lines
         deadBefore = start.deadLettered
+        kept = start.kept
         self.letterNames = letterNames
         self.now = now
         self.bury = bury
@@ -70,7 +73,7 @@ actor ImportSource: BatchSource {
 
     func nextBatch(limit: Int, maximumBytes: Int, skipping: Int) async throws -> SourceBatch {
         if let failure { throw failure }
-        try fill(to: limit + skipping)
+        try fill(to: limit + skipping, behind: skipping)
         var events: [OutgoingEvent] = []
         var bytes = 0
         for line in waiting.dropFirst(skipping).prefix(limit) {
@@ -108,7 +111,10 @@ actor ImportSource: BatchSource {
     }
 
     /// Reads until so many events wait or the file ends. Bad lines are buried before anything behind them is sent.
-    private func fill(to count: Int) throws {
+    ///
+    /// Fewer events are enough, if there is one behind the skipped ones, where nothing more has come yet, as of a pipe, or where bad lines
+    /// follow that fill the queue: what waits in front of them is to be settled first.
+    private func fill(to count: Int, behind skipped: Int) throws {
         var letters: [DeadLetter] = []
         var lettered: [Int64] = []
         var bytes = 0
@@ -119,10 +125,18 @@ actor ImportSource: BatchSource {
             counts.deadLettered += letters.count
             (letters, lettered, bytes) = ([], [], 0)
             // What the user exports and purges, because no more can be kept, must not come again.
+            kept = ImportCheckpoint.Place(offset: read.offset, lines: readLines, fingerprint: read.text)
             checkpoint()
         }
+        var toldOffset = read.offset
         while waiting.count < count, !reachedEnd {
-            guard var line = try nextLine() else {
+            let isEnough = waiting.count > skipped
+            guard let line = try nextLine(waits: !isEnough && letters.isEmpty) else {
+                if reader.isWaiting {
+                    try keepLetters()
+                    if isEnough { break }
+                    continue
+                }
                 reachedEnd = true
                 break
             }
@@ -134,8 +148,12 @@ actor ImportSource: BatchSource {
             let before = read
             read = reader.fingerprint
             readLines = line.number
-            if line.number == 1, line.bytes.starts(with: Self.byteOrderMark) { line.bytes.removeFirst(Self.byteOrderMark.count) }
-            if line.bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { continue }
+            if read.offset - toldOffset >= Self.bytesPerReport {
+                toldOffset = read.offset
+                counts.read = read.offset
+                settled(counts)
+            }
+            if line.isBlank { continue }
             counts.lines += 1
             let scanned = EventScanner.scan(line.bytes[...])
             if let id = scanned.id, scanned.problem == nil, !line.isCut {
@@ -145,12 +163,20 @@ actor ImportSource: BatchSource {
                     line.isCut
                     ? EventProblem(.eventTooLarge, detail: "the line is longer than \(LineReader.maximumLineBytes) bytes and was cut")
                     : scanned.problem ?? EventProblem(.missingID, detail: "event_id is missing")
+                if line.number <= kept.lines {
+                    deadLines.append(line.number)
+                    counts.deadLettered += 1
+                    continue
+                }
                 lettered.append(line.number)
                 letters.append(
                     letter(line: line.number, id: scanned.id, reason: problem.reason.rawValue, detail: problem.detail, bytes: line.bytes))
                 bytes += line.bytes.count
                 // Of a file that holds no events at all, memory holds only so much.
-                if letters.count == Self.lettersPerBurial || bytes >= Self.bytesPerBurial { try keepLetters() }
+                if letters.count == Self.lettersPerBurial || bytes >= Self.bytesPerBurial {
+                    try keepLetters()
+                    if waiting.count > skipped { break }
+                }
             }
         }
         try keepLetters()
@@ -158,6 +184,7 @@ actor ImportSource: BatchSource {
 
     private static let lettersPerBurial = 2_000
     private static let bytesPerBurial = 1024 * 1024
+    private static let bytesPerReport: Int64 = 1024 * 1024
 
     /// Some editors write it in front of UTF-8 (RFC 3629 §6); it is no part of the first event.
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
@@ -165,16 +192,16 @@ actor ImportSource: BatchSource {
     /// Whether somebody is still writing this line of a file. A whole object is not waited for: no more can come but its end of line.
     private func isStillToCome(_ line: LineReader.Line) -> Bool {
         guard letterNames != nil, !line.isTerminated else { return false }
-        var bytes = line.bytes[...]
-        if line.number == 1, bytes.starts(with: Self.byteOrderMark) { bytes = bytes.dropFirst(Self.byteOrderMark.count) }
-        if bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { return false }
-        if !line.isCut, EventScanner.scan(bytes).problem == nil { return false }
-        return line.isCut || (try? JSONSerialization.jsonObject(with: Data(bytes))) == nil
+        if line.isCut { return true }
+        if line.isBlank || EventScanner.scan(line.bytes[...]).problem == nil { return false }
+        return (try? JSONSerialization.jsonObject(with: Data(line.bytes))) == nil
     }
 
-    private func nextLine() throws -> LineReader.Line? {
+    private func nextLine(waits: Bool) throws -> LineReader.Line? {
         do throws(LineReader.Failure) {
-            return try reader.next()
+            guard var line = try reader.next(waits: waits) else { return nil }
+            if line.number == 1, line.bytes.starts(with: Self.byteOrderMark) { line.bytes.removeFirst(Self.byteOrderMark.count) }
+            return line
         } catch {
             failure = error
             failed("the file cannot be read: \(String(cString: strerror(error.code)))")
@@ -187,9 +214,7 @@ actor ImportSource: BatchSource {
             if !letters.isEmpty { try bury(letters) }
         } catch {
             failure = error
-            failed(
-                error is QueueIsFull
-                    ? "the queue is full of dead letters; export and purge them" : "the queue's dead letters cannot be written")
+            failed("\(error)")
             throw error
         }
     }
@@ -214,13 +239,15 @@ actor ImportSource: BatchSource {
         deadLines.removeAll { $0 <= lines }
         saveCheckpoint(
             ImportCheckpoint(
-                offset: settledBytes.offset, lines: lines, deadLettered: deadBefore, fingerprint: settledBytes.text))
+                offset: settledBytes.offset, lines: lines, deadLettered: deadBefore, fingerprint: settledBytes.text, kept: kept))
         settled(counts)
     }
 }
 
-/// No more dead letters are to be kept (I13).
-struct QueueIsFull: Error {}
+extension LineReader.Line {
+    /// A line of which bytes are missing may hold anything there.
+    fileprivate var isBlank: Bool { !isCut && bytes.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } }
+}
 
 /// How far an import is.
 struct ImportCounts: Hashable, Sendable {
@@ -231,6 +258,8 @@ struct ImportCounts: Hashable, Sendable {
     var deadLettered = 0
     /// Settled bytes of the file.
     var offset: Int64 = 0
+    /// Bytes read, as far as that has been told.
+    var read: Int64 = 0
 
     var settled: Int { stored + duplicates + deadLettered }
 }

@@ -35,9 +35,13 @@ struct LineReader {
     private(set) var fingerprint: ImportFingerprint
     private var isAtEnd = false
     private var wasStopped = false
+    /// Whether it gave no line because nothing more has come yet.
+    private(set) var isWaiting = false
+    /// What has come of a line while nobody waited for the rest.
+    private var begun: (line: Line, read: ImportFingerprint)?
 
     private enum Filled {
-        case bytes, end, stopped
+        case bytes, nothingYet, end, stopped
     }
 
     /// - Parameters:
@@ -53,15 +57,22 @@ struct LineReader {
         self.isStopped = isStopped
     }
 
+    /// - Parameter waits: Whether to wait for a line that has not come yet, as of a pipe.
     /// - Returns: nil at the end, or when stopped. Part of a line that was read until then is nobody's: it is not a line, and whoever goes
-    ///   on begins behind the last whole one.
-    mutating func next() throws(Failure) -> Line? {
+    ///   on begins behind the last whole one. Without waiting also nil if ``isWaiting`` then.
+    mutating func next(waits: Bool = true) throws(Failure) -> Line? {
+        isWaiting = false
         guard !wasStopped else { return nil }
-        var line = Line(bytes: [], number: number + 1, end: 0, isCut: false)
-        var read = fingerprint
+        var (line, read) = begun ?? (Line(bytes: [], number: number + 1, end: 0, isCut: false), fingerprint)
+        begun = nil
         while true {
             if position == chunk.count {
-                let filled = try fill()
+                let filled = try fill(waits: waits)
+                if filled == .nothingYet {
+                    begun = (line, read)
+                    isWaiting = true
+                    return nil
+                }
                 if filled == .stopped {
                     // What was read of the line is gone.
                     wasStopped = true
@@ -89,11 +100,12 @@ struct LineReader {
         return line
     }
 
-    private mutating func fill() throws(Failure) -> Filled {
+    private mutating func fill(waits: Bool) throws(Failure) -> Filled {
         while !isAtEnd {
             if isStopped() { return .stopped }
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             let ready = poll(&waiting, 1, Self.pollMilliseconds)
+            if ready == 0, !waits { return .nothingYet }
             if ready == 0 || (ready < 0 && errno == EINTR) { continue }
             if chunk.count != Self.chunkBytes { chunk = [UInt8](repeating: 0, count: Self.chunkBytes) }
             let count = read(descriptor, &chunk, Self.chunkBytes)

@@ -157,7 +157,8 @@ struct TrackCommand: AsyncParsableCommand {
         for await delivery in deliveries {
             switch delivery {
             case .stored(id), .duplicate(id): fate.isDelivered = true
-            case .rejected(id, let reason, let detail): fate.letter = Letter(reason: reason, detail: detail)
+            // The first: the flush may reject another one that was given this id.
+            case .rejected(id, let reason, let detail): fate.letter = fate.letter ?? Letter(reason: reason, detail: detail)
             default: continue
             }
         }

@@ -60,7 +60,7 @@ extension EventQueue {
 
 extension Error {
     /// Whether SQLite found no room on the disk, for its file or for the memory it shares with readers.
-    var isDiskFull: Bool {
+    package var isDiskFull: Bool {
         if let failure = self as? SalvageFailure { return failure.cause.isDiskFull }
         guard let error = self as? DatabaseError else { return (self as? CocoaError)?.code == .fileWriteOutOfSpace }
         return error.resultCode == .SQLITE_FULL || error.extendedResultCode == .SQLITE_IOERR_SHMSIZE

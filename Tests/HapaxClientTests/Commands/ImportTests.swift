@@ -206,6 +206,33 @@ struct ImportTests {
         #expect(output.json["stored"] as? Int == 1_000 && server.stored.count == 1_000)
     }
 
+    @Test("a run with --restart that settles nothing is no reason to go on where the one before it stopped (I1)")
+    func restartIsNotForgotten() async throws {
+        let path = try write(lines(0..<1_000).joined(separator: "\n") + "\n")
+        try await interrupt(path, batches: 1)
+        server.change { ($0.stored, $0.silentAfter) = ([:], 0) }
+        #expect(try await hapax.run("import", path, "--restart", "--give-up-after", "1").status == 2)
+        server.change { $0.silentAfter = nil }
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.status == 0 && output.json["resumed_after_line"] as? Int == 0)
+        #expect(server.stored.count == 1_000)
+    }
+
+    @Test("--restart does nothing where it cannot undo what an earlier run has noted")
+    func restartThatCannotIsTold() async throws {
+        let path = try write(lines(0..<1_000).joined(separator: "\n") + "\n")
+        try await interrupt(path, batches: 1)
+        let notes = hapax.queue + "/import/"
+        let note = notes + (try #require(try FileManager.default.contentsOfDirectory(atPath: notes).first))
+        // Nobody unlinks a directory.
+        try FileManager.default.removeItem(atPath: note)
+        try FileManager.default.createDirectory(atPath: note, withIntermediateDirectories: false)
+        let batches = server.batches.count
+        let output = try await hapax.run("import", path, "--restart")
+        #expect(output.status == 1 && output.error.contains("cannot be removed"))
+        #expect(server.batches.count == batches)
+    }
+
     @Test("the unfinished last line of a file is left for the next run, which delivers it (I1)")
     func unfinishedLineIsLeft() async throws {
         let text = lines(0..<3).joined(separator: "\n")

@@ -38,6 +38,16 @@ struct TrackCommandTests {
         #expect(own.status == 3 && own.json["others_dead_lettered"] as? Int == 0)
     }
 
+    @Test("what the flush rejects under the same id is another event: this one's own reason is told (I12)")
+    func ownReasonIsTold() async throws {
+        server.change { $0.isRefused = { $0.name == Array("first".utf8)[...] } }
+        let id = EventID("019C0DE0-0000-7000-8000-000000000001")?.description ?? ""
+        #expect(try await hapax.run("track", "first", "--id", id, "--no-flush").status == 0)
+        let output = try await hapax.run("track", "second", "--id", id, "--json")
+        #expect(output.status == 3 && (output.json["detail"] as? String)?.contains("waits under this id") == true)
+        #expect(output.json["others_dead_lettered"] as? Int == 1)
+    }
+
     @Test("an id is given or derived, not both: a usage error, and nothing is stored")
     func idIsGivenOrDerived() async throws {
         let id = EventID.derived(name: "a", key: "b").description
