@@ -25,6 +25,8 @@ struct LineReader {
     private static let chunkBytes = 256 * 1024
     /// How long a read may wait before it looks whether it should end.
     private static let pollMilliseconds: Int32 = 100
+    /// How soon nothing more has come for who does not wait. What trickles in is not sent line by line, nor a batch of it held back for long.
+    private static let idleMilliseconds: Int32 = 5
 
     private let descriptor: Int32
     private let isStopped: @Sendable () -> Bool
@@ -104,7 +106,7 @@ struct LineReader {
         while !isAtEnd {
             if isStopped() { return .stopped }
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            let ready = poll(&waiting, 1, Self.pollMilliseconds)
+            let ready = poll(&waiting, 1, waits ? Self.pollMilliseconds : Self.idleMilliseconds)
             if ready == 0, !waits { return .nothingYet }
             if ready == 0 || (ready < 0 && errno == EINTR) { continue }
             if chunk.count != Self.chunkBytes { chunk = [UInt8](repeating: 0, count: Self.chunkBytes) }

@@ -32,23 +32,12 @@ struct EventClientServiceTests {
         return EventClientService(client, drainTime: drainTime, logger: log.logger)
     }
 
-    /// Runs the services until the body has ended, then shuts them down gracefully.
-    private func run(_ services: [any Service], _ body: @Sendable @escaping (ServiceGroup) async throws -> Void) async throws {
-        let group = ServiceGroup(services: services, logger: Logger(label: "group") { _ in SwiftLogNoOpLogHandler() })
-        try await withThrowingTaskGroup(of: Void.self) { tasks in
-            tasks.addTask { try await group.run() }
-            try await body(group)
-            await group.triggerGracefulShutdown()
-            try await tasks.waitForAll()
-        }
-    }
-
     @Test("graceful shutdown delivers what was tracked, backoff after backoff, then refuses, and says that nothing is left")
     func drainsOnShutdown() async throws {
         let server = ScriptedTransport(
             ScriptedTransport.receipts(after: [.failure(.cannotConnect), .success(TransportAnswer(status: 503))]))
         let service = try service(server)
-        try await run([service]) { _ in
+        try await running(service) { _ in
             for name in ["a", "b", "c"] { #expect(service.track(name) != nil) }
             try await service.trackDurably("d")
         }
@@ -62,7 +51,7 @@ struct EventClientServiceTests {
     func identityIsSaidWithTheEvent() async throws {
         let server = ScriptedTransport()
         let service = try service(server)
-        try await run([service]) { _ in
+        try await running(service) { _ in
             service.track("viewed", distinctID: "customer-1")
             try await service.trackDurably("paid", distinctID: "customer-2")
         }
@@ -80,7 +69,7 @@ struct EventClientServiceTests {
         let spool = try EventClient.start(beside, clock: SystemClock()) { ScriptedTransport() }
         #expect(spool.track("beside") != nil)
         #expect(await spool.shutdown(within: .zero).stored == 1)
-        try await run([main]) { _ in }
+        try await running(main) { _ in }
         #expect(main.report == ShutdownReport(stored: 0, lost: 0, failure: .status(401, code: nil), mayLeaveMore: true))
         #expect(refusing.batches.map(\.names) == [["beside"]], "not asked again and again until the drain time ends")
         #expect(log.lines.last?.message == leftBeside && log.lines.last?.level == .warning)
@@ -101,7 +90,7 @@ struct EventClientServiceTests {
             task.cancel()
             await task.value
         } else {
-            try await run([main]) { _ in }
+            try await running(main) { _ in }
         }
         #expect(main.report == ShutdownReport(stored: 0, lost: 0, mayLeaveMore: true))
         #expect(log.lines.last?.message == leftBeside && log.lines.last?.level == .notice)
@@ -112,7 +101,7 @@ struct EventClientServiceTests {
     func saysWhatIsLeft() async throws {
         let server = ScriptedTransport { _ in .success(TransportAnswer(status: 401)) }
         let service = try service(server)
-        try await run([service]) { _ in
+        try await running(service) { _ in
             for name in ["a", "b"] { service.track(name) }
         }
         #expect(service.report == ShutdownReport(stored: 2, lost: 0, failure: .status(401, code: nil)))
@@ -121,7 +110,7 @@ struct EventClientServiceTests {
         #expect(line.message == "Events are left on disk for the next run" && line.metadata["hapax.left"] == "2")
         #expect(!log.lines.contains { "\($0)".contains("test-key") })
         let next = ScriptedTransport()
-        try await run([try self.service(next)]) { _ in }
+        try await running(try self.service(next)) { _ in }
         #expect(next.batches.flatMap(\.names) == ["a", "b"])
     }
 
@@ -138,7 +127,7 @@ struct EventClientServiceTests {
         #expect(service.startFailure == (isConfigured ? .malformedURL : nil))
         #expect(log.lines.count == 1)
         let neighbour = Neighbour()
-        try await run([service, neighbour]) { _ in
+        try await running(service, neighbour) { _ in
             #expect(service.track("a") == nil)
             await #expect(throws: TrackError.refused(.disabled)) { try await service.trackDurably("b") }
             await neighbour.runs()
@@ -165,7 +154,7 @@ struct EventClientServiceTests {
         #expect(service.report == ShutdownReport(stored: 100, lost: 0))
         #expect(server.batches.isEmpty)
         let next = ScriptedTransport()
-        try await run([try self.service(next)]) { _ in }
+        try await running(try self.service(next)) { _ in }
         #expect(next.batches.flatMap(\.names).count == 100)
     }
 
@@ -190,7 +179,8 @@ struct EventClientServiceTests {
         let service = try service(server)
         // As a web server does that answers its last requests during its own shutdown.
         let neighbour = Neighbour(beforeItStops: { service.track("last") != nil })
-        try await run(isNamedFirst ? [service, neighbour] : [neighbour, service]) { _ in await neighbour.runs() }
+        let (first, second): (any Service, any Service) = isNamedFirst ? (service, neighbour) : (neighbour, service)
+        try await running(first, second) { _ in await neighbour.runs() }
         #expect(neighbour.wasTaken == isNamedFirst)
         #expect(server.batches.flatMap(\.names) == (isNamedFirst ? ["last"] : []))
     }

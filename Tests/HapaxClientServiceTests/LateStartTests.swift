@@ -4,7 +4,6 @@ import Foundation
 import HapaxModel
 import Logging
 import MetricsTestKit
-import ServiceLifecycle
 import TestSupport
 import Testing
 
@@ -37,17 +36,6 @@ struct LateStartTests {
         }
     }
 
-    /// Runs the service until the body has ended, then shuts it down gracefully.
-    private func run(_ service: EventClientService, _ body: @Sendable @escaping () async throws -> Void) async throws {
-        let group = ServiceGroup(services: [service], logger: Logger(label: "group") { _ in SwiftLogNoOpLogHandler() })
-        try await withThrowingTaskGroup(of: Void.self) { tasks in
-            tasks.addTask { try await group.run() }
-            try await body()
-            await group.triggerGracefulShutdown()
-            try await tasks.waitForAll()
-        }
-    }
-
     /// Lets the time of the next attempt come.
     private func tryAgain() async {
         await clock.scheduled(1)
@@ -76,7 +64,7 @@ struct LateStartTests {
         let holder = try EventClient.start(configuration)
         let service = service(configuration)
         #expect(service.isConfigured && service.client == nil && service.startFailure == .queueTaken)
-        try await run(service) {
+        try await running(service) { _ in
             for name in ["a", "b"] { #expect(service.track(name) == nil) }
             await tryAgain()
             await clock.scheduled(1)
@@ -103,7 +91,7 @@ struct LateStartTests {
     func refusalsAloneAreCounted() async throws {
         let holder = try EventClient.start(configuration)
         let service = service(configuration)
-        try await run(service) {
+        try await running(service) { _ in
             service.track("a")
             await holder.shutdown(within: .zero)
             await tryAgain(untilLogged: 2)
@@ -118,7 +106,7 @@ struct LateStartTests {
         let path = directory.path("queue")
         try Data().write(to: URL(fileURLWithPath: path))
         let service = service(configuration)
-        try await run(service) {
+        try await running(service) { _ in
             for attempt in 0..<12 {
                 await clock.scheduled(1)
                 let delay = try #require(clock.pending.first)
@@ -144,7 +132,7 @@ struct LateStartTests {
         if failure == .malformedURL { configuration.server = "nowhere" } else { configuration.writeKey = "" }
         let service = service(configuration)
         #expect(service.startFailure == failure)
-        try await run(service) {}
+        try await running(service) { _ in }
         #expect(clock.everScheduled == 0)
     }
 
@@ -152,7 +140,7 @@ struct LateStartTests {
     func endsWithoutItsClient() async throws {
         let holder = try EventClient.start(configuration)
         let service = service(configuration)
-        try await run(service) { await clock.scheduled(1) }
+        try await running(service) { _ in await clock.scheduled(1) }
         #expect(clock.pending.isEmpty)
         #expect(service.client == nil && service.report == nil)
         await holder.shutdown(within: .zero)
@@ -175,7 +163,7 @@ struct LateStartTests {
             disk.wait()
             return try EventClient.start(configuration, clock: SystemClock()) { ClosingTransport(closed: ended) }
         }
-        try await run(service) {
+        try await running(service) { _ in
             await tryAgain()
             await begun.reaches(1)
         }

@@ -37,7 +37,8 @@ extension QueueDamageTests {
         let queue = try makeLettersThatAreNotFound { $0 ^ 0x08 }
         let listed = try queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }
         #expect(listed.count == 400)
-        #expect(throws: (any Error).self) { try work(queue, listed) }
+        // All of them are purged at once, without a look for each.
+        #expect(throws: (any Error).self) { try work(queue, isRetry ? listed : listed.dropLast()) }
         await queue.salvage()
         #expect(try work(queue, queue.reading { try Int64.fetchAll($0, sql: "SELECT row FROM dead_letters") }) == 400)
         #expect(queue.books.letters == 0 && queue.books.drops.byReason["damaged_dead_letter"] == nil && queue.books.isBalanced)
