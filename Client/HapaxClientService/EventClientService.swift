@@ -17,7 +17,7 @@ import ServiceLifecycle
 ///
 /// Without a configuration, or while the client cannot start, the service is disabled: it logs that, refuses and counts every event
 /// (``refused``), and ``run()`` waits for shutdown like any other. Where time may help, as with a full disk or a queue that another process
-/// holds, ``run()`` tries to start the client again, first after a second and then at least once a minute; the server learns from it
+/// holds, ``run()`` tries to start the client again, first within a second and then at least once a minute; the server learns from it
 /// how many events were refused before.
 public final class EventClientService: Service, Sendable {
     /// Whether it was given a configuration, or a client. If so and it is disabled, an event is refused that the service was meant to take.
@@ -123,6 +123,8 @@ public final class EventClientService: Service, Sendable {
         let (isTaken, hadFailed, refused) = state.withLock { state in
             guard !state.isEnding else { return (false, true, 0) }
             defer { (state.client, state.startFailure) = (client, nil) }
+            // In this turn: a shutdown behind it counts them.
+            client.takeOverRefusals(state.refused)
             return (true, state.startFailure != nil, state.refused)
         }
         guard isTaken else {
@@ -131,7 +133,6 @@ public final class EventClientService: Service, Sendable {
             return
         }
         guard hadFailed else { return }
-        client.takeOverRefusals(refused)
         logger.notice("Events are enabled: the client has started", metadata: ["hapax.refused": "\(refused)"])
     }
 

@@ -26,7 +26,8 @@ struct ImportCommand: AsyncParsableCommand {
             are added behind the end are for the next run.
 
             Exits with 0 if every line has been delivered, 2 if some are left (run it again), 3 if all are settled and some became dead \
-            letters, also in an earlier run that this one went on from, 1 if the file cannot be read or a dead letter cannot be stored.
+            letters, also in an earlier run that this one went on from, 1 if the file cannot be read or a dead letter cannot be stored, \
+            130 or 143 if SIGINT or SIGTERM ended it.
 
             Examples:
               hapax import events.ndjson --give-up-after 600

@@ -115,7 +115,7 @@ final class ImportRun: Sendable {
         case nil: break
         }
         if result.isComplete, let checkpointPath { try? ImportCheckpoint.remove(path: checkpointPath) }
-        if !result.isComplete, checkpointPath == nil { result.gone = counts.lines - counts.settled }
+        if !result.isComplete, checkpointPath == nil { result.gone = await source.unsettledLines }
         return result
     }
 

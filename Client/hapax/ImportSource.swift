@@ -46,6 +46,8 @@ actor ImportSource: BatchSource {
     /// A file ended in the middle of a line, which is still to come.
     private(set) var isUnfinished = false
     private(set) var counts = ImportCounts()
+    /// Lines that were read and not settled: what cannot be read again has to be given once more.
+    var unsettledLines: Int { counts.lines - counts.settled + reader.unread }
 
     /// - Parameters:
     ///   - start: Where the descriptor stands.

@@ -39,6 +39,8 @@ struct LineReader {
     private var wasStopped = false
     /// Whether it gave no line because nothing more has come yet.
     private(set) var isWaiting = false
+    /// Whether what was read of a line is gone, since it was stopped or could not read on.
+    private var hasLostPart = false
     /// What has come of a line while nobody waited for the rest.
     private var begun: (line: Line, read: ImportFingerprint)?
 
@@ -69,7 +71,9 @@ struct LineReader {
         begun = nil
         while true {
             if position == chunk.count {
+                hasLostPart = read.offset > fingerprint.offset
                 let filled = try fill(waits: waits)
+                if filled != .stopped { hasLostPart = false }
                 if filled == .nothingYet {
                     begun = (line, read)
                     isWaiting = true
@@ -100,6 +104,13 @@ struct LineReader {
         fingerprint = read
         line.end = read.offset
         return line
+    }
+
+    /// Lines that have been read, whole or in part, and not given.
+    var unread: Int {
+        let rest = chunk[position...]
+        let hasPart = rest.isEmpty ? hasLostPart || begun != nil : rest.last != UInt8(ascii: "\n")
+        return rest.count { $0 == UInt8(ascii: "\n") } + (hasPart ? 1 : 0)
     }
 
     private mutating func fill(waits: Bool) throws(Failure) -> Filled {

@@ -45,6 +45,16 @@ extension QueueDamageTests {
         queue.close()
     }
 
+    @Test("purging all letters looks for none by its number: they are gone, and the file is whole afterwards (I11)")
+    func lettersThatAreNotFoundArePurgedTogether() async throws {
+        let queue = try makeLettersThatAreNotFound { $0 ^ 0x08 }
+        #expect(try queue.purgeDeadLetters(Array(1...1_000)) == 400)
+        #expect(queue.books.letters == 0 && queue.books.letterBytes == 0 && queue.books.isBalanced)
+        #expect(try queue.deadLetterCount() == 0 && asides() == [])
+        #expect(try queue.reading { try String.fetchAll($0, sql: "PRAGMA integrity_check") } == ["ok"])
+        queue.close()
+    }
+
     @Test("letters of a file that a running client set aside are not counted once more when they are purged unread (I12)")
     func purgedLettersAreCountedOnce() async throws {
         let queue = try open()
