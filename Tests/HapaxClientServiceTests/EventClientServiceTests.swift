@@ -11,19 +11,10 @@ import Testing
 
 @Suite("The client as a service (I6, I12, I15, I17)", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct EventClientServiceTests {
-    private let directory: TemporaryDirectory
+    private let directory = TemporaryDirectory("service")
     private let log = RecordedLog()
 
-    init() throws {
-        directory = TemporaryDirectory("service")
-    }
-
-    private var configuration: EventClient.Configuration {
-        var configuration = EventClient.Configuration(
-            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
-        configuration.uploadsAutomatically = false
-        return configuration
-    }
+    private var configuration: EventClient.Configuration { .quiet(in: directory) }
 
     private func service(
         _ server: ScriptedTransport, drainTime: Duration = .seconds(600), clock: any ClientClock = SystemClock()

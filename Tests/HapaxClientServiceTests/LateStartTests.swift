@@ -13,21 +13,12 @@ import Testing
 /// A client that cannot start when its service does.
 @Suite("A client that starts late (I12, I17)", .timeLimit(.minutes(10)), .endsWhenItHangs)
 struct LateStartTests {
-    private let directory: TemporaryDirectory
+    private let directory = TemporaryDirectory("late-start")
     private let log = RecordedLog()
     private let clock = ManualClock()
     private let server = ScriptedTransport()
 
-    init() throws {
-        directory = TemporaryDirectory("late-start")
-    }
-
-    private var configuration: EventClient.Configuration {
-        var configuration = EventClient.Configuration(
-            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
-        configuration.uploadsAutomatically = false
-        return configuration
-    }
+    private var configuration: EventClient.Configuration { .quiet(in: directory) }
 
     private func service(_ configuration: EventClient.Configuration) -> EventClientService {
         EventClientService(configuration, drainTime: .seconds(600), logger: log.logger, clock: clock) {

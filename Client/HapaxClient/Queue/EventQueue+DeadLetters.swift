@@ -182,12 +182,14 @@ extension EventQueue {
             try requireLetters()
             // All at once takes next to no room in the log (https://www.sqlite.org/lang_delete.html, the truncate optimization): a disk that they
             // have filled has no more.
-            let present = try Int64.fetchAll(db, sql: "SELECT row FROM dead_letters")
-            if Set(present).isSubset(of: numbers) {
-                try Self.checkLetters(db)
-                try db.execute(sql: "DELETE FROM dead_letters")
-                (books.letters, books.letterBytes) = (0, 0)
-                return present.count
+            if numbers.count >= books.letters {
+                let present = try Int64.fetchAll(db, sql: "SELECT row FROM dead_letters")
+                if Set(present).isSubset(of: numbers) {
+                    try Self.checkLetters(db)
+                    try db.execute(sql: "DELETE FROM dead_letters")
+                    (books.letters, books.letterBytes) = (0, 0)
+                    return present.count
+                }
             }
             var purged = 0
             var missing: Set<Int64> = []
