@@ -127,7 +127,7 @@ let package = Package(
         // Tests.
         .target(
             name: "TestSupport",
-            dependencies: ["HapaxModel"],
+            dependencies: ["HapaxModel", "HapaxSQLite", .product(name: "GRDBSQLite", package: "GRDB.swift")],
             path: "Tests/TestSupport",
             swiftSettings: strict
         ),
@@ -172,10 +172,11 @@ let package = Package(
             name: "HapaxServerTests",
             dependencies: [
                 "HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport",
-                .product(name: "NIOCore", package: "swift-nio", condition: server),
+                .product(name: "GRDB", package: "GRDB.swift"), .product(name: "NIOCore", package: "swift-nio", condition: server),
                 .product(name: "NIOEmbedded", package: "swift-nio", condition: server),
             ],
             path: "Tests/HapaxServerTests",
+            resources: [.copy("Golden")],
             swiftSettings: strict
         ),
         .testTarget(

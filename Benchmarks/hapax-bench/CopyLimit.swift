@@ -13,7 +13,7 @@ enum CopyLimit {
         let envelope = EventBatch.Envelope(sentAt: 1_767_225_600_000)
         let records = corpus.events.enumerated().map { index, bytes in
             EventRecord(
-                EventScanner.scan(bytes[...]), id: corpus.ids[index], projectID: 1, envelope: envelope, receivedAt: 1_767_225_600_000)
+                EventScanner.scan(bytes[...]), id: corpus.ids[index], projectID: 1, envelope: envelope)
         }
         let copies = stride(from: 0, to: records.count, by: rowsPerCopy).map { start in
             PostgresCopy.bytes(records[start..<min(start + rowsPerCopy, records.count)])

@@ -51,12 +51,12 @@ public enum HapaxServer {
         }
         EarlyStop.install()
         let currentTime: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1_000) }
-        let store = try await open(configuration, logger)
+        let store = try await open(configuration, currentTime, logger)
         var keys: [String: Int32] = [:]
         for entry in configuration.writeKeys { keys[entry.key] = try await store.projectID(named: entry.project) }
         let host = configuration.options.host
         let application = IngestApplication(
-            store: store, keys: WriteKeys(keys), options: configuration.options, currentTime: currentTime, logger: logger,
+            store: store, keys: WriteKeys(keys), options: configuration.options, logger: logger,
             onListening: { port in
                 print("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port)")
                 fflush(nil)
@@ -68,10 +68,10 @@ public enum HapaxServer {
     }
 
     private static func open(
-        _ configuration: ServerConfiguration, _ logger: Logger
+        _ configuration: ServerConfiguration, _ currentTime: @escaping @Sendable () -> Int64, _ logger: Logger
     ) async throws(StoreError) -> any EventStore {
         switch configuration.store {
-        case .sqlite(let path): try SQLiteEventStore(path: path)
+        case .sqlite(let path): try SQLiteEventStore(path: path, currentTime: currentTime)
         case .postgres(let uri):
             try await PostgresEventStore(uri: uri, options: configuration.postgres, logger: logger)
         }

@@ -11,24 +11,20 @@ package struct IngestApplication: Service {
     private let store: any EventStore
     private let keys: WriteKeys
     private let options: ServerOptions
-    private let currentTime: @Sendable () -> Int64
     private let onListening: @Sendable (_ port: Int) async -> Void
     private let logger: Logger
 
     /// Bytes of a request's header block; a larger one is refused and its connection closed.
     private static let maximumHeaderBytes = 16 * 1024
 
-    /// - Parameters:
-    ///   - currentTime: The wall clock in Unix milliseconds.
-    ///   - onListening: Called once, with the port, when connections are accepted.
+    /// - Parameter onListening: Called once, with the port, when connections are accepted.
     package init(
-        store: any EventStore, keys: WriteKeys, options: ServerOptions = ServerOptions(), currentTime: @escaping @Sendable () -> Int64,
-        logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
+        store: any EventStore, keys: WriteKeys, options: ServerOptions = ServerOptions(), logger: Logger,
+        onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
     ) {
         self.store = store
         self.keys = keys
         self.options = options
-        self.currentTime = currentTime
         self.onListening = onListening
         self.logger = logger
     }
@@ -40,7 +36,7 @@ package struct IngestApplication: Service {
             store: store, metrics: metrics, maximumWaitingBytes: options.maximumWaitingBytes, logger: logger)
         let routes = EventRoutes(
             keys: keys, writer: writer, store: store, metrics: metrics, maximumBodyBytes: options.maximumWaitingBytes,
-            currentTime: currentTime, logger: logger)
+            logger: logger)
         let deadlines = options.deadlines
         let isStopping = Locked(false)
         let application = Application(

@@ -19,24 +19,55 @@ public struct EventBatch: Sendable {
         public var sentAt: Int64?
         /// The queue file that the events come from.
         public var installID: EventID?
+        /// Counts what the install has said: raised by each change of ``held``, ``gone`` or ``refused``, from 1. Of two envelopes the one with the
+        /// greater word is the later one, whatever order they arrive in.
+        public var word: Int64?
         /// The highest sequence that the install has given.
         public var created: Int64?
-        /// How many events wait in the install's queue, those of this batch included.
+        /// The highest sequence that is settled.
+        public var acknowledged: Int64?
+        /// The sequences below the last event of this batch that still wait and are not in it; at most ``EventLimits/maximumSaidRanges`` ranges.
+        public var held: [ClosedRange<Int64>]
+        /// The sequences that will never come; at most ``EventLimits/maximumSaidRanges``.
+        public var gone: [Gone]
+        /// Events refused at intake since the install began, which have no sequence, by reason; at most ``EventLimits/maximumDropReasons``.
+        public var refused: [String: Int64]
+        /// How many events wait in the install's queue, those of this batch included. The server does not keep it.
         public var waiting: Int64?
-        /// How many events the install dropped since it began, by reason.
+        /// How many events the install dropped since it began, by reason. The server does not keep it.
         public var dropped: [String: Int64]
-        /// The same of installs that are gone and whose counts this one has taken over.
+        /// The same of installs that are gone and whose counts this one has taken over. The server does not keep it.
         public var takenOver: [EventID: [String: Int64]]
+
+        /// Sequences that will never come, and why.
+        public struct Gone: Hashable, Sendable {
+            /// Both ends are gone.
+            public var sequences: ClosedRange<Int64>
+            /// A stable name, such as `purged`; at most ``EventLimits/maximumNameBytes`` bytes.
+            public var reason: String
+
+            /// Takes what it is given.
+            public init(_ sequences: ClosedRange<Int64>, reason: String) {
+                self.sequences = sequences
+                self.reason = reason
+            }
+        }
 
         /// What is nil, or empty, is left out of the body.
         public init(
-            batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, created: Int64? = nil,
+            batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, word: Int64? = nil, created: Int64? = nil,
+            acknowledged: Int64? = nil, held: [ClosedRange<Int64>] = [], gone: [Gone] = [], refused: [String: Int64] = [:],
             waiting: Int64? = nil, dropped: [String: Int64] = [:], takenOver: [EventID: [String: Int64]] = [:]
         ) {
             self.batchID = batchID
             self.sentAt = sentAt
             self.installID = installID
+            self.word = word
             self.created = created
+            self.acknowledged = acknowledged
+            self.held = held
+            self.gone = gone
+            self.refused = refused
             self.waiting = waiting
             self.dropped = dropped
             self.takenOver = takenOver
@@ -58,7 +89,24 @@ public struct EventBatch: Sendable {
             writer.id(installID)
             writer.raw(",")
         }
+        if let word = envelope.word { writer.field(#""word":"#, word) }
         if let created = envelope.created { writer.field(#""created":"#, created) }
+        if let acknowledged = envelope.acknowledged { writer.field(#""acknowledged":"#, acknowledged) }
+        if !envelope.held.isEmpty {
+            writer.raw(#""held":"#)
+            writer.raw(envelope.encodedHeld)
+            writer.raw(",")
+        }
+        if !envelope.gone.isEmpty {
+            writer.raw(#""gone":"#)
+            writer.raw(envelope.encodedGone)
+            writer.raw(",")
+        }
+        if !envelope.refused.isEmpty {
+            writer.raw(#""refused":"#)
+            writer.raw(envelope.encodedRefused)
+            writer.raw(",")
+        }
         if let waiting = envelope.waiting { writer.field(#""waiting":"#, waiting) }
         if !envelope.dropped.isEmpty {
             writer.raw(#""dropped":"#)
@@ -85,7 +133,51 @@ public struct EventBatch: Sendable {
     }
 }
 
+extension EventBatch.Envelope {
+    /// ``held`` as it travels: `[[9,9],[12,14]]`.
+    package var encodedHeld: [UInt8] {
+        var writer = JSONWriter(capacity: 2 + held.count * 24)
+        writer.list(held) { $0.range($1) }
+        return writer.bytes
+    }
+
+    /// ``gone`` as it travels: `[[12,14,"purged"]]`.
+    package var encodedGone: [UInt8] {
+        var writer = JSONWriter(capacity: 2 + gone.count * 32)
+        writer.list(gone) { $0.range($1.sequences, reason: $1.reason) }
+        return writer.bytes
+    }
+
+    /// ``refused`` as it travels: `{"quota_full":3}`.
+    package var encodedRefused: [UInt8] {
+        var writer = JSONWriter()
+        writer.object(refused.mapValues { .integer($0) })
+        return writer.bytes
+    }
+}
+
 extension JSONWriter {
+    fileprivate mutating func list<Element>(_ elements: [Element], _ write: (inout JSONWriter, Element) -> Void) {
+        raw("[")
+        for (index, element) in elements.enumerated() {
+            if index > 0 { raw(",") }
+            write(&self, element)
+        }
+        raw("]")
+    }
+
+    fileprivate mutating func range(_ range: ClosedRange<Int64>, reason: String? = nil) {
+        raw("[")
+        integer(range.lowerBound)
+        raw(",")
+        integer(range.upperBound)
+        if let reason {
+            raw(",")
+            string(reason)
+        }
+        raw("]")
+    }
+
     fileprivate mutating func field(_ key: StaticString, _ value: Int64) {
         raw(key)
         integer(value)

@@ -10,11 +10,19 @@ extension EventID {
     /// The day that this id belongs to, in days since 1970-01-01 (UTC); negative for an id that carries no day.
     ///
     /// A pure function of the id, so that the store can be partitioned by it while its unique key stays a promise over all time: the same
-    /// id always lands in the same partition. Ids other than version 7, and version 7 ids whose clock was far off, get −1 − (last byte mod 16).
+    /// id always lands in the same partition. A day have version 7 ids and dated derived ids, both from 2024 to 2099; all others get
+    /// −1 − (last byte mod 16).
     public var bucket: Int32 {
-        if let milliseconds = unixMilliseconds, Self.datedMilliseconds.contains(milliseconds) {
+        if let milliseconds = unixMilliseconds ?? derivedDayMilliseconds, Self.datedMilliseconds.contains(milliseconds) {
             return Int32(milliseconds / Self.millisecondsPerDay)
         }
         return -1 - Int32(low & 0xFF) % Self.undatedBuckets
+    }
+
+    /// The beginning of the day in a dated derived id, in Unix milliseconds; nil for every other id.
+    private var derivedDayMilliseconds: Int64? {
+        guard isDerived, high & 0xFFF == Self.datedMark else { return nil }
+        let milliseconds = Int64(high >> 16)
+        return milliseconds % Self.millisecondsPerDay == 0 ? milliseconds : nil
     }
 }

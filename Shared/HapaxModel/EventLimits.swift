@@ -45,7 +45,10 @@ public enum EventLimits {
     /// Bytes of a rejection's explanation; a longer one is cut.
     public static let maximumDetailBytes = 200
 
-    /// Reasons listed in an envelope's `dropped`.
+    /// Ranges of sequences listed in an envelope's `held`, and again in its `gone`; further ones are not read.
+    public static let maximumSaidRanges = 1_000
+
+    /// Reasons listed in an envelope's `refused` or `dropped`.
     public static let maximumDropReasons = 32
 
     /// Installs listed in an envelope's `taken_over`.

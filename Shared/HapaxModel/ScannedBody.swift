@@ -108,7 +108,10 @@ private struct BodyScan {
         let start = cursor.position
         do throws(EventProblem) {
             if cursor.equals(key, "dropped"), cursor.current == UInt8(ascii: "{") {
-                return found.envelope.dropped = try dropped(&cursor, depth: 0)
+                return found.envelope.dropped = try counts(&cursor, depth: 0)
+            }
+            if cursor.equals(key, "refused"), cursor.current == UInt8(ascii: "{") {
+                return found.envelope.refused = try counts(&cursor, depth: 0)
             }
             if cursor.equals(key, "taken_over"), cursor.current == UInt8(ascii: "{") {
                 return found.envelope.takenOver = try takenOver(&cursor)
@@ -133,7 +136,54 @@ private struct BodyScan {
             found.envelope.created = integer(value)
         } else if cursor.equals(key, "waiting") {
             found.envelope.waiting = integer(value)
+        } else if cursor.equals(key, "word") {
+            found.envelope.word = integer(value).flatMap { $0 > 0 ? $0 : nil }
+        } else if cursor.equals(key, "acknowledged") {
+            found.envelope.acknowledged = integer(value)
+        } else if cursor.equals(key, "held") {
+            found.envelope.held = ranges(value, hasReasons: false)?.map(\.sequences) ?? []
+        } else if cursor.equals(key, "gone") {
+            found.envelope.gone = ranges(value, hasReasons: true) ?? []
         }
+    }
+
+    /// - Parameter value: JSON that has been checked.
+    /// - Returns: The first ``EventLimits/maximumSaidRanges``; nil if it is anything but a list of ranges.
+    private func ranges(_ value: JSONCursor, hasReasons: Bool) -> [EventBatch.Envelope.Gone]? {
+        var cursor = value
+        var ranges: [EventBatch.Envelope.Gone] = []
+        guard cursor.skip(UInt8(ascii: "[")) else { return nil }
+        cursor.skipWhitespace()
+        if cursor.skip(UInt8(ascii: "]")) { return [] }
+        repeat {
+            guard let range = range(&cursor, hasReason: hasReasons) else { return nil }
+            ranges.append(range)
+            cursor.skipWhitespace()
+        } while ranges.count < EventLimits.maximumSaidRanges && cursor.skip(UInt8(ascii: ","))
+        return ranges
+    }
+
+    private func range(_ cursor: inout JSONCursor, hasReason: Bool) -> EventBatch.Envelope.Gone? {
+        cursor.skipWhitespace()
+        guard cursor.skip(UInt8(ascii: "[")), let first = element(&cursor), cursor.skip(UInt8(ascii: ",")), let last = element(&cursor),
+            first <= last
+        else { return nil }
+        var reason = ""
+        if hasReason {
+            guard cursor.skip(UInt8(ascii: ",")) else { return nil }
+            cursor.skipWhitespace()
+            guard let text = try? cursor.string(), text.range.count <= EventLimits.maximumNameBytes else { return nil }
+            reason = cursor.string(text)
+            cursor.skipWhitespace()
+        }
+        return cursor.skip(UInt8(ascii: "]")) ? .init(first...last, reason: reason) : nil
+    }
+
+    private func element(_ cursor: inout JSONCursor) -> Int64? {
+        cursor.skipWhitespace()
+        guard cursor.current &- 0x30 < 10, let range = try? cursor.number(), let number = cursor.integer(range) else { return nil }
+        cursor.skipWhitespace()
+        return number
     }
 
     private func id(_ value: JSONCursor) -> EventID? {
@@ -152,7 +202,7 @@ private struct BodyScan {
         return number
     }
 
-    private func dropped(_ cursor: inout JSONCursor, depth: Int) throws(EventProblem) -> [String: Int64] {
+    private func counts(_ cursor: inout JSONCursor, depth: Int) throws(EventProblem) -> [String: Int64] {
         var counts: [String: Int64] = [:]
         try members(of: &cursor) { key, cursor throws(EventProblem) in
             let value = cursor
@@ -168,7 +218,7 @@ private struct BodyScan {
         var installs: [EventID: [String: Int64]] = [:]
         try members(of: &cursor) { key, cursor throws(EventProblem) in
             guard cursor.current == UInt8(ascii: "{") else { return try cursor.value(depth: 1) }
-            let counts = try dropped(&cursor, depth: 1)
+            let counts = try counts(&cursor, depth: 1)
             if installs.count < EventLimits.maximumInstallsTakenOver, !counts.isEmpty, let id = id(key, cursor) { installs[id] = counts }
         }
         return installs

@@ -26,8 +26,10 @@ struct GoldenTests {
             Event(id: try #require(next), name: "f", time: 1, distinctID: "d", sequence: 1, properties: ["k": 1]),
         ]
         let envelope = EventBatch.Envelope(
-            batchID: batch, sentAt: 1_763_680_000_123, installID: EventID("0199a385-0000-7000-8000-000000000002"), created: 4711,
-            waiting: 12, dropped: ["too_old": 0, "queue_full": 3],
+            batchID: batch, sentAt: 1_763_680_000_123, installID: EventID("0199a385-0000-7000-8000-000000000002"), word: 903,
+            created: 4711, acknowledged: 40, held: [9...9, 12...14],
+            gone: [.init(15...15, reason: "purged"), .init(20...22, reason: "a\"b")],
+            refused: ["quota_full": 3, "opted_out": 1], waiting: 12, dropped: ["too_old": 0, "queue_full": 3],
             takenOver: [try #require(batch): ["purged": 2], try #require(next): ["purged": 1, "damaged": 4]])
         try Golden.expect(
             EventBatch(envelope: envelope, events: events.map { $0.encoded().bytes }).encoded(), matches: "envelope.json")

@@ -69,6 +69,9 @@ struct ScannedBodyTests {
             #""sent_at":253402300800000"#, #""sent_at":1.5"#, #""sent_at":"5""#, #""sent_at":1e999"#, #""created":-1"#,
             #""created":99999999999999999999"#, #""created":null"#, #""waiting":"many""#, #""waiting":{}"#, #""dropped":[]"#,
             #""dropped":1"#,
+            #""word":0"#, #""word":"1""#, #""acknowledged":-1"#, #""held":{}"#, #""held":[1]"#, #""held":[[1]]"#, #""held":[[2,1]]"#,
+            #""held":[[-1,1]]"#, #""held":[[1,2,3]]"#, #""held":[[1,1],[1,1.5]]"#, #""held":[["1","2"]]"#, #""gone":[[1,2]]"#,
+            #""gone":[[1,2,3]]"#, #""gone":[[1,2,"a","b"]]"#, #""gone":[[1,2,null]]"#, #""refused":[]"#, #""refused":{"a":-1}"#,
             #""dropped":{"a":-1}"#, #""dropped":{"a":"x"}"#, #""dropped":{"a":{"b":1}}"#, #""dropped":{"a":1e999}"#,
             #""taken_over":1"#, #""taken_over":[{"a":1}]"#, #""taken_over":{"x":{"purged":1}}"#,
             #""taken_over":{"0198c5c5-7c00-7000-8000-0000000000aa":1}"#, #""taken_over":{"0198c5c5-7c00-7000-8000-0000000000aa":{"a":-1}}"#,
@@ -86,7 +89,7 @@ struct ScannedBodyTests {
             EventText.nested(33), EventText.nested(5_000), EventText.object(keys: 257), String(repeating: "1", count: 65),
             "{\"a\":\(EventText.nested(40))}",
         ] {
-            for key in ["unknown", "batch_id", "dropped", "taken_over"] {
+            for key in ["unknown", "batch_id", "held", "gone", "refused", "dropped", "taken_over"] {
                 let body = try read("{\"\(key)\":\(value),\"events\":[\(Self.good)]}")
                 #expect(body.envelope.batchID == nil)
                 #expect(body.events.map(\.problem) == [nil])
@@ -101,6 +104,25 @@ struct ScannedBodyTests {
         }
         let long = String(repeating: "x", count: 201)
         #expect(try read("{\"dropped\":{\"\(long)\":1,\"a\":2},\"events\":[]}").envelope.dropped == ["a": 2])
+    }
+
+    @Test("what an install says of itself is read in any layout, and its ranges are bounded (I13)")
+    func whatAnInstallSaysIsRead() throws {
+        let said = try read(
+            #"{"held" : [ [ 9 , 9 ] ,[12,14]],"gone":[[1,2,"pur\u0067ed"]],"refused":{"quota_full":3},"word":7,"acknowledged":8,"events":[]}"#
+        ).envelope
+        #expect(
+            said
+                == EventBatch.Envelope(
+                    word: 7, acknowledged: 8, held: [9...9, 12...14], gone: [.init(1...2, reason: "purged")], refused: ["quota_full": 3]))
+        for (count, expected) in [(999, 999), (1_000, 1_000), (1_001, 1_000)] {
+            let held = (0..<count).map { "[\($0),\($0)]" }.joined(separator: ",")
+            let gone = (0..<count).map { "[\($0),\($0),\"r\"]" }.joined(separator: ",")
+            let envelope = try read("{\"held\":[\(held)],\"gone\":[\(gone)],\"events\":[]}").envelope
+            #expect(envelope.held.count == expected && envelope.gone.count == expected)
+        }
+        let long = String(repeating: "x", count: 201)
+        #expect(try read("{\"gone\":[[1,2,\"\(long)\"]],\"events\":[]}").envelope.gone == [])
     }
 
     @Test func installsTakenOverAreBounded() throws {

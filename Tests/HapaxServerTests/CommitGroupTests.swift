@@ -88,33 +88,41 @@ struct CommitGroupTests {
         #expect(outcomes([request]) == [[.stored, .rejected, .stored]])
     }
 
-    @Test("Books of one install are merged to the greatest of each number")
-    func booksAreMerged() throws {
-        let install = Sample.id(77)
-        let requests = try [(9, 1, 4), (7, 5, 6)].map { created, waiting, dropped in
-            try Sample.request(
-                [],
-                envelope: .init(
-                    installID: install, created: Int64(created), waiting: Int64(waiting), dropped: ["queue_full": Int64(dropped)]))
+    @Test("What installs say is merged: the greatest numbers, the latest word, whatever order it came in (I10)")
+    func reportsAreMerged() throws {
+        let (one, two) = (Sample.id(77), Sample.id(78))
+        let said = [
+            EventBatch.Envelope(installID: one, word: 3, created: 9, acknowledged: 1, held: [2...2], refused: ["quota_full": 4]),
+            EventBatch.Envelope(installID: two, created: 5),
+            EventBatch.Envelope(installID: one, word: 2, created: 8, acknowledged: 4, gone: [.init(1...1, reason: "purged")]),
+            EventBatch.Envelope(installID: one), EventBatch.Envelope(created: 7),
+        ]
+        let expected = [
+            InstallReport(
+                .init(installID: one, word: 3, created: 9, acknowledged: 4, held: [2...2], refused: ["quota_full": 4]), projectID: 1),
+            InstallReport(.init(installID: two, created: 5), projectID: 1),
+        ]
+        for said in [said, said.reversed()] {
+            let requests = try said.map { try Sample.request([], envelope: $0) }
+            #expect(CommitGroup(requests, horizon: 0).storeGroup.reports == expected)
         }
-        #expect(
-            CommitGroup(requests, horizon: 0).storeGroup.books == [
-                InstallBooks(projectID: 1, installID: install, created: 9, waiting: 5, dropped: ["queue_full": 6])
-            ])
     }
 
-    @Test("Books that others have taken over are merged with what the install said itself, whoever says them")
-    func booksTakenOverAreMerged() throws {
-        let (gone, one, two) = (Sample.id(70), Sample.id(77), Sample.id(78))
-        let requests = try [
-            EventBatch.Envelope(installID: gone, created: 9, waiting: 2, dropped: ["queue_full": 4, "purged": 1]),
-            EventBatch.Envelope(installID: one, takenOver: [gone: ["queue_full": 6]]),
-            EventBatch.Envelope(takenOver: [gone: ["queue_full": 5], two: ["purged": 3]]),
-        ].map { try Sample.request([], envelope: $0) }
-        #expect(
-            CommitGroup(requests, horizon: 0).storeGroup.books == [
-                InstallBooks(projectID: 1, installID: gone, created: 9, waiting: 2, dropped: ["queue_full": 6, "purged": 1]),
-                InstallBooks(projectID: 1, installID: two, created: 0, waiting: 0, dropped: ["purged": 3]),
-            ])
+    @Test("A refusal by the store is that copy's alone: the same content shares it, another is tried again (I8)")
+    func refusalIsNotInherited() throws {
+        let id = Sample.id(1)
+        let request = try Sample.request([
+            Sample.event(id, properties: ["a": 1]), Sample.event(id, properties: ["a": 1]), Sample.event(id, properties: ["a": 2]),
+        ])
+        let group = CommitGroup([request], horizon: 0)
+        let problem = EventProblem(.refusedByStore, detail: "test")
+        let outcomes = group.outcomes(found: [:], unstored: [EventKey(id: id, projectID: 1): .refused(problem)])
+        #expect(outcomes == [[.rejected, .rejected, .retry]].map { zip(0..., $0).map { Self.result($0, id, $1, problem) } })
+    }
+
+    private static func result(_ index: Int, _ id: EventID, _ outcome: Receipt.Outcome, _ problem: EventProblem) -> Receipt.Result {
+        outcome == .rejected
+            ? .init(index: index, eventID: id, outcome: outcome, reason: problem.reason.rawValue, detail: problem.detail)
+            : .init(index: index, eventID: id, outcome: outcome)
     }
 }

@@ -9,41 +9,11 @@ import Testing
 /// What every store must keep; the same suite runs over PostgreSQL and SQLite.
 @Suite("The contract of every store", .serialized)
 struct EventStoreContractTests {
-    enum Kind: String, CaseIterable, CustomTestStringConvertible {
-        case postgres, sqlite
-        var testDescription: String { rawValue }
-    }
-
-    /// A store that a second one can be opened beside, or after.
-    private struct Fixture {
-        let kind: Kind
-        let place: String
-        let directory: TemporaryDirectory
-
-        init(_ kind: Kind) async throws {
-            self.kind = kind
-            directory = TemporaryDirectory()
-            switch kind {
-            case .postgres: place = try await PostgresCluster.shared.makeDatabase()
-            case .sqlite: place = directory.path + "/events.sqlite"
-            }
-        }
-
-        func open() async throws -> any EventStore {
-            switch kind {
-            case .postgres: try await Self.postgres(place)
-            case .sqlite: try SQLiteEventStore(path: place)
-            }
-        }
-
-        static func postgres(_ uri: String) async throws -> PostgresEventStore {
-            try await PostgresEventStore(uri: uri, today: { Sample.day }, logger: Logger(label: "test"))
-        }
-    }
-
-    @Test("A duplicate across batches is found with the fingerprint of the first; the first stays (I2, I3)", arguments: Kind.allCases)
-    func duplicateUUIDIsStoredOnce(kind: Kind) async throws {
-        let store = try await Fixture(kind).open()
+    @Test(
+        "A duplicate across batches is found with the fingerprint of the first; the first stays (I2, I3)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func duplicateUUIDIsStoredOnce(kind: StoreUnderTest.Kind) async throws {
+        let store = try await StoreUnderTest(kind).open()
         let first = Sample.record(Sample.id(1))
         let second = Sample.record(Sample.id(1), properties: ["amount": 99])
         #expect(try await store.commit(Sample.group([first]), writer: 0) == [:])
@@ -52,9 +22,9 @@ struct EventStoreContractTests {
         await store.close()
     }
 
-    @Test("A mixed batch stores exactly the new ones", arguments: Kind.allCases)
-    func mixedBatchStoresExactlyTheNew(kind: Kind) async throws {
-        let store = try await Fixture(kind).open()
+    @Test("A mixed batch stores exactly the new ones", arguments: StoreUnderTest.Kind.allCases)
+    func mixedBatchStoresExactlyTheNew(kind: StoreUnderTest.Kind) async throws {
+        let store = try await StoreUnderTest(kind).open()
         let all = (1...500).map { Sample.record(Sample.id(UInt64($0))) }
         let odd = all.enumerated().filter { $0.offset % 2 == 0 }.map(\.element)
         #expect(try await store.commit(Sample.group(odd), writer: 0).isEmpty)
@@ -65,9 +35,9 @@ struct EventStoreContractTests {
         await store.close()
     }
 
-    @Test("The same id in two projects is two rows (I9)", arguments: Kind.allCases)
-    func sameIDInTwoProjectsIsTwoRows(kind: Kind) async throws {
-        let store = try await Fixture(kind).open()
+    @Test("The same id in two projects is two rows (I9)", arguments: StoreUnderTest.Kind.allCases)
+    func sameIDInTwoProjectsIsTwoRows(kind: StoreUnderTest.Kind) async throws {
+        let store = try await StoreUnderTest(kind).open()
         let one = Sample.record(Sample.id(1), project: 1)
         let two = Sample.record(Sample.id(1), project: 2)
         #expect(try await store.commit(Sample.group([one]), writer: 0).isEmpty)
@@ -76,18 +46,20 @@ struct EventStoreContractTests {
         await store.close()
     }
 
-    @Test("A key that nobody stored is not found; looking for it stores nothing", arguments: Kind.allCases)
-    func lookupStoresNothing(kind: Kind) async throws {
-        let store = try await Fixture(kind).open()
+    @Test("A key that nobody stored is not found; looking for it stores nothing", arguments: StoreUnderTest.Kind.allCases)
+    func lookupStoresNothing(kind: StoreUnderTest.Kind) async throws {
+        let store = try await StoreUnderTest(kind).open()
         let record = Sample.record(Sample.id(3))
         #expect(try await store.commit(Sample.group([], lookups: [record.key]), writer: 0).isEmpty)
         #expect(try await store.commit(Sample.group([record]), writer: 0).isEmpty)
         await store.close()
     }
 
-    @Test("Ids of every kind of bucket are stored once: dated, ahead of the clock, derived, version 4", arguments: Kind.allCases)
-    func everyBucketHasAPlace(kind: Kind) async throws {
-        let store = try await Fixture(kind).open()
+    @Test(
+        "Ids of every kind of bucket are stored once: dated, ahead of the clock, derived, version 4",
+        arguments: StoreUnderTest.Kind.allCases)
+    func everyBucketHasAPlace(kind: StoreUnderTest.Kind) async throws {
+        let store = try await StoreUnderTest(kind).open()
         let texts = [
             "00000000-0001-7000-8000-000000000001",  // 1970
             "018cc251-f400-7000-8000-000000000001",  // 2024-01-01
@@ -102,9 +74,9 @@ struct EventStoreContractTests {
         await store.close()
     }
 
-    @Test("What was committed is there after the store is opened again (I4)", arguments: Kind.allCases)
-    func committedSurvivesReopening(kind: Kind) async throws {
-        let fixture = try await Fixture(kind)
+    @Test("What was committed is there after the store is opened again (I4)", arguments: StoreUnderTest.Kind.allCases)
+    func committedSurvivesReopening(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
         let record = Sample.record(Sample.id(1))
         let first = try await fixture.open()
         _ = try await first.commit(Sample.group([record]), writer: 0)
@@ -114,9 +86,9 @@ struct EventStoreContractTests {
         await second.close()
     }
 
-    @Test("A project's number stays; another name gets another", arguments: Kind.allCases)
-    func projectNumbersStay(kind: Kind) async throws {
-        let fixture = try await Fixture(kind)
+    @Test("A project's number stays; another name gets another", arguments: StoreUnderTest.Kind.allCases)
+    func projectNumbersStay(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
         let first = try await fixture.open()
         let shop = try await first.projectID(named: "shop")
         let app = try await first.projectID(named: "app")
@@ -128,28 +100,118 @@ struct EventStoreContractTests {
         await second.close()
     }
 
-    @Test("Text of every kind comes through, and books are kept", arguments: Kind.allCases)
-    func unusualTextIsStored(kind: Kind) async throws {
-        let store = try await Fixture(kind).open()
-        let properties: Properties = [
-            "quotes": #"a"b\c"#, "control": "\u{1}\u{1F}\n", "emoji": "🧾\u{FE0F}", "big": .integer(.max), "tiny": 1e-300, "empty": "",
-            "nested": [["a": nil, "b": [true, false]]],
-        ]
+    @Test(
+        "A row is what was sent, equal as JSON values, times to the millisecond, keys plain (I3)", arguments: StoreUnderTest.Kind.allCases)
+    func rowIsWhatWasSent(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open()
         let install = Sample.id(900)
-        let envelope = EventBatch.Envelope(sentAt: Sample.now, installID: install)
-        let record = Sample.record(Sample.id(1), name: "naïve – 日本語", properties: properties, envelope: envelope)
-        let books = InstallBooks(projectID: 1, installID: install, created: 4, waiting: 2, dropped: ["queue_full": 1])
-        #expect(try await store.commit(Sample.group([record], books: [books]), writer: 0).isEmpty)
-        #expect(try await store.commit(Sample.group([record], books: [books]), writer: 0).count == 1)
+        let event = Array(
+            #"{"event_id":"019B76DA-A800-7000-8000-000000000001","event":"naïve \"x\"","time":253402300799999,"distinct_id":"\u00e9","sequence":9223372036854775807,"properties":{"a":1,"\u0061":2.50,"n":1e-320,"big":123456789012345678901234567890,"s":"\ud83e\uddfe\u0001","l":[{"k":1,"k":null}]}}"#
+                .utf8)
+        let request = try Sample.request([event], project: 7, envelope: .init(sentAt: 0, installID: install))
+        guard case .record(let record) = request.entries[0] else { Issue.record("refused"); return }
+        #expect(try await store.commit(Sample.group([record]), writer: 0) == [:])
+        let row = try #require(try await fixture.rows("SELECT \(fixture.allColumns) FROM events").first)
+        #expect(
+            Array(row.dropLast()) == [
+                "7", "019b76da-a800-7000-8000-000000000001", #"naïve "x""#, "é", "253402300799999", "0", install.description,
+                "9223372036854775807",
+            ])
+        let sent = #"{"a":2.50,"n":1e-320,"big":123456789012345678901234567890,"s":"🧾\u0001","l":[{"k":null}]}"#
+        // Compared by the fingerprint, which is of the value.
+        let stored = Fingerprint(name: [], distinctID: [], properties: Array(row[8].utf8)[...])
+        #expect(stored.value == Fingerprint(name: [], distinctID: [], properties: Array(sent.utf8)[...]).value && stored.hasPlainKeys)
         await store.close()
+    }
+
+    @Test(
+        "Of what an install says the greatest numbers and the latest word are kept, for each project apart (I9, I10, I12)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func latestWordIsKept(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open()
+        let install = Sample.id(900)
+        func say(_ envelope: EventBatch.Envelope, project: Int32 = 1) async throws {
+            let report = try #require(InstallReport(envelope, projectID: project))
+            #expect(try await store.commit(Sample.group([], reports: [report]), writer: 0) == [:])
+        }
+        try await say(.init(installID: install, created: 4))
+        try await say(.init(installID: install, created: 1), project: 2)
+        try await say(
+            .init(
+                installID: install, word: 5, created: 9, acknowledged: 3, held: [4...4, 6...7], gone: [.init(5...5, reason: "purged")],
+                refused: ["quota_full": 2]))
+        // Late, repeated, or without a word: what only rises rises, the rest stays.
+        try await say(.init(installID: install, word: 4, created: 12, acknowledged: 1, refused: ["quota_full": 1]))
+        try await say(.init(installID: install, word: 5, created: 9))
+        try await say(.init(installID: install, acknowledged: 8))
+        let columns = "project_id, created, acknowledged, word, held, gone, refused"
+        let rows = try await fixture.rows("SELECT \(columns) FROM installs ORDER BY project_id").map {
+            $0.map { $0.replacing(" ", with: "") }
+        }
+        #expect(
+            rows == [
+                ["1", "12", "8", "5", "[[4,4],[6,7]]", #"[[5,5,"purged"]]"#, #"{"quota_full":2}"#], ["2", "1", "0", "0", "[]", "[]", "{}"],
+            ])
+        await store.close()
+    }
+
+    @Test(
+        "With another unique index on the table nothing is called stored that is not there (I2, I4)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func anotherUniqueIndexHidesNothing(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open()
+        try await fixture.execute("CREATE UNIQUE INDEX of_somebody ON \(kind == .postgres ? "events_2026_01" : "events") (distinct_id)")
+        let (one, two) = (Sample.record(Sample.id(1)), Sample.record(Sample.id(2)))
+        #expect(try await store.commit(Sample.group([one]), writer: 0) == [:])
+        for group in [Sample.group([two]), Sample.group([one, two])] {
+            let error = await #expect(throws: StoreError.self) { try await store.commit(group, writer: 0) }
+            guard case .unavailable = error else { Issue.record("\(String(describing: error))"); return }
+        }
+        #expect(try await fixture.rows("SELECT count(*) FROM events") == [["1"]])
+        await store.close()
+    }
+
+    @Test("Rows that a trigger swallows are not called stored (I4)", arguments: StoreUnderTest.Kind.allCases)
+    func swallowedRowsAreNotStored(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open()
+        try await fixture.execute(
+            kind == .postgres
+                ? """
+                CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+                CREATE TRIGGER swallow BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION swallow();
+                """
+                : "CREATE TRIGGER swallow BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END")
+        let error = await #expect(throws: StoreError.self) {
+            try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        }
+        guard case .unavailable = error else { Issue.record("\(String(describing: error))"); return }
+        await store.close()
+    }
+
+    @Test(
+        "A schema that a newer server migrated, or one from before the first release, is refused in words and left as it is",
+        arguments: StoreUnderTest.Kind.allCases, ["999_from_the_future", "001_events"])
+    func otherSchemasAreRefused(kind: StoreUnderTest.Kind, migration: String) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        await (try fixture.open()).close()
+        let ledger = kind == .postgres ? "hapax_migrations (name)" : "grdb_migrations (identifier)"
+        try await fixture.execute("INSERT INTO \(ledger) VALUES ('\(migration)')")
+        let error = await #expect(throws: StoreError.self) { try await fixture.open() }
+        let word = migration == "001_events" ? "before the first release" : "newer than this server"
+        guard case .unusable(let reason) = error else { Issue.record("\(String(describing: error))"); return }
+        #expect(reason.contains(word))
     }
 
     /// Lets two sessions commit the same ids at once, round after round.
     ///
     /// - Returns: How often both stored and both found some, so that they did meet; and rows and distinct ids in the table.
     private static func race(_ uri: String, rounds: Int, sorted: Bool) async throws -> (meetings: Int, rows: [[String]]) {
-        let one = try await Fixture.postgres(uri)
-        let two = try await Fixture.postgres(uri)
+        let one = try await StoreUnderTest.postgres(uri)
+        let two = try await StoreUnderTest.postgres(uri)
         var meetings = 0
         for round in 0..<rounds {
             let records = (1...400).map { Sample.record(Sample.id(UInt64(round * 1_000 + $0))) }
@@ -176,7 +238,7 @@ struct EventStoreContractTests {
     @Test("Control: without the unique key the same race stores ids twice")
     func withoutUniqueKeyTheSameCheckFails() async throws {
         let uri = try await PostgresCluster.shared.makeDatabase()
-        await (try Fixture.postgres(uri)).close()
+        await (try StoreUnderTest.postgres(uri)).close()
         _ = try await PostgresCluster.shared.query("ALTER TABLE events DROP CONSTRAINT events_pkey", database: uri)
         // The look-up still finds what was committed before it, so both must look before either commits: they do, sooner or later.
         for _ in 0..<10 {

@@ -57,7 +57,7 @@ struct GroupCommitWriterTests {
     @Test("Refused data without any event ends in 503, not in a loop")
     func refusalWithoutEventsIsUnavailable() async throws {
         let store = ScriptedStore()
-        store.fail { $0.books.isEmpty ? nil : .dataRefused("22003") }
+        store.fail { $0.reports.isEmpty ? nil : .dataRefused("22003") }
         let envelope = EventBatch.Envelope(installID: Sample.id(9), created: 1)
         await #expect(throws: RequestProblem.self) {
             try await withWriter(store) { writer in

@@ -30,7 +30,7 @@ struct RunningServer: Sendable {
         options.port = 0
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let application = IngestApplication(
-            store: store, keys: WriteKeys([key: 1, otherKey: 2]), options: options, currentTime: { Sample.now },
+            store: store, keys: WriteKeys([key: 1, otherKey: 2]), options: options,
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
             onListening: { continuation.yield($0) })
         let group = ServiceGroup(

@@ -25,16 +25,15 @@ enum Sample {
         envelope: EventBatch.Envelope = .init()
     ) -> EventRecord {
         EventRecord(
-            EventScanner.scan(event(id, name: name, properties: properties)[...]), id: id, projectID: project, envelope: envelope,
-            receivedAt: now)
+            EventScanner.scan(event(id, name: name, properties: properties)[...]), id: id, projectID: project, envelope: envelope)
     }
 
     static func request(_ events: [[UInt8]], project: Int32 = 1, envelope: EventBatch.Envelope = .init()) throws -> IngestRequest {
         let body = EventBatch(envelope: envelope, events: events).encoded()
-        return IngestRequest(try ScannedBody(json: body[...]), projectID: project, receivedAt: now, bytes: body.count)
+        return IngestRequest(try ScannedBody(json: body[...]), projectID: project, bytes: body.count)
     }
 
-    static func group(_ records: [EventRecord], lookups: [EventKey] = [], books: [InstallBooks] = []) -> StoreGroup {
-        StoreGroup(records: records.sorted { $0.key < $1.key }, lookups: lookups.sorted(), books: books)
+    static func group(_ records: [EventRecord], lookups: [EventKey] = [], reports: [InstallReport] = []) -> StoreGroup {
+        StoreGroup(records: records.sorted { $0.key < $1.key }, lookups: lookups.sorted(), reports: reports)
     }
 }

@@ -1,7 +1,7 @@
 import Foundation
 import HapaxModel
 
-/// A PostgreSQL cluster that lives as long as a test: its own data, its own port on 127.0.0.1, durable settings.
+/// A PostgreSQL cluster that lives as long as a test: its own data, its own port on 127.0.0.1, and PostgreSQL's own defaults, which are durable.
 ///
 /// Works as an ordinary user and as root, then through the user `postgres`, since the server refuses to run as root. What is left when the
 /// test process ends, by whatever cause, is stopped and removed by ``LastWill``.
@@ -62,8 +62,8 @@ package final class PostgresCluster: Sendable {
     package func start() async throws {
         let options =
             [
-                "listen_addresses=127.0.0.1", "port=\(port)", "unix_socket_directories=", "max_connections=100", "fsync=on",
-                "synchronous_commit=on", "full_page_writes=on", "shared_buffers=64MB", "timezone=UTC",
+                "listen_addresses=127.0.0.1", "port=\(port)", "unix_socket_directories=", "max_connections=100",
+                "shared_buffers=64MB", "timezone=UTC",
             ] + settings
         // The port answers only when recovery is done: -w waits for that.
         do {
@@ -111,6 +111,17 @@ package final class PostgresCluster: Sendable {
 
     private func uri(_ database: String) -> String {
         "postgres://hapax:\(password)@127.0.0.1:\(port)/\(database)"
+    }
+
+    /// A database as SQL that any cluster and any user can run.
+    package func dump(_ database: String) async throws -> String {
+        let text = try await Command.run(
+            "\(binaries.directory)/pg_dump", ["--no-owner", "--no-privileges", "--inserts", "--dbname", database])
+        // What pg_dump sets for its own session, or psql alone understands, is no part of the database.
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: true).filter { line in
+            !["--", "SET ", "SELECT pg_catalog.set_config", "\\"].contains { line.hasPrefix($0) }
+        }
+        return lines.joined(separator: "\n") + "\n"
     }
 
     /// Runs SQL through psql, apart from the code under test.

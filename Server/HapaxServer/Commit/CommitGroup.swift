@@ -42,7 +42,7 @@ struct CommitGroup {
         storeGroup = StoreGroup(
             records: records.sorted { $0.key < $1.key },
             lookups: lookups.filter { firsts[$0] == nil }.sorted(),
-            books: InstallBooks.merged(requests.flatMap(\.books)))
+            reports: InstallReport.merged(requests.compactMap(\.report)))
     }
 
     private static func isExpired(_ id: EventID, _ horizon: Int32) -> Bool {
@@ -92,7 +92,12 @@ struct CommitGroup {
         if let stored {
             return compare(record, with: stored, &result)
         }
+        let isFirst = firsts[record.key].map { $0.request == request && $0.entry == entry } ?? false
         switch unstored {
+        case .refused where !isFirst && firsts[record.key]?.fingerprint != record.fingerprint:
+            // The store has refused another content; this one has not been tried.
+            result.outcome = .retry
+            return result
         case .refused(let problem):
             result.outcome = .rejected
             result.reason = problem.reason.rawValue
@@ -108,7 +113,7 @@ struct CommitGroup {
             result.detail = "older than what is still kept"
             return result
         }
-        if first.request == request && first.entry == entry { return result }
+        if isFirst { return result }
         return compare(record, with: first.fingerprint, &result)
     }
 

@@ -149,14 +149,14 @@ package final class GroupCommitWriter: Sendable {
         // Without a record to blame the refusal is the store's own trouble, never an event's.
         guard !group.records.isEmpty else { throw .unavailable("a transaction without events was refused") }
         let middle = group.records.count / 2
-        let first = StoreGroup(records: Array(group.records[..<middle]), lookups: group.lookups, books: group.books)
+        let first = StoreGroup(records: Array(group.records[..<middle]), lookups: group.lookups, reports: group.reports)
         try await commit(first, writer: writer, &attempt)
         try await commit(StoreGroup(records: Array(group.records[middle...])), writer: writer, &attempt)
     }
 
     /// - Returns: Whether the group is down to the one record that cannot be stored.
     private func isolate(_ group: StoreGroup, as reason: CommitGroup.Unstored, _ attempt: inout CommitAttempt) -> Bool {
-        guard group.records.count == 1, let culprit = group.records.first, group.lookups.isEmpty, group.books.isEmpty else {
+        guard group.records.count == 1, let culprit = group.records.first, group.lookups.isEmpty, group.reports.isEmpty else {
             return false
         }
         attempt.unstored[culprit.key] = reason

@@ -4,7 +4,7 @@ import HapaxModel
 package struct IngestRequest: Sendable {
     package var projectID: Int32
     package var entries: [Entry]
-    package var books: [InstallBooks]
+    package var report: InstallReport?
     /// Bytes of body that this request keeps in memory until it is answered.
     package var bytes: Int
 
@@ -14,15 +14,14 @@ package struct IngestRequest: Sendable {
         case refused(EventProblem, id: EventID?)
     }
 
-    package init(_ body: ScannedBody, projectID: Int32, receivedAt: Int64, bytes: Int) {
+    package init(_ body: ScannedBody, projectID: Int32, bytes: Int) {
         self.projectID = projectID
         self.bytes = bytes
-        books = InstallBooks.said(by: body.envelope, projectID: projectID)
+        report = InstallReport(body.envelope, projectID: projectID)
         entries = body.events.map { event in
             if let problem = event.problem { return .refused(problem, id: event.id) }
             guard let id = event.id else { return .refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil) }
-            return .record(
-                EventRecord(event, id: id, projectID: projectID, envelope: body.envelope, receivedAt: receivedAt))
+            return .record(EventRecord(event, id: id, projectID: projectID, envelope: body.envelope))
         }
     }
 }

@@ -13,19 +13,17 @@ package struct EventRoutes: HTTPResponder {
     private let readinessProbe: ReadinessProbe
     private let permits: BodyPermits
     private let metrics: ServerMetrics
-    private let currentTime: @Sendable () -> Int64
     private let logger: Logger
 
     package init(
         keys: WriteKeys, writer: GroupCommitWriter, store: any EventStore, metrics: ServerMetrics, maximumBodyBytes: Int,
-        currentTime: @escaping @Sendable () -> Int64, logger: Logger
+        logger: Logger
     ) {
         self.keys = keys
         self.writer = writer
         readinessProbe = ReadinessProbe(store: store)
         permits = BodyPermits(limit: maximumBodyBytes)
         self.metrics = metrics
-        self.currentTime = currentTime
         self.logger = logger
     }
 
@@ -81,11 +79,11 @@ package struct EventRoutes: HTTPResponder {
         let bytes = try await RequestBodyReader.read(request)
         let body = try scan(bytes, isLines: isLines)
         let results: [Receipt.Result]
-        if body.events.isEmpty {
+        let ingest = IngestRequest(body, projectID: projectID, bytes: bytes.count)
+        if ingest.entries.isEmpty && ingest.report == nil {
             results = []
         } else {
-            results = try await writer.submit(
-                IngestRequest(body, projectID: projectID, receivedAt: currentTime(), bytes: bytes.count))
+            results = try await writer.submit(ingest)
         }
         metrics.answered(results)
         let unstored = results.filter { $0.outcome != .stored }

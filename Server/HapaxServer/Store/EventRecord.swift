@@ -27,24 +27,22 @@ package struct EventRecord: Sendable {
     package var time: Int64
     /// The client's clock when it sent the batch, in Unix milliseconds.
     package var sentAt: Int64?
-    /// The server's clock, in Unix milliseconds.
-    package var receivedAt: Int64
     package var installID: EventID?
     package var sequence: Int64?
     package var fingerprint: Int64
-    /// A JSON object, as it was sent.
+    /// A JSON object, as it was sent, but for its keys: each is there once and has no escapes that JSON does not ask for.
     package var properties: ArraySlice<UInt8>
 
-    package init(_ event: ScannedEvent, id: EventID, projectID: Int32, envelope: EventBatch.Envelope, receivedAt: Int64) {
+    package init(_ event: ScannedEvent, id: EventID, projectID: Int32, envelope: EventBatch.Envelope) {
         key = EventKey(id: id, projectID: projectID)
         name = event.name
         distinctID = event.distinctID
         time = event.time
         sentAt = envelope.sentAt
-        self.receivedAt = receivedAt
         installID = envelope.installID
         sequence = event.sequence
-        fingerprint = Fingerprint.of(name: event.name, distinctID: event.distinctID, properties: event.properties)
-        properties = event.properties
+        let content = Fingerprint(name: event.name, distinctID: event.distinctID, properties: event.properties)
+        fingerprint = content.value
+        properties = content.hasPlainKeys ? event.properties : PlainKeys.rewritten(event.properties)[...]
     }
 }

@@ -7,6 +7,7 @@ import HapaxModel
 ///   of them, and committing the same group again is safe.
 /// - A key is stored at most once, whatever else commits at the same time, in this process or another.
 /// - A record that was there stays as it was.
+/// - `received_at` is given by the store when the transaction begins, and never goes back.
 package protocol EventStore: Sendable {
     /// How many groups may be committed at the same time; `writer` is a number below it, and one writer commits one group at a time.
     var writerCount: Int { get }
@@ -46,12 +47,12 @@ package struct StoreGroup: Sendable {
     /// Further keys to look for, in order, none of them a record's.
     package var lookups: [EventKey]
     /// One for each install, in order.
-    package var books: [InstallBooks]
+    package var reports: [InstallReport]
 
-    package init(records: [EventRecord], lookups: [EventKey] = [], books: [InstallBooks] = []) {
+    package init(records: [EventRecord], lookups: [EventKey] = [], reports: [InstallReport] = []) {
         self.records = records
         self.lookups = lookups
-        self.books = books
+        self.reports = reports
     }
 }
 

@@ -1,5 +1,6 @@
 import GRDBSQLite
 import HapaxModel
+import TestSupport
 
 /// A disk that fails when it is told to: of what is done with the files below one directory, the operation of a given number returns an
 /// error.

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient

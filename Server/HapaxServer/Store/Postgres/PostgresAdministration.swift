@@ -3,6 +3,7 @@ import HapaxModel
 /// The session for everything that is not an event: settings, schema, partitions, projects, health.
 actor PostgresAdministration {
     private let uri: String
+    private let allowsUnsafe: Bool
     /// Days since 1970-01-01; nil asks the database, so that a server whose clock is off makes no partitions for another century.
     private let today: (@Sendable () -> Int32)?
     private let executor = SerialQueueExecutor(label: "hapax.postgres.administration")
@@ -13,8 +14,9 @@ actor PostgresAdministration {
     /// For COPY inside transactions, `unnest` of several arrays and runtime pruning 13 would do; 14 is the oldest that is tested.
     private static let oldestMajorVersion = 14
 
-    init(uri: String, today: (@Sendable () -> Int32)?) {
+    init(uri: String, allowsUnsafe: Bool, today: (@Sendable () -> Int32)?) {
         self.uri = uri
+        self.allowsUnsafe = allowsUnsafe
         self.today = today
     }
 
@@ -23,13 +25,13 @@ actor PostgresAdministration {
     }
 
     /// - Returns: The settings that make the store unsafe, if that was allowed.
-    func prepare(allowingUnsafe: Bool) throws(StoreError) -> [String] {
+    func prepare() throws(StoreError) -> [String] {
         try withConnection { (connection) throws(StoreError) in
             guard connection.majorVersion >= Self.oldestMajorVersion else {
                 throw .unusable("PostgreSQL \(connection.majorVersion) is too old; \(Self.oldestMajorVersion) or later is needed")
             }
             try PostgresSettings.checkEncoding(connection)
-            if !allowingUnsafe { try PostgresSettings.checkDurability(connection) }
+            if !allowsUnsafe { try PostgresSettings.checkDurability(connection) }
             try PostgresSchema.migrate(connection)
             return try translating { () throws(PostgresError) in try PostgresSettings.unsafe(connection) }
         }
@@ -52,7 +54,9 @@ actor PostgresAdministration {
 
     func check() throws(StoreError) {
         try withConnection { (connection) throws(StoreError) in
-            try translating { () throws(PostgresError) in _ = try connection.query("SELECT 1") }
+            if allowsUnsafe { return try translating { () throws(PostgresError) in _ = try connection.query("SELECT 1") } }
+            // Not ready as long as writers refuse to work.
+            try PostgresSettings.checkDurability(connection)
         }
     }
 

@@ -153,6 +153,16 @@ package final class PostgresConnection {
         }
     }
 
+    /// Ends the transaction.
+    ///
+    /// - Throws: ``PostgresError`` also if the server rolled it back instead, which it does without an error once a statement has failed.
+    package func commit() throws(PostgresError) {
+        let rows = try answer(PQsendQuery(connection, "COMMIT"))
+        guard String(cString: PQcmdStatus(rows.result)) == "COMMIT" else {
+            throw PostgresError(kind: .statement, sqlState: nil, summary: "the transaction was rolled back instead of committed")
+        }
+    }
+
     // MARK: - Waiting
 
     /// Waits for everything that answers what has been sent, and returns the last of it.

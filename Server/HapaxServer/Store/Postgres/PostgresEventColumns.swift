@@ -1,6 +1,7 @@
 import HapaxModel
 
-/// The columns of `events` in PostgreSQL's binary format, the same for COPY and for array parameters.
+/// The columns of `events` that a server sends, in PostgreSQL's binary format, the same for COPY and for array parameters. `received_at` is
+/// none of them: the database's clock gives it.
 enum PostgresEventColumn: String, CaseIterable {
     case projectID = "project_id"
     case eventID = "event_id"
@@ -9,7 +10,6 @@ enum PostgresEventColumn: String, CaseIterable {
     case distinctID = "distinct_id"
     case time
     case sentAt = "sent_at"
-    case receivedAt = "received_at"
     case installID = "install_id"
     case sequence
     case fingerprint
@@ -23,7 +23,7 @@ enum PostgresEventColumn: String, CaseIterable {
         case .projectID, .bucket: ("int4", 23)
         case .eventID, .installID: ("uuid", 2950)
         case .event, .distinctID: ("text", 25)
-        case .time, .sentAt, .receivedAt: ("timestamptz", 1184)
+        case .time, .sentAt: ("timestamptz", 1184)
         case .sequence, .fingerprint: ("int8", 20)
         case .properties: ("jsonb", 3802)
         }
@@ -40,17 +40,12 @@ enum PostgresEventColumn: String, CaseIterable {
         case .time: bytes.appendField(unixMilliseconds: record.time)
         case .sentAt:
             if let sentAt = record.sentAt { bytes.appendField(unixMilliseconds: sentAt) } else { bytes.appendNull() }
-        case .receivedAt: bytes.appendField(unixMilliseconds: record.receivedAt)
         case .installID:
             if let installID = record.installID { bytes.appendField(installID) } else { bytes.appendNull() }
         case .sequence:
             if let sequence = record.sequence { bytes.appendField(sequence) } else { bytes.appendNull() }
         case .fingerprint: bytes.appendField(record.fingerprint)
-        case .properties:
-            // jsonb travels as a version byte and its text.
-            bytes.appendBigEndian(Int32(record.properties.count + 1))
-            bytes.append(1)
-            bytes.append(contentsOf: record.properties)
+        case .properties: bytes.appendField(json: record.properties)
         }
     }
 
@@ -114,6 +109,13 @@ extension [UInt8] {
         appendBigEndian(Int32(16))
         appendBigEndian(id.high)
         appendBigEndian(id.low)
+    }
+
+    /// jsonb travels as a version byte and its text.
+    mutating func appendField(json: some Collection<UInt8>) {
+        appendBigEndian(Int32(json.count + 1))
+        append(1)
+        append(contentsOf: json)
     }
 
     mutating func appendField(text: some Collection<UInt8>) {

@@ -15,6 +15,8 @@ package final class PostgresEventStore: EventStore {
         package var unsafeAllowNonDurableStore = false
         /// How long the database may take to answer one statement before the session is given up.
         package var answerDeadline = Duration.seconds(30)
+        /// How often a session that works looks again whether the database is durable.
+        package var durabilityRecheck = Duration.seconds(10)
 
         package init() {}
     }
@@ -27,9 +29,9 @@ package final class PostgresEventStore: EventStore {
     package init(
         uri: String, options: Options = Options(), today: (@Sendable () -> Int32)? = nil, logger: Logger
     ) async throws(StoreError) {
-        administration = PostgresAdministration(uri: uri, today: today)
+        administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, today: today)
         writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options) }
-        let complaints = try await administration.prepare(allowingUnsafe: options.unsafeAllowNonDurableStore)
+        let complaints = try await administration.prepare()
         for complaint in complaints {
             logger.warning("The store is not durable; an acknowledged event can be lost", metadata: ["store.setting": "\(complaint)"])
         }

@@ -90,7 +90,7 @@ enum PostgresPartitions {
         // The old primary key keeps the index's name until it is dropped.
         try connection.execute("ALTER TABLE \(future)_split RENAME CONSTRAINT \(future)_pkey TO \(future)_split_pkey")
         try add(connection, future, from: end, to: nil)
-        let columns = PostgresEventColumn.list
+        let columns = PostgresEventColumn.list + ", received_at"
         try connection.execute("INSERT INTO events (\(columns)) SELECT \(columns) FROM \(future)_split; DROP TABLE \(future)_split")
     }
 

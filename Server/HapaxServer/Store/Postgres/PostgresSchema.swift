@@ -7,22 +7,22 @@ enum PostgresSchema {
 
     static let migrations = [
         Migration(
-            name: "001_events",
+            name: "001_store",
             sql: """
                 CREATE TABLE projects (
                   project_id  integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-                  name        text        NOT NULL UNIQUE,
+                  name        text        COLLATE "C" NOT NULL UNIQUE,
                   created_at  timestamptz NOT NULL DEFAULT now()
                 );
                 CREATE TABLE events (
                   project_id   integer     NOT NULL,
                   event_id     uuid        NOT NULL,
                   bucket       integer     NOT NULL,
-                  event        text        NOT NULL,
-                  distinct_id  text        NOT NULL,
+                  event        text        COLLATE "C" NOT NULL,
+                  distinct_id  text        COLLATE "C" NOT NULL,
                   time         timestamptz NOT NULL,
                   sent_at      timestamptz,
-                  received_at  timestamptz NOT NULL,
+                  received_at  timestamptz NOT NULL DEFAULT now(),
                   install_id   uuid,
                   sequence     bigint,
                   fingerprint  bigint      NOT NULL,
@@ -40,20 +40,17 @@ enum PostgresSchema {
                 );
                 INSERT INTO retention DEFAULT VALUES;
                 CREATE TABLE installs (
-                  project_id  integer     NOT NULL,
-                  install_id  uuid        NOT NULL,
-                  created     bigint      NOT NULL,
-                  waiting     bigint      NOT NULL,
-                  updated_at  timestamptz NOT NULL DEFAULT now(),
+                  project_id    integer     NOT NULL,
+                  install_id    uuid        NOT NULL,
+                  created       bigint      NOT NULL,
+                  acknowledged  bigint      NOT NULL,
+                  word          bigint      NOT NULL,
+                  held          jsonb       NOT NULL,
+                  gone          jsonb       NOT NULL,
+                  refused       jsonb       NOT NULL,
+                  heard_at      timestamptz NOT NULL DEFAULT now(),
                   PRIMARY KEY (project_id, install_id)
                 ) WITH (fillfactor = 50);
-                CREATE TABLE install_drops (
-                  project_id  integer NOT NULL,
-                  install_id  uuid    NOT NULL,
-                  reason      text    NOT NULL,
-                  dropped     bigint  NOT NULL,
-                  PRIMARY KEY (project_id, install_id, reason)
-                );
                 """)
     ]
 
@@ -66,6 +63,11 @@ enum PostgresSchema {
             let applied = try translating { () throws(PostgresError) in
                 try connection.execute("LOCK TABLE hapax_migrations IN ACCESS EXCLUSIVE MODE")
                 return try connection.query("SELECT name FROM hapax_migrations ORDER BY name").compactMap { $0[0] }
+            }
+            if applied.contains("001_events") {
+                throw .unusable(
+                    "its schema was made by a version before the first release, which no later one reads; it is left as it is: "
+                        + "name another database")
             }
             let known = Set(migrations.map(\.name))
             if let stranger = applied.first(where: { !known.contains($0) }) {

@@ -1,17 +1,29 @@
 /// What must hold of a database before anything is acknowledged from it.
 enum PostgresSettings {
-    /// The settings with which an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, or a crash can leave a torn
-    /// page (https://www.postgresql.org/docs/current/runtime-config-wal.html).
+    /// With what an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, a crash can leave a torn page
+    /// (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table
+    /// (https://www.postgresql.org/docs/current/sql-createtable.html, UNLOGGED).
     static func unsafe(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
         try connection.query(
             """
             SELECT name || '=' || setting FROM pg_settings
-            WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes') AND setting = 'off' ORDER BY name
+            WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes') AND setting = 'off'
+            UNION ALL
+            SELECT relname || ' UNLOGGED' FROM pg_class
+            WHERE relpersistence = 'u' AND oid IN (SELECT relid FROM pg_partition_tree(to_regclass('events')))
+            ORDER BY 1
             """
         ).compactMap { $0[0] }
     }
 
-    /// Checked for every session: a setting may change between two of them.
+    /// Makes the session keep what it found, whatever somebody changes and reloads later
+    /// (https://www.postgresql.org/docs/current/config-setting.html): a stronger `synchronous_commit` than `on` stays as it is, too.
+    static func pin(_ connection: PostgresConnection) throws(PostgresError) {
+        _ = try connection.query(
+            "SELECT set_config(name, current_setting(name), false) FROM unnest('{synchronous_commit,search_path}'::text[]) AS name")
+    }
+
+    /// Checked for every session, and again while it lives: `fsync` and `full_page_writes` cannot be pinned.
     ///
     /// - Throws: ``StoreError/unusable(_:)``.
     static func checkDurability(_ connection: PostgresConnection) throws(StoreError) {
@@ -19,7 +31,7 @@ enum PostgresSettings {
         guard settings.isEmpty else {
             throw .unusable(
                 "an acknowledged event could be lost with \(settings.joined(separator: ", ")); "
-                    + "set it on, or start with --\(ServerSetting.unsafeAllowNonDurableStore.name)")
+                    + "mend it, or start with --\(ServerSetting.unsafeAllowNonDurableStore.name)")
         }
     }
 

@@ -6,6 +6,8 @@ actor PostgresWriter {
     private let options: PostgresEventStore.Options
     private let executor: SerialQueueExecutor
     private var connection: PostgresConnection?
+    /// When what a session cannot pin was looked at.
+    private var checkedAt = ContinuousClock.now
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
@@ -45,14 +47,14 @@ actor PostgresWriter {
                 throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(new.count) rows")
             }
         }
-        try keep(group.books, connection)
-        try connection.execute("COMMIT")
+        try keep(group.reports, connection)
+        try connection.commit()
         return found
     }
 
     /// The way that survives a race: the unique key itself decides, row by row.
     private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
-        try connection.execute("BEGIN")
+        try connection.execute(Self.begin)
         let arrays = PostgresEventColumn.allCases.map { $0.array(group.records) }
         let inserted = try connection.executePrepared(Statement.insert, arrays)
         var new: Set<EventKey> = []
@@ -61,8 +63,12 @@ actor PostgresWriter {
         }
         // A new statement sees what the others committed while the INSERT waited for them (read committed).
         let found = try probe(group.records.map(\.key).filter { !new.contains($0) } + group.lookups, connection)
-        try keep(group.books, connection)
-        try connection.execute("COMMIT")
+        // Neither taken nor there: then nothing here may be called stored.
+        guard group.records.allSatisfy({ new.contains($0.key) || found[$0.key] != nil }) else {
+            throw PostgresError(kind: .statement, sqlState: nil, summary: "the table did not take every row")
+        }
+        try keep(group.reports, connection)
+        try connection.commit()
         return found
     }
 
@@ -95,25 +101,19 @@ actor PostgresWriter {
         withUnsafeBytes(of: value.bigEndian) { Array($0) }
     }
 
-    private func keep(_ books: [InstallBooks], _ connection: PostgresConnection) throws(PostgresError) {
-        guard !books.isEmpty else { return }
+    private func keep(_ reports: [InstallReport], _ connection: PostgresConnection) throws(PostgresError) {
+        guard !reports.isEmpty else { return }
         _ = try connection.executePrepared(
             Statement.installs,
             [
-                PostgresArray.bytes(books, oid: 23) { $1.appendField($0.projectID) },
-                PostgresArray.bytes(books, oid: 2950) { $1.appendField($0.installID) },
-                PostgresArray.bytes(books, oid: 20) { $1.appendField($0.created) },
-                PostgresArray.bytes(books, oid: 20) { $1.appendField($0.waiting) },
-            ])
-        let drops = books.flatMap { book in book.dropped.sorted { $0.key < $1.key }.map { (book, $0.key, $0.value) } }
-        guard !drops.isEmpty else { return }
-        _ = try connection.executePrepared(
-            Statement.drops,
-            [
-                PostgresArray.bytes(drops, oid: 23) { $1.appendField($0.0.projectID) },
-                PostgresArray.bytes(drops, oid: 2950) { $1.appendField($0.0.installID) },
-                PostgresArray.bytes(drops, oid: 25) { $1.appendField(text: Array($0.1.utf8)) },
-                PostgresArray.bytes(drops, oid: 20) { $1.appendField($0.2) },
+                PostgresArray.bytes(reports, oid: 23) { $1.appendField($0.key.projectID) },
+                PostgresArray.bytes(reports, oid: 2950) { $1.appendField($0.key.id) },
+                PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.created) },
+                PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.acknowledged) },
+                PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.word) },
+                PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.held) },
+                PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.gone) },
+                PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.refused) },
             ])
     }
 
@@ -141,16 +141,30 @@ actor PostgresWriter {
     private func begin() throws(StoreError) -> PostgresConnection {
         if let rested = connection {
             connection = nil
-            do throws(PostgresError) {
-                try rested.execute("BEGIN")
+            do throws(StoreError) {
+                try checkAgain(rested)
+                try begin(on: rested)
                 return rested
             } catch {
-                guard rested.isBroken else { throw StoreError(error) }
+                guard rested.isBroken else { throw error }
             }
         }
         let fresh = try connect()
-        try translating { () throws(PostgresError) in try fresh.execute("BEGIN") }
+        try begin(on: fresh)
         return fresh
+    }
+
+    /// Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
+    private static let begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+    private func begin(on connection: PostgresConnection) throws(StoreError) {
+        try translating { () throws(PostgresError) in try connection.execute(Self.begin) }
+    }
+
+    private func checkAgain(_ connection: PostgresConnection) throws(StoreError) {
+        guard !options.unsafeAllowNonDurableStore, checkedAt + options.durabilityRecheck <= .now else { return }
+        try PostgresSettings.checkDurability(connection)
+        checkedAt = .now
     }
 
     private func connect() throws(StoreError) -> PostgresConnection {
@@ -163,11 +177,14 @@ actor PostgresWriter {
                 SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
                 SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
                 """)
+            try PostgresSettings.pin(connection)
             for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
         } catch {
             throw StoreError(error)
         }
+        // Behind the pin: what is checked is what stays.
         if !options.unsafeAllowNonDurableStore { try PostgresSettings.checkDurability(connection) }
+        checkedAt = .now
         return connection
     }
 
@@ -180,7 +197,6 @@ actor PostgresWriter {
         static let probe = "hapax_probe"
         static let insert = "hapax_insert"
         static let installs = "hapax_installs"
-        static let drops = "hapax_drops"
 
         static let all = [
             (name: probe, sql: probeSQL),
@@ -189,27 +205,20 @@ actor PostgresWriter {
                 sql: """
                 INSERT INTO events (\(PostgresEventColumn.list))
                 SELECT * FROM unnest(\(PostgresEventColumn.allCases.enumerated().map { "$\($0 + 1)::\($1.type.name)[]" }.joined(separator: ", ")))
-                ON CONFLICT DO NOTHING RETURNING event_id, project_id
+                ON CONFLICT (event_id, project_id, bucket) DO NOTHING RETURNING event_id, project_id
                 """
             ),
             (
                 name: installs,
                 sql: """
-                INSERT INTO installs AS i (project_id, install_id, created, waiting)
-                SELECT * FROM unnest($1::int4[], $2::uuid[], $3::int8[], $4::int8[])
+                INSERT INTO installs AS i (project_id, install_id, created, acknowledged, word, held, gone, refused)
+                SELECT * FROM unnest($1::int4[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::jsonb[], $7::jsonb[], $8::jsonb[])
                 ON CONFLICT (project_id, install_id) DO UPDATE
-                SET created = greatest(i.created, excluded.created), waiting = greatest(i.waiting, excluded.waiting), updated_at = now()
-                WHERE excluded.created > i.created OR excluded.waiting > i.waiting
-                """
-            ),
-            (
-                name: drops,
-                sql: """
-                INSERT INTO install_drops AS d (project_id, install_id, reason, dropped)
-                SELECT * FROM unnest($1::int4[], $2::uuid[], $3::text[], $4::int8[])
-                ON CONFLICT (project_id, install_id, reason) DO UPDATE
-                SET dropped = greatest(d.dropped, excluded.dropped)
-                WHERE excluded.dropped > d.dropped
+                SET created = greatest(i.created, excluded.created), acknowledged = greatest(i.acknowledged, excluded.acknowledged),
+                    word = greatest(i.word, excluded.word), held = CASE WHEN excluded.word > i.word THEN excluded.held ELSE i.held END,
+                    gone = CASE WHEN excluded.word > i.word THEN excluded.gone ELSE i.gone END,
+                    refused = CASE WHEN excluded.word > i.word THEN excluded.refused ELSE i.refused END, heard_at = now()
+                WHERE excluded.created > i.created OR excluded.acknowledged > i.acknowledged OR excluded.word > i.word
                 """
             ),
         ]

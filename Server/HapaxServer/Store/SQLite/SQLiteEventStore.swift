@@ -5,17 +5,23 @@ import HapaxSQLite
 
 /// Events in one SQLite file, for a single server process: the embedded default, with nothing to install.
 package final class SQLiteEventStore: EventStore {
-    private let database: DatabaseQueue
+    let database: DatabaseQueue
     /// Held until the store is closed.
     private let lock: Locked<FileLock?>
     /// Whether the latest commit failed; then reading is no proof that the store works.
     private let hasFailed = Locked(false)
+    private let currentTime: @Sendable () -> Int64
+    /// The latest `received_at`; the next one is not below it, even if the clock is.
+    private let lastReceived: Locked<Int64>
 
     /// Opens or creates the file, alone.
     ///
-    /// - Parameter path: The database file; missing directories are made. A lock file and SQLite's own files stand beside it.
-    /// - Throws: ``StoreError/unusable(_:)`` if another server has it open, or a newer server migrated it.
-    package init(path: String) throws(StoreError) {
+    /// - Parameters:
+    ///   - path: The database file; missing directories are made. A lock file and SQLite's own files stand beside it.
+    ///   - currentTime: The wall clock in Unix milliseconds, for `received_at`.
+    /// - Throws: ``StoreError/unusable(_:)`` if another server has it open, or another version made it that this one does not read.
+    package init(path: String, currentTime: @escaping @Sendable () -> Int64) throws(StoreError) {
+        self.currentTime = currentTime
         let path = DatabaseFile.prepare(path)
         do throws(FileLock.Failure) {
             lock = Locked(try FileLock(path: path + ".lock"))
@@ -28,10 +34,18 @@ package final class SQLiteEventStore: EventStore {
         do {
             database = try DatabaseFile.open(path: path, synchronous: .full, label: "hapax.store")
             let migrator = SQLiteSchema.migrator
-            if try database.read({ try migrator.hasBeenSuperseded($0) }) {
-                throw StoreError.unusable("its schema is newer than this server")
+            let applied = try database.read { try migrator.appliedIdentifiers($0) }
+            if applied.contains(SQLiteSchema.unreleasedMigration) {
+                throw StoreError.unusable(
+                    "\(path) was made by a version before the first release, which no later one reads; it is left as it is: name another file"
+                )
+            }
+            if let newer = applied.subtracting(migrator.migrations).min() {
+                throw StoreError.unusable("\(path) is newer than this server: it has had the migration \(newer)")
             }
             try migrator.migrate(database)
+            lastReceived = Locked(
+                try database.read { try Int64.fetchOne($0, sql: "SELECT received_at FROM events ORDER BY row DESC") ?? 0 })
         } catch {
             throw Self.translated(error)
         }
@@ -56,7 +70,13 @@ package final class SQLiteEventStore: EventStore {
 
     package func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
         do {
-            let found = try await database.write { db in try Self.store(group, in: db) }
+            let found = try await database.write { db in
+                let receivedAt = lastReceived.withLock { last in
+                    last = max(last, currentTime())
+                    return last
+                }
+                return try Self.store(group, receivedAt: receivedAt, in: db)
+            }
             // Where the system's COMMIT leaves it in the drive's cache (I4).
             guard lock.withLock({ $0?.flushDrive() ?? 0 }) == 0 else { throw StoreError.unavailable("the drive's cache cannot be flushed") }
             hasFailed.withLock { $0 = false }
@@ -88,7 +108,7 @@ package final class SQLiteEventStore: EventStore {
         lock.withLock { $0 = nil }
     }
 
-    private static func store(_ group: StoreGroup, in db: Database) throws -> [EventKey: Int64] {
+    private static func store(_ group: StoreGroup, receivedAt: Int64, in db: Database) throws -> [EventKey: Int64] {
         let insert = try db.cachedStatement(sql: SQLiteSchema.insertEvent)
         let select = try db.cachedStatement(sql: SQLiteSchema.selectFingerprint)
         var found: [EventKey: Int64] = [:]
@@ -96,21 +116,25 @@ package final class SQLiteEventStore: EventStore {
             try Int64.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID])
         }
         for record in group.records {
-            try insert.execute(arguments: record.arguments)
-            if db.changesCount == 0 { found[record.key] = try fingerprint(record.key) }
+            try insert.execute(arguments: record.arguments(receivedAt: receivedAt))
+            if db.changesCount == 0 {
+                // Neither taken nor there: somebody's trigger swallows rows, and nothing here may be called stored.
+                guard let there = try fingerprint(record.key) else { throw StoreError.unavailable("the table did not take a row") }
+                found[record.key] = there
+            }
         }
         for key in group.lookups { found[key] = try fingerprint(key) }
-        for book in group.books { try keep(book, in: db) }
+        for report in group.reports { try keep(report, heardAt: receivedAt, in: db) }
         return found
     }
 
-    private static func keep(_ book: InstallBooks, in db: Database) throws {
-        let install = Data(book.installID.bytes)
-        try db.cachedStatement(sql: SQLiteSchema.upsertInstall)
-            .execute(arguments: [book.projectID, install, book.created, book.waiting])
-        for (reason, count) in book.dropped {
-            try db.cachedStatement(sql: SQLiteSchema.upsertDrop).execute(arguments: [book.projectID, install, reason, count])
-        }
+    private static func keep(_ report: InstallReport, heardAt: Int64, in db: Database) throws {
+        try db.cachedStatement(sql: SQLiteSchema.upsertInstall).execute(
+            arguments: [
+                report.key.projectID, Data(report.key.id.bytes), report.created, report.acknowledged, report.word,
+                String(decoding: report.held, as: UTF8.self), String(decoding: report.gone, as: UTF8.self),
+                String(decoding: report.refused, as: UTF8.self), heardAt,
+            ])
     }
 
     /// No failure of SQLite is an event's fault: every value has been checked, and its column takes it.
@@ -124,7 +148,7 @@ package final class SQLiteEventStore: EventStore {
 }
 
 extension EventRecord {
-    fileprivate var arguments: StatementArguments {
+    fileprivate func arguments(receivedAt: Int64) -> StatementArguments {
         [
             key.projectID, Data(key.id.bytes), String(decoding: name, as: UTF8.self), String(decoding: distinctID, as: UTF8.self),
             time, sentAt, receivedAt, installID.map { Data($0.bytes) }, sequence, fingerprint,

@@ -1,13 +1,12 @@
 import Foundation
 import HapaxModel
 import HapaxSQLite
-import TestSupport
 
 /// A disk whose power is cut: of what SQLite has written and not flushed since, all may be there, or nothing, or some sectors.
 ///
 /// That files are made, renamed and removed is taken to be there at once. A disk that says it has flushed and has not is not in here: of
 /// such a one nothing can be promised.
-final class PowerCutDisk: Sendable {
+package final class PowerCutDisk: Sendable {
     fileprivate struct File: Sendable {
         var flushed: [UInt8]
         var pending: [DiskLayer.Change] = []
@@ -20,7 +19,7 @@ final class PowerCutDisk: Sendable {
     private let files = Locked<[FileIdentity: File]>([:])
     private let observer = Locked<@Sendable () -> Void>({})
 
-    init(_ directory: String) {
+    package init(_ directory: String) {
         self.directory = directory
         DiskLayer.watch(directory, DiskLayer.Watcher(changed: { [files, observer] in Self.changed($0, $1, files, observer) }))
     }
@@ -28,7 +27,7 @@ final class PowerCutDisk: Sendable {
     deinit { DiskLayer.watch(directory, nil) }
 
     /// - Parameter observer: Called behind each change, on the thread that made it.
-    func observe(_ observer: @escaping @Sendable () -> Void) {
+    package func observe(_ observer: @escaping @Sendable () -> Void) {
         self.observer.withLock { $0 = observer }
     }
 
@@ -69,24 +68,24 @@ final class PowerCutDisk: Sendable {
     // MARK: - What a cut leaves
 
     /// How much of what was not flushed is there.
-    enum Survival: CaseIterable, Sendable {
+    package enum Survival: CaseIterable, Sendable {
         case nothing, everything, some
     }
 
     /// The directory at one moment.
-    struct Cut: Sendable {
+    package struct Cut: Sendable {
         fileprivate var files: [(name: String, file: File)]
 
         /// Whether nothing was waiting to be flushed.
-        var isFlushed: Bool { files.allSatisfy(\.file.pending.isEmpty) }
+        package var isFlushed: Bool { files.allSatisfy(\.file.pending.isEmpty) }
 
         /// How many databases were set aside as damaged.
-        var filesSetAside: Int {
+        package var filesSetAside: Int {
             files.count { $0.name.wholeMatch(of: /queue\.sqlite\.damaged-[0-9]+/) != nil }
         }
 
         /// Writes what is left to a directory of its own.
-        func restore(to path: String, _ survival: Survival, using random: inout SeededRandom) throws {
+        package func restore(to path: String, _ survival: Survival, using random: inout SeededRandom) throws {
             for (name, file) in files {
                 var bytes = file.flushed
                 for change in file.pending {
@@ -102,7 +101,7 @@ final class PowerCutDisk: Sendable {
     }
 
     /// Without the ballast, which holds nothing, and the memory that SQLite's readers share, which is made anew.
-    func cut() -> Cut {
+    package func cut() -> Cut {
         let names = (FileManager.default.enumerator(atPath: directory)?.allObjects as? [String] ?? []).filter { name in
             !name.hasSuffix("-shm") && !name.hasSuffix("queue.ballast")
         }

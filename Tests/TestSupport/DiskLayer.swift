@@ -5,28 +5,35 @@ import HapaxSQLite
 
 /// A layer under SQLite (https://www.sqlite.org/vfs.html) that passes everything on, and shows to whoever watches a directory what is done
 /// with the files below it. Those that were open before are not shown.
-enum DiskLayer {
-    enum Operation: CaseIterable, Sendable {
+package enum DiskLayer {
+    package enum Operation: CaseIterable, Sendable {
         case read, write, sync, truncate, open
     }
 
     /// What has been done with a file.
-    enum Change: Sendable {
+    package enum Change: Sendable {
         case opened(path: String)
         case wrote([UInt8], offset: Int)
         case truncated(Int)
         case synced
     }
 
-    struct Watcher: Sendable {
+    package struct Watcher: Sendable {
         /// Returns what SQLite is told instead of its being done; nil to let it be done.
-        var refuses: @Sendable (Operation) -> Int32? = { _ in nil }
+        package var refuses: @Sendable (Operation) -> Int32?
         /// Told of what was done, on the thread that did it.
-        var changed: (@Sendable (FileIdentity, Change) -> Void)?
+        package var changed: (@Sendable (FileIdentity, Change) -> Void)?
+
+        package init(
+            refuses: @escaping @Sendable (Operation) -> Int32? = { _ in nil }, changed: (@Sendable (FileIdentity, Change) -> Void)? = nil
+        ) {
+            self.refuses = refuses
+            self.changed = changed
+        }
     }
 
     /// Of the files below a directory.
-    static func watch(_ directory: String, _ watcher: Watcher?) {
+    package static func watch(_ directory: String, _ watcher: Watcher?) {
         installed
         state.withLock { $0.watchers[directory] = watcher }
     }

@@ -1,0 +1,163 @@
+/// Tells whether two events with one id are the same event: 64 bits over what was said, not over how it was written.
+///
+/// Name, distinct_id and the JSON value of `properties` take part. Time, sequence and install do not: a client that lost its clock or its
+/// queue and tells the same thing again is a duplicate, not a conflict. Fingerprints are stored, so their definition, which
+/// `docs/protocol.md` gives, must never change.
+///
+/// Only compared between two events under one id of one project, so whoever looks for a collision can only deceive himself.
+package struct Fingerprint: Hashable, Sendable {
+    package let value: Int64
+    /// Whether each key in `properties` is there once in its object and written without escapes.
+    package let hasPlainKeys: Bool
+
+    /// What a hash is about, so that the text "1" and the number 1 differ. Part of the definition.
+    private enum Kind: UInt64 {
+        case null = 0
+        case bool = 1
+        case number = 2
+        case text = 3
+        case array = 4
+        case member = 5
+        case object = 6
+        case event = 7
+    }
+
+    /// - Parameters:
+    ///   - name: Unescaped UTF-8.
+    ///   - distinctID: Unescaped UTF-8.
+    ///   - properties: A JSON object that ``EventScanner`` has accepted.
+    package init(name: ArraySlice<UInt8>, distinctID: ArraySlice<UInt8>, properties: ArraySlice<UInt8>) {
+        let whom = XXH64.hash(Self.hash(text: name), Self.hash(text: distinctID), seed: Kind.event.rawValue)
+        let (what, hasPlainKeys) = properties.withUnsafeBufferPointer { bytes in
+            var walk = Walk(bytes)
+            return (walk.value(), walk.hasPlainKeys)
+        }
+        value = Int64(bitPattern: XXH64.hash(whom, what, seed: Kind.event.rawValue))
+        self.hasPlainKeys = hasPlainKeys
+    }
+
+    private static func hash(text: ArraySlice<UInt8>) -> UInt64 {
+        text.withUnsafeBytes { XXH64.hash($0, seed: Kind.text.rawValue) }
+    }
+
+    /// One pass over JSON that has been checked: at most ``EventLimits/maximumDepth`` deep, so that recursion is safe.
+    private struct Walk {
+        private var cursor: JSONCursor
+        private(set) var hasPlainKeys = true
+        /// Members of the objects that are open, the innermost last.
+        private var members: [(key: UInt64, value: UInt64)] = []
+
+        init(_ bytes: UnsafeBufferPointer<UInt8>) {
+            cursor = JSONCursor(bytes)
+            members.reserveCapacity(32)
+        }
+
+        mutating func value() -> UInt64 {
+            cursor.skipWhitespace()
+            switch cursor.current {
+            case UInt8(ascii: "{"): return object()
+            case UInt8(ascii: "["): return array()
+            case UInt8(ascii: "\""): return text(cursor.checkedString())
+            case UInt8(ascii: "n"): return word(4, XXH64.hash(0, 0, seed: Kind.null.rawValue))
+            case UInt8(ascii: "t"): return word(4, XXH64.hash(1, 0, seed: Kind.bool.rawValue))
+            case UInt8(ascii: "f"): return word(5, XXH64.hash(0, 0, seed: Kind.bool.rawValue))
+            default: return number()
+            }
+        }
+
+        private mutating func word(_ length: Int, _ hash: UInt64) -> UInt64 {
+            cursor.position += length
+            return hash
+        }
+
+        private func text(_ text: JSONCursor.Text) -> UInt64 {
+            if text.hasEscapes { return Fingerprint.hash(text: cursor.unescaped(text)[...]) }
+            return XXH64.hash(
+                UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: cursor.bytes[text.range])), seed: Kind.text.rawValue)
+        }
+
+        private mutating func array() -> UInt64 {
+            var hash: UInt64 = 0
+            cursor.position += 1
+            cursor.skipWhitespace()
+            while !cursor.skip(UInt8(ascii: "]")) {
+                hash = XXH64.hash(hash, value(), seed: Kind.array.rawValue)
+                cursor.skipWhitespace()
+                _ = cursor.skip(UInt8(ascii: ","))
+            }
+            return XXH64.hash(hash, 0, seed: Kind.array.rawValue)
+        }
+
+        /// A sum, so that the order of members does not matter; of repeated keys the last one counts.
+        private mutating func object() -> UInt64 {
+            let first = members.count
+            cursor.position += 1
+            cursor.skipWhitespace()
+            while !cursor.skip(UInt8(ascii: "}")) {
+                cursor.skipWhitespace()
+                let name = cursor.checkedString()
+                if name.hasEscapes { hasPlainKeys = false }
+                let key = text(name)
+                cursor.skipWhitespace()
+                _ = cursor.skip(UInt8(ascii: ":"))
+                let value = value()
+                if let repeated = members[first...].firstIndex(where: { $0.key == key }) {
+                    hasPlainKeys = false
+                    members[repeated].value = value
+                } else {
+                    members.append((key, value))
+                }
+                cursor.skipWhitespace()
+                _ = cursor.skip(UInt8(ascii: ","))
+            }
+            defer { members.removeSubrange(first...) }
+            let sum = members[first...].reduce(0) { $0 &+ XXH64.hash($1.key, $1.value, seed: Kind.member.rawValue) }
+            return XXH64.hash(sum, UInt64(members.count - first), seed: Kind.object.rawValue)
+        }
+
+        /// By value: sign, significant digits and exponent of ten, so that 1, 1.0 and 10e-1 are one, and −0 is 0.
+        private mutating func number() -> UInt64 {
+            withUnsafeTemporaryAllocation(of: UInt8.self, capacity: EventLimits.maximumNumberCharacters + 8) { buffer in
+                // The first byte is the sign, digits follow, then the exponent as four bytes, least significant first.
+                var count = 1
+                buffer[0] = cursor.skip(UInt8(ascii: "-")) ? 1 : 0
+                var exponent: Int32 = 0
+                var isFraction = false
+                while true {
+                    let byte = cursor.current
+                    if byte == UInt8(ascii: ".") {
+                        isFraction = true
+                    } else if byte &- 0x30 < 10 {
+                        if isFraction { exponent -= 1 }
+                        if count > 1 || byte != 0x30 {
+                            buffer[count] = byte
+                            count += 1
+                        }
+                    } else {
+                        break
+                    }
+                    cursor.position += 1
+                }
+                if cursor.current | 0x20 == UInt8(ascii: "e") {
+                    cursor.position += 1
+                    let isNegative = cursor.skip(UInt8(ascii: "-"))
+                    _ = cursor.skip(UInt8(ascii: "+"))
+                    var written: Int32 = 0
+                    while cursor.current &- 0x30 < 10 {
+                        written = written &* 10 &+ Int32(cursor.current &- 0x30)
+                        cursor.position += 1
+                    }
+                    exponent += isNegative ? -written : written
+                }
+                while count > 1, buffer[count - 1] == 0x30 {
+                    count -= 1
+                    exponent += 1
+                }
+                if count == 1 { (buffer[0], exponent) = (0, 0) }
+                for shift in 0..<4 { buffer[count + shift] = UInt8(truncatingIfNeeded: exponent >> Int32(8 * shift)) }
+                return XXH64.hash(
+                    UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<(count + 4)]), seed: Kind.number.rawValue)
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// What must hold of PostgreSQL for an acknowledged event to survive a crash, whatever somebody changes while the server runs.
+@Suite("Durable settings, while the server runs (I4)", .serialized, .timeLimit(.minutes(3)))
+struct DurabilityTests {
+    /// A database in a cluster of its own, whose settings may be changed.
+    private struct Fixture {
+        let cluster: PostgresCluster
+        let uri: String
+        let store: PostgresEventStore
+
+        init() async throws {
+            cluster = try await PostgresCluster()
+            uri = try await cluster.makeDatabase()
+            var options = PostgresEventStore.Options()
+            options.durabilityRecheck = .zero
+            options.writers = 1
+            store = try await StoreUnderTest.postgres(uri, options: options)
+        }
+
+        func change(_ setting: String) async throws {
+            _ = try await cluster.query("ALTER SYSTEM SET \(setting)", database: uri)
+            _ = try await cluster.query("SELECT pg_reload_conf()", database: uri)
+            // A session reads the file again between two statements; a new one says when the server has.
+            let (name, value) = (setting.prefix { $0 != " " }, setting.split(separator: " ").last ?? "")
+            while try await cluster.query("SHOW \(name)", database: uri) != [["\(value)"]] {}
+        }
+
+        func commit(_ number: UInt64) async throws -> StoreError? {
+            do throws(StoreError) {
+                _ = try await store.commit(Sample.group([Sample.record(Sample.id(number))]), writer: 0)
+                return nil
+            } catch {
+                return error
+            }
+        }
+
+        func stop() async throws {
+            await store.close()
+            try await cluster.stop(mode: .fast)
+        }
+    }
+
+    @Test("synchronous_commit, switched off and reloaded, does not reach a session that runs; a new one refuses to work")
+    func synchronousCommitIsPinned() async throws {
+        let fixture = try await Fixture()
+        #expect(try await fixture.commit(1) == nil)
+        // Each row says with which setting it was committed.
+        _ = try await fixture.cluster.query(
+            """
+            CREATE TABLE seen (setting text);
+            CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS
+              'BEGIN INSERT INTO seen VALUES (current_setting(''synchronous_commit'')); RETURN NULL; END';
+            CREATE TRIGGER see AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION see();
+            """, database: fixture.uri)
+        try await fixture.change("synchronous_commit = off")
+        for number: UInt64 in 2...3 { #expect(try await fixture.commit(number) == nil) }
+        #expect(try await fixture.cluster.query("SELECT DISTINCT setting FROM seen", database: fixture.uri) == [["on"]])
+        _ = try await fixture.cluster.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            database: fixture.uri)
+        let error = try await fixture.commit(4)
+        guard case .unusable(let reason) = error else { Issue.record("\(String(describing: error))"); return }
+        #expect(reason.contains("synchronous_commit=off"))
+        try await fixture.stop()
+    }
+
+    @Test("What cannot be pinned is seen while the server runs: nothing is acknowledged, and readiness says so, until it is mended")
+    func unsafeServerIsNoticed() async throws {
+        let fixture = try await Fixture()
+        #expect(try await fixture.commit(1) == nil)
+        var number: UInt64 = 1
+        for (setting, mend) in [("fsync = off", "fsync = on"), ("full_page_writes = off", "full_page_writes = on")] {
+            try await fixture.change(setting)
+            let name = "\(setting.prefix { $0 != " " })=off"
+            guard case .unusable(let reason) = try await fixture.commit(number + 1) else { Issue.record("\(setting)"); return }
+            #expect(reason.contains(name))
+            await #expect(throws: StoreError.self) { try await fixture.store.check() }
+            try await fixture.change(mend)
+            number += 1
+            #expect(try await fixture.commit(number) == nil)
+            try await fixture.store.check()
+        }
+        _ = try await fixture.cluster.query("ALTER TABLE events_2026_01 SET UNLOGGED", database: fixture.uri)
+        guard case .unusable(let reason) = try await fixture.commit(9) else { Issue.record("UNLOGGED"); return }
+        #expect(reason.contains("events_2026_01 UNLOGGED"))
+        #expect(try await fixture.cluster.query("SELECT count(*) FROM events", database: fixture.uri) == [["3"]])
+        try await fixture.stop()
+    }
+
+    @Test("A COMMIT that the server answers by rolling back is no commit")
+    func rolledBackCommitIsNoticed() async throws {
+        let connection = try PostgresConnection(uri: try await PostgresCluster.shared.makeDatabase())
+        try connection.execute("BEGIN")
+        #expect(throws: PostgresError.self) { try connection.execute("SELECT 1 / 0") }
+        let error = #expect(throws: PostgresError.self) { try connection.commit() }
+        #expect(error?.summary.contains("rolled back") == true)
+        try connection.execute("BEGIN")
+        try connection.commit()
+    }
+}

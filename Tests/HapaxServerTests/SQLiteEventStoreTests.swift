@@ -1,0 +1,103 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// What only the embedded store has: its file.
+@Suite("The store in a SQLite file", .timeLimit(.minutes(3)))
+struct SQLiteEventStoreTests {
+    private static func open(_ path: String, time: @escaping @Sendable () -> Int64 = { Sample.now }) throws -> SQLiteEventStore {
+        try SQLiteEventStore(path: path, currentTime: time)
+    }
+
+    @Test("One server at a time, by any name of the file; the second is told so (I2)")
+    func fileIsLocked() async throws {
+        let directory = TemporaryDirectory()
+        let store = try Self.open(directory.path + "/events.sqlite")
+        try FileManager.default.createSymbolicLink(
+            atPath: directory.path + "/other.sqlite", withDestinationPath: directory.path + "/events.sqlite")
+        for name in ["events.sqlite", "other.sqlite"] {
+            let error = #expect(throws: StoreError.self) { try Self.open(directory.path + "/" + name) }
+            #expect(error?.description.contains("another process has") == true)
+        }
+        await store.close()
+        await (try Self.open(directory.path + "/other.sqlite")).close()
+    }
+
+    @Test("received_at never goes back, though the clock does, also over a restart")
+    func receivedAtNeverGoesBack() async throws {
+        let directory = TemporaryDirectory()
+        let path = directory.path + "/events.sqlite"
+        for (number, time, expected) in [(1, 1_000, 1_000), (2, 900, 1_000), (3, 1_001, 1_001), (4, 5, 1_001)] as [(UInt64, Int64, Int64)] {
+            let store = try Self.open(path) { time }
+            _ = try await store.commit(Sample.group([Sample.record(Sample.id(number))]), writer: 0)
+            let last = try await store.database.read { try Int64.fetchOne($0, sql: "SELECT received_at FROM events ORDER BY row DESC") }
+            #expect(last == expected)
+            await store.close()
+        }
+    }
+
+    // MARK: - Power cuts
+
+    /// What had been acknowledged at a moment at which the power was cut.
+    private struct Moment {
+        var acknowledged: [EventRecord]
+        var cut: PowerCutDisk.Cut
+    }
+
+    /// - Returns: In how many of all cuts an acknowledged event was missing.
+    private static func lossesAfterPowerCuts(seed: UInt64, prepare: (SQLiteEventStore) throws -> Void) async throws -> (lost: Int, of: Int)
+    {
+        let directory = TemporaryDirectory()
+        let disk = PowerCutDisk(directory.path)
+        let acknowledged = Locked<[EventRecord]>([])
+        let moments = Locked<[Moment]>([])
+        disk.observe { moments.withLock { $0.append(Moment(acknowledged: acknowledged.withLock { $0 }, cut: disk.cut())) } }
+        let store = try open(directory.path + "/events.sqlite")
+        try prepare(store)
+        var random = SeededRandom(seed: seed)
+        var number: UInt64 = 0
+        for _ in 0..<12 {
+            let records = (0..<Int.random(in: 1...20, using: &random)).map { _ in
+                number += 1
+                return Sample.record(
+                    Sample.id(number), properties: ["fill": .string(String(repeating: "x", count: Int(number * 37 % 900)))])
+            }
+            #expect(try await store.commit(Sample.group(records), writer: 0) == [:])
+            acknowledged.withLock { $0 += records }
+            moments.withLock { $0.append(Moment(acknowledged: acknowledged.withLock { $0 }, cut: disk.cut())) }
+        }
+        disk.observe {}
+        await store.close()
+        var (lost, cuts) = (0, 0)
+        for moment in moments.withLock({ $0 }) {
+            for survival in PowerCutDisk.Survival.allCases where survival == .nothing || !moment.cut.isFlushed {
+                let left = TemporaryDirectory()
+                try moment.cut.restore(to: left.path, survival, using: &random)
+                let store = try open(left.path + "/events.sqlite")
+                let found = try await store.commit(Sample.group([], lookups: moment.acknowledged.map(\.key)), writer: 0)
+                if found.count < moment.acknowledged.count { lost += 1 }
+                await store.close()
+                cuts += 1
+            }
+        }
+        return (lost, cuts)
+    }
+
+    @Test("Behind a power cut at any moment each acknowledged event is there (I4)", arguments: 1...2 as ClosedRange<UInt64>)
+    func acknowledgedSurvivesAPowerCut(seed: UInt64) async throws {
+        let (lost, cuts) = try await Self.lossesAfterPowerCuts(seed: seed) { _ in }
+        #expect(lost == 0 && cuts > 50, "\(lost) of \(cuts) cuts")
+    }
+
+    @Test("Control: with synchronous=NORMAL the same cuts lose acknowledged events")
+    func withoutFlushTheSameCutsLose() async throws {
+        let (lost, _) = try await Self.lossesAfterPowerCuts(seed: 1) { store in
+            try store.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = NORMAL") }
+        }
+        #expect(lost > 0)
+    }
+}

@@ -1,0 +1,73 @@
+import Foundation
+import HapaxModel
+import HapaxSQLite
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// Stores as released versions wrote them. Every later version must open each of these files; none is ever written anew.
+@Suite("Stores that earlier versions wrote (I2, I3)", .serialized, .timeLimit(.minutes(3)))
+struct StoreFileTests {
+    /// What is in each file.
+    private static let records = [
+        Sample.record(Sample.id(1), properties: ["amount": 12.5, "list": [1, nil, "é"]]), Sample.record(Sample.id(1), project: 2),
+        Sample.record(.derived(name: "order_paid", key: "A-17")),
+        Sample.record(
+            CalendarDay("2026-01-01").map { .derived(name: "order_paid", key: "A-17", day: $0) } ?? Sample.id(3),
+            envelope: .init(sentAt: Sample.now, installID: Sample.id(900))),
+    ]
+
+    private static let report = InstallReport(
+        .init(installID: Sample.id(900), word: 2, created: 4, acknowledged: 1, held: [2...2], gone: [.init(3...3, reason: "purged")]),
+        projectID: 1)
+
+    private static func fill(_ store: any EventStore) async throws {
+        _ = try await store.projectID(named: "shop")
+        _ = try await store.commit(Sample.group(records, reports: [try #require(report)]), writer: 0)
+        await store.close()
+    }
+
+    private static func url(_ name: String) throws -> URL {
+        try #require(Bundle.module.url(forResource: name, withExtension: nil, subdirectory: "Golden"))
+    }
+
+    /// Opens a copy of a file.
+    private static func restored(_ kind: StoreUnderTest.Kind, _ version: String) async throws -> StoreUnderTest {
+        let fixture = try await StoreUnderTest(kind)
+        switch kind {
+        case .sqlite: try FileManager.default.copyItem(at: url("\(version).sqlite"), to: URL(fileURLWithPath: fixture.place))
+        case .postgres: try await fixture.execute(String(contentsOf: url("\(version).sql"), encoding: .utf8))
+        }
+        return fixture
+    }
+
+    @Test(
+        "Each is opened: its events are found again with their content, its projects keep their numbers",
+        arguments: StoreUnderTest.Kind.allCases, ["001_store"])
+    func storeIsOpened(kind: StoreUnderTest.Kind, version: String) async throws {
+        let fixture = try await Self.restored(kind, version)
+        let store = try await fixture.open()
+        #expect(try await store.projectID(named: "shop") == 1)
+        let found = try await store.commit(Sample.group(Self.records), writer: 0)
+        #expect(found == Dictionary(uniqueKeysWithValues: Self.records.map { ($0.key, $0.fingerprint) }))
+        #expect(try await store.commit(Sample.group([Sample.record(Sample.id(2))]), writer: 0) == [:])
+        #expect(try await fixture.rows("SELECT count(*), count(received_at) FROM events") == [["5", "5"]])
+        #expect(try await fixture.rows("SELECT created, acknowledged, word FROM installs") == [["4", "1", "2"]])
+        await store.close()
+    }
+
+    /// Writes the files of this version, once: `HAPAX_WRITE_STORE_FILES=DIRECTORY swift test --filter writeStoreFiles`.
+    @Test(.enabled(if: ProcessInfo.processInfo.environment["HAPAX_WRITE_STORE_FILES"] != nil, "only when a version is released"))
+    func writeStoreFiles() async throws {
+        let directory = try #require(ProcessInfo.processInfo.environment["HAPAX_WRITE_STORE_FILES"])
+        let version = try #require(PostgresSchema.migrations.last?.name)
+        let postgres = try await StoreUnderTest(.postgres)
+        try await Self.fill(postgres.open())
+        let dump = try await PostgresCluster.shared.dump(postgres.place)
+        try dump.write(toFile: "\(directory)/\(version).sql", atomically: true, encoding: .utf8)
+        let sqlite = try await StoreUnderTest(.sqlite)
+        try await Self.fill(sqlite.open())
+        try FileManager.default.copyItem(atPath: sqlite.place, toPath: "\(directory)/\(version).sqlite")
+    }
+}
