@@ -103,6 +103,7 @@ let package = Package(
             name: "HapaxServer",
             dependencies: [
                 "HapaxModel", "HapaxSQLite", "CLibpq",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
@@ -172,7 +173,8 @@ let package = Package(
             name: "HapaxServerTests",
             dependencies: [
                 "HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport",
-                .product(name: "GRDB", package: "GRDB.swift"), .product(name: "NIOCore", package: "swift-nio", condition: server),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"), .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "NIOCore", package: "swift-nio", condition: server),
                 .product(name: "NIOEmbedded", package: "swift-nio", condition: server),
             ],
             path: "Tests/HapaxServerTests",

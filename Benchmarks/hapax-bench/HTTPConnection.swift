@@ -13,6 +13,9 @@ final class HTTPConnection {
     private let descriptor: Int32
     private var buffer = [UInt8](repeating: 0, count: 256 * 1024)
 
+    private static let withoutWaiting = Int32(MSG_DONTWAIT)
+    private static let peeking = Int32(MSG_PEEK)
+
     init(port: Int) throws {
         #if canImport(Darwin)
         descriptor = socket(AF_INET, SOCK_STREAM, 0)
@@ -46,9 +49,27 @@ final class HTTPConnection {
         return Array(head.utf8) + body
     }
 
-    /// - Returns: The answer's body.
-    /// - Throws: If the status is not 200 or the connection ends.
+    /// - Returns: The answer's body, whatever its status.
+    /// - Throws: If the connection ends.
     func send(_ request: [UInt8]) throws -> ArraySlice<UInt8> {
+        try exchange(request).body
+    }
+
+    /// Sends what the system takes at once.
+    ///
+    /// - Returns: false if the connection has ended.
+    func sendWithoutWaiting(_ bytes: [UInt8]) -> Bool {
+        guard !bytes.isEmpty else {
+            var byte: UInt8 = 0
+            let count = recv(descriptor, &byte, 1, Self.withoutWaiting | Self.peeking)
+            return count > 0 || (count < 0 && errno == EAGAIN)
+        }
+        let count = bytes.withUnsafeBytes { systemSend(descriptor, $0.baseAddress, $0.count, Self.withoutWaiting) }
+        return count >= 0 || errno == EAGAIN
+    }
+
+    /// - Returns: The answer, and whether the connection goes on.
+    func exchange(_ request: [UInt8]) throws -> (status: Int, body: ArraySlice<UInt8>, isKept: Bool) {
         var sent = 0
         while sent < request.count {
             let count = request.withUnsafeBytes { write(descriptor, $0.baseAddress.map { $0 + sent }, request.count - sent) }
@@ -60,21 +81,25 @@ final class HTTPConnection {
             let count = buffer.withUnsafeMutableBytes { read(descriptor, $0.baseAddress.map { $0 + filled }, $0.count - filled) }
             guard count > 0 else { throw BenchmarkError("the connection ended before the answer") }
             filled += count
-            if let body = answer(filled) { return body }
+            if let answer = answer(filled) { return answer }
             if filled == buffer.count { buffer.append(contentsOf: repeatElement(0, count: filled)) }
         }
     }
 
-    private func answer(_ filled: Int) -> ArraySlice<UInt8>? {
+    private func answer(_ filled: Int) -> (status: Int, body: ArraySlice<UInt8>, isKept: Bool)? {
         let received = buffer[..<filled]
         guard let end = received.firstRange(of: Array("\r\n\r\n".utf8)) else { return nil }
         let head = String(decoding: received[..<end.lowerBound], as: UTF8.self).lowercased()
         guard let field = head.split(separator: "\r\n").first(where: { $0.hasPrefix("content-length:") }),
             let length = Int(field.dropFirst("content-length:".count).trimmingCharacters(in: .whitespaces)),
-            received.count >= end.upperBound + length
+            received.count >= end.upperBound + length, let status = Int(head.dropFirst("http/1.1 ".count).prefix(3))
         else { return nil }
-        return received[end.upperBound..<end.upperBound + length]
+        return (status, received[end.upperBound..<end.upperBound + length], !head.contains("connection: close"))
     }
+}
+
+private func systemSend(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int, _ flags: Int32) -> Int {
+    send(descriptor, bytes, count, flags)
 }
 
 struct BenchmarkError: Error, CustomStringConvertible {

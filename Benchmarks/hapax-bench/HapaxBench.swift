@@ -1,13 +1,14 @@
 import Foundation
 
-/// `hapax-bench [server|client|all] [--events N] [--rounds N]`
+/// `hapax-bench [server|client|edge|all] [--events N] [--rounds N]`
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|all] [--events N] [--rounds N]
+        usage: hapax-bench [server|client|edge|all] [--events N] [--rounds N]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
+          edge     what slow senders, idle ones and a crowd cost everybody else
           --events events of one measurement (default 100000)
           --rounds measurements of each kind, interleaved; medians are printed (default 3)
 
@@ -22,7 +23,7 @@ enum HapaxBench {
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "all": part = argument
+            case "server", "client", "edge", "all": part = argument
             case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
             case "--events", "--rounds":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }
@@ -32,6 +33,8 @@ enum HapaxBench {
             }
         }
         printMachine()
+        if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }
+        if part == "edge" { return }
         if part != "client" { try await ServerBenchmark(events: events, rounds: rounds).run() }
         if part != "server" { try await ClientBenchmark(events: events, rounds: rounds).run() }
     }

@@ -24,6 +24,8 @@ final class ServerProcess {
         self.port = port
     }
 
+    var processIdentifier: Int32 { process.processIdentifier }
+
     /// CPU time used so far, user and system, in seconds; only where `/proc` tells.
     var cpuSeconds: Double? { Self.cpuSeconds(of: "\(process.processIdentifier)") }
 

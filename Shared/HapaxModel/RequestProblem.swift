@@ -24,8 +24,10 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case invalidEncoding = "invalid_encoding"
         /// Beyond ``EventLimits/maximumEventsPerBatch``.
         case tooManyEvents = "too_many_events"
-        /// The write key is missing or belongs to no project.
+        /// The key is missing or not known.
         case unknownKey = "unknown_key"
+        /// The key is known, and not of the kind that may do this.
+        case wrongKeyKind = "wrong_key_kind"
         /// There is nothing under the path.
         case notFound = "not_found"
         /// Something is under the path, for another method.
@@ -38,6 +40,8 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case unsupportedType = "unsupported_type"
         /// Neither gzip nor none.
         case unsupportedEncoding = "unsupported_encoding"
+        /// More of this project waits than it may as long as others have something to send: try again later.
+        case projectBusy = "project_busy"
         /// More waits than the server may hold: try again later.
         case overloaded
         /// The store does not answer: try again later.
@@ -52,11 +56,13 @@ public struct RequestProblem: Error, Hashable, Sendable {
             switch self {
             case .malformed, .invalidEncoding: 400
             case .unknownKey: 401
+            case .wrongKeyKind: 403
             case .notFound: 404
             case .methodNotAllowed: 405
             case .tooSlow: 408
             case .bodyTooLarge, .tooManyEvents: 413
             case .unsupportedType, .unsupportedEncoding: 415
+            case .projectBusy: 429
             case .overloaded, .storeUnavailable, .stopping: 503
             case .internalError: 500
             }
@@ -68,13 +74,15 @@ public struct RequestProblem: Error, Hashable, Sendable {
             case .malformed: "The batch cannot be read"
             case .invalidEncoding: "The compressed body cannot be read"
             case .tooManyEvents: "The batch holds too many events"
-            case .unknownKey: "The write key is not known"
+            case .unknownKey: "The key is not known"
+            case .wrongKeyKind: "The key is of another kind"
             case .notFound: "There is nothing here"
             case .methodNotAllowed: "The method is not allowed here"
             case .tooSlow: "The request took too long to arrive"
             case .bodyTooLarge: "The body is too large"
             case .unsupportedType: "The content type is not supported"
             case .unsupportedEncoding: "The content encoding is not supported"
+            case .projectBusy: "The project has more waiting than it may"
             case .overloaded: "The server has more waiting than it may hold"
             case .storeUnavailable: "The store cannot be reached"
             case .stopping: "The server is stopping"

@@ -16,7 +16,7 @@ struct EventRoutesTests {
             let batchID = Sample.id(500)
             let first = try await server.post(Self.batch([1, 2], id: batchID))
             #expect(first.status == 200)
-            #expect(first["X-Request-Id"]?.count == 16)
+            #expect(first["X-Request-Id"]?.isEmpty == false)
             let ids = [Sample.id(1), Sample.id(2)]
             #expect(try first.receipt().verdicts(for: batchID, sent: ids)?.map(\.outcome) == [.stored, .stored])
             let second = try await server.post(Self.batch([1, 2], id: batchID))
@@ -180,7 +180,7 @@ struct EventRoutesTests {
             _ = try await server.post(Self.batch([1, 2, 2]))
             _ = try await server.post("[{}]")
             _ = try await server.post("nonsense")
-            let text = String(decoding: try await RawHTTP.get(port: server.port, path: "/metrics").body, as: UTF8.self)
+            let text = try await server.metrics()
             for line in [
                 "hapax_events_received_total 4", #"hapax_events_total{outcome="stored"} 2"#,
                 #"hapax_events_total{outcome="duplicate"} 1"#, #"hapax_events_total{outcome="rejected"} 1"#,
@@ -212,7 +212,7 @@ struct EventRoutesTests {
             let answer = try await Self.answer(to: drip, behind: first)
             #expect(answer.problemCode == .tooSlow)
             #expect(answer.closesConnection)
-            #expect(answer["X-Request-Id"]?.count == 16)
+            #expect(answer["X-Request-Id"]?.isEmpty == false)
         }
     }
 
@@ -221,8 +221,8 @@ struct EventRoutesTests {
     private static func answer(to drip: [UInt8], behind first: [UInt8]?) async throws -> HTTPMessage {
         for milliseconds in [200, 1_000, 5_000, 25_000] {
             var options = RunningServer.options
-            options.deadlines.header = .milliseconds(milliseconds)
-            options.deadlines.body = .milliseconds(milliseconds)
+            options.limits.header = .milliseconds(milliseconds)
+            options.limits.body = .milliseconds(milliseconds)
             let answer: HTTPMessage? = try await RunningServer.run(options: options) { server in
                 do {
                     let connection = try await RawHTTP(port: server.port)

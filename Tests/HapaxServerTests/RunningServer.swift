@@ -11,13 +11,14 @@ struct RunningServer: Sendable {
 
     static let key = "write-key-of-shop"
     static let otherKey = "write-key-of-app"
+    static let adminKey = "admin-key"
 
     /// With deadlines that no sender exceeds, however busy the machine is.
     static var options: ServerOptions {
         var options = ServerOptions()
-        options.deadlines.header = .seconds(600)
-        options.deadlines.body = .seconds(600)
-        options.deadlines.idle = .seconds(600)
+        for deadline in [\ServerLimits.header, \.body, \.stall, \.answer, \.idle] as [WritableKeyPath<ServerLimits, Duration>] {
+            options.limits[keyPath: deadline] = .seconds(600)
+        }
         return options
     }
 
@@ -30,7 +31,7 @@ struct RunningServer: Sendable {
         options.port = 0
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let application = IngestApplication(
-            store: store, keys: WriteKeys([key: 1, otherKey: 2]), options: options,
+            store: store, keys: Keys(writers: [key: 1, otherKey: 2], admin: adminKey), options: options,
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
             onListening: { continuation.yield($0) })
         let group = ServiceGroup(
@@ -67,6 +68,11 @@ struct RunningServer: Sendable {
 
     func post(_ text: String, headers: [String: String] = [:]) async throws -> HTTPMessage {
         try await post(Array(text.utf8), headers: headers)
+    }
+
+    func metrics() async throws -> String {
+        let headers = ["Authorization": "Bearer \(Self.adminKey)"]
+        return String(decoding: try await RawHTTP.get(port: port, path: "/metrics", headers: headers).body, as: UTF8.self)
     }
 
     /// Posts a batch and reads the receipt.

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 import Testing
 
@@ -6,8 +7,9 @@ import Testing
 @Suite("Settings")
 struct ServerConfigurationTests {
     private func read(_ arguments: [String] = [], _ environment: [String: String] = [:]) throws -> ServerConfiguration {
-        try ServerConfiguration(
-            arguments: arguments, environment: ["HAPAX_WRITE_KEYS": "shop=a-long-key"].merging(environment) { $1 })
+        let command = try #require(ServerCommand.parseAsRoot(arguments) as? ServeCommand)
+        return try ServerConfiguration(
+            flags: command.flags, environment: ["HAPAX_WRITE_KEYS": "shop=a-long-key"].merging(environment) { $1 })
     }
 
     private func problem(_ arguments: [String] = [], _ environment: [String: String] = [:]) -> String? {
@@ -15,7 +17,7 @@ struct ServerConfigurationTests {
             _ = try read(arguments, environment)
             return nil
         } catch {
-            return "\(error)"
+            return error is ServerConfiguration.Problem ? "\(error)" : ServerCommand.message(for: error)
         }
     }
 
@@ -42,6 +44,18 @@ struct ServerConfigurationTests {
         #expect(configuration.postgres.writers == 5)
     }
 
+    @Test("What can be guessed is refused off loopback: the public key, the placeholder of .env.example, fewer than 16 bytes")
+    func guessableKeysAreRefusedOffLoopback() throws {
+        let off = ["--host", "0.0.0.0"]
+        for (key, word) in [("demo", "public key"), ("replace-this-write-key", "placeholder"), ("123456789012345", "fewer than 16 bytes")] {
+            #expect(problem(off, ["HAPAX_WRITE_KEYS": "shop=\(key)"])?.contains(word) == true, "\(key)")
+            #expect(problem(off + ["--admin-key", key], ["HAPAX_WRITE_KEYS": "shop=1234567890123456"])?.contains(word) == true)
+            #expect(problem([], ["HAPAX_WRITE_KEYS": "shop=\(key)"]) == nil)
+        }
+        #expect(problem(off + ["--admin-key", "abcdefghijklmnop"], ["HAPAX_WRITE_KEYS": "shop=1234567890123456"]) == nil)
+        #expect(problem(["--admin-key", "k"], ["HAPAX_WRITE_KEYS": "shop=k"])?.contains("in every app") == true)
+    }
+
     @Test("The public key works on loopback only")
     func publicKeyIsRefusedOffLoopback() throws {
         let demo = ["HAPAX_WRITE_KEYS": "demo=demo"]
@@ -59,7 +73,7 @@ struct ServerConfigurationTests {
         #expect(try read(["--store", uri]).store == .postgres(uri: uri))
         #expect(try read(["--store=\(uri)"]).store == .postgres(uri: uri))
         #expect(try read(["--write-keys", "a=k1,b=k2"]).writeKeys.map(\.project) == ["a", "b"])
-        #expect(problem(["--port", "1", "--port", "2"])?.contains("twice") == true)
+        #expect(try read(["serve", "--port", "1"]).options.port == 1)
         #expect(problem(["--maximum-connections", "5,6"])?.contains("must be a number") == true)
         let file = FileManager.default.temporaryDirectory.appending(path: "hapax-\(UUID().uuidString).json")
         defer { try? FileManager.default.removeItem(at: file) }
@@ -87,10 +101,9 @@ struct ServerConfigurationTests {
             (["--write-keys", "shop"], "must be PROJECT=KEY"), (["--write-keys", "=k"], "must be PROJECT=KEY"),
             (["--write-keys", ","], "is missing"), (["--write-keys", "a=k,b=k"], "gives one key twice"),
             (["--postgres-writers", "17"], "from 1 to 16"), (["--log-level", "loud"], "not a log level"),
-            (["--prot", "1"], "unknown flag: --prot"),
-            (["--port"], "needs a value"), (["stray"], "unexpected argument: stray"),
+            (["--prot", "1"], "Unknown option '--prot'"), (["--port"], "Missing value for '--port"),
+            (["stray"], "Unexpected argument 'stray'"),
             (["--config", "/does/not/exist.json"], "cannot be read"),
-            (["--unsafe-allow-non-durable-store=ja"], "true or false"),
         ])
     func unusableSettingsAreRefused(arguments: [String], says: String) {
         #expect(problem(arguments)?.contains(says) == true)
@@ -107,10 +120,11 @@ struct ServerConfigurationTests {
 
     @Test("The help names every setting, its environment variable and its default")
     func helpNamesEverySetting() {
-        for setting in ServerSetting.all {
-            #expect(ServerSetting.helpText.contains("--\(setting.name)"))
-            #expect(ServerSetting.helpText.contains(setting.environmentName))
-            if let text = setting.defaultText { #expect(ServerSetting.helpText.contains(text)) }
+        for help in [ServerCommand.helpMessage(for: ServeCommand.self, columns: 200), ServerCommand.helpMessage(columns: 200)] {
+            for setting in ServerSetting.all {
+                #expect(help.contains("--\(setting.name)") && help.contains("[\(setting.environmentName)]"), "\(setting.name)")
+                if let text = setting.defaultText { #expect(help.contains(text)) }
+            }
         }
     }
 }

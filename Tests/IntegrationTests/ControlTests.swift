@@ -163,7 +163,7 @@ private enum InProcessServer {
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         let application = IngestApplication(
-            store: store, keys: WriteKeys([ServerUnderTest.key: 1]), options: options, logger: logger,
+            store: store, keys: Keys(writers: [ServerUnderTest.key: 1]), options: options, logger: logger,
             onListening: { continuation.yield($0) })
         let group = ServiceGroup(configuration: .init(services: [application], logger: logger))
         return try await withThrowingTaskGroup(of: Void.self) { tasks in

@@ -23,13 +23,17 @@ struct ServerSetting: Sendable {
     static let writeKeys = ServerSetting(
         name: "write-keys", placeholder: "LIST",
         help: "Who may write where: PROJECT=KEY, several separated by commas. Required. The key demo is public and works on loopback only.")
+    static let adminKey = ServerSetting(
+        name: "admin-key", placeholder: "KEY", help: "Who may read /metrics. Without it nobody may.")
     static let postgresWriters = ServerSetting(
         name: "postgres-writers", placeholder: "NUMBER", help: "Sessions that commit at the same time, 1 to 16.", defaultText: "2")
     static let maximumConnections = ServerSetting(
-        name: "maximum-connections", placeholder: "NUMBER", help: "Connections at once; further ones wait.", defaultText: "1024")
+        name: "maximum-connections", placeholder: "NUMBER",
+        help: "Connections at once; beyond them the one that is idle longest is closed.",
+        defaultText: "10000")
     static let maximumWaitingBytes = ServerSetting(
         name: "maximum-waiting-bytes", placeholder: "BYTES",
-        help: "Requests waiting to be stored; beyond it a request is answered 503.", defaultText: "67108864")
+        help: "Bodies that arrive, and again requests waiting to be stored; beyond it a request is answered 503.", defaultText: "67108864")
     static let logLevel = ServerSetting(
         name: "log-level", placeholder: "LEVEL", help: "trace, debug, info, notice, warning, error or critical; to standard error.",
         defaultText: "info")
@@ -39,33 +43,7 @@ struct ServerSetting: Sendable {
         help: "Run on a PostgreSQL whose settings let an acknowledged event be lost. For experiments only.")
 
     static let all = [
-        host, port, store, writeKeys, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel, config,
+        host, port, store, writeKeys, adminKey, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel, config,
         unsafeAllowNonDurableStore,
     ]
-
-    /// What `--help` prints.
-    static var helpText: String {
-        var text = """
-            hapax-server: takes events over HTTP and stores each one once.
-
-            usage: hapax-server [--SETTING VALUE …]
-
-            Every setting can be a flag, an environment variable, or a key of the file named by --config; the first of these wins.
-
-
-            """
-        for setting in all {
-            text += "  --\(setting.name)\(setting.placeholder.map { " \($0)" } ?? "")   \(setting.environmentName)\n"
-            text += "      \(setting.help)\(setting.defaultText.map { " Default: \($0)" } ?? "")\n"
-        }
-        text += """
-              --help
-                  Prints this.
-
-            Events go to POST /v1/events; GET /health/live, /health/ready and /metrics tell how it is.
-            SIGTERM and SIGINT stop it within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings.
-
-            """
-        return text
-    }
 }

@@ -9,17 +9,14 @@ import ServiceLifecycle
 @available(macOS 14, *)
 package struct IngestApplication: Service {
     private let store: any EventStore
-    private let keys: WriteKeys
+    private let keys: Keys
     private let options: ServerOptions
     private let onListening: @Sendable (_ port: Int) async -> Void
     private let logger: Logger
 
-    /// Bytes of a request's header block; a larger one is refused and its connection closed.
-    private static let maximumHeaderBytes = 16 * 1024
-
     /// - Parameter onListening: Called once, with the port, when connections are accepted.
     package init(
-        store: any EventStore, keys: WriteKeys, options: ServerOptions = ServerOptions(), logger: Logger,
+        store: any EventStore, keys: Keys, options: ServerOptions = ServerOptions(), logger: Logger,
         onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
     ) {
         self.store = store
@@ -32,27 +29,24 @@ package struct IngestApplication: Service {
     /// Serves until graceful shutdown: then no new connection, requests in flight finished, the last group committed, the store closed.
     package func run() async throws {
         let metrics = ServerMetrics()
-        let writer = GroupCommitWriter(
-            store: store, metrics: metrics, maximumWaitingBytes: options.maximumWaitingBytes, logger: logger)
-        let routes = EventRoutes(
-            keys: keys, writer: writer, store: store, metrics: metrics, maximumBodyBytes: options.maximumWaitingBytes,
-            logger: logger)
-        let deadlines = options.deadlines
-        let isStopping = Locked(false)
+        let writer = GroupCommitWriter(store: store, metrics: metrics, heldBytes: options.limits.heldBytes, logger: logger)
+        let connections = Connections(limits: options.limits)
         let application = Application(
-            responder: routes,
+            responder: Routes(keys: keys, writer: writer, store: store, metrics: metrics).responder(metrics),
             server: .http1(
                 configuration: .init(
-                    additionalChannelHandlers: [RequestDeadlines(limits: deadlines) { isStopping.withLock { $0 } }],
+                    additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
                     httpDecoderConfiguration: .init(
-                        maxHeaderFieldSize: Self.maximumHeaderBytes, maxHeaderListSize: Self.maximumHeaderBytes,
-                        maxHeaderFieldCount: 100))),
+                        maxHeaderFieldSize: ServerLimits.headerBytes, maxHeaderListSize: ServerLimits.headerBytes,
+                        maxHeaderFieldCount: ServerLimits.headerFields))),
             configuration: ApplicationConfiguration(
-                address: .hostname(options.host, port: options.port), serverName: nil, backlog: 1_024,
-                availableConnectionsDelegate: MaximumAvailableConnections(options.maximumConnections)),
+                address: .hostname(options.host, port: options.port), serverName: nil, backlog: ServerLimits.backlog),
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
             services: [UpkeepService(store: store, logger: logger), GroupCommitService(writer: writer)],
             onServerRunning: { [onListening, options] channel in
+                try? await channel.eventLoop.submit {
+                    try channel.pipeline.syncOperations.addHandler(AcceptPause(), position: .first)
+                }.get()
                 await onListening(channel.localAddress?.port ?? options.port)
             },
             logger: logger)
@@ -61,7 +55,7 @@ package struct IngestApplication: Service {
             try await withGracefulShutdownHandler {
                 try await application.run()
             } onGracefulShutdown: {
-                isStopping.withLock { $0 = true }
+                connections.stop()
             }
         } catch {
             await store.close()

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Dispatch
 import Foundation
 import HapaxModel
@@ -23,12 +24,18 @@ public enum HapaxServer {
     /// - Parameter arguments: Without the program's name.
     /// - Returns: The exit code: 0 stopped, 1 failed, 64 wrong settings.
     public static func main(arguments: [String], environment: [String: String]) async -> Int32 {
-        if arguments.contains("--help") || arguments.contains("-h") {
-            print(ServerSetting.helpText, terminator: "")
-            return 0
+        let flags: [String: String]
+        do {
+            guard let command = try ServerCommand.parseAsRoot(arguments) as? ServeCommand else { throw CleanExit.helpRequest() }
+            flags = command.flags
+        } catch {
+            // Help is an error as well, one with the exit code 0.
+            let code = ServerCommand.exitCode(for: error)
+            if code.isSuccess { print(ServerCommand.fullMessage(for: error)) } else { complain(ServerCommand.fullMessage(for: error)) }
+            return code.rawValue
         }
         do {
-            let configuration = try ServerConfiguration(arguments: arguments, environment: environment)
+            let configuration = try ServerConfiguration(flags: flags, environment: environment)
             try await run(configuration)
             return 0
         } catch let problem as ServerConfiguration.Problem {
@@ -55,8 +62,16 @@ public enum HapaxServer {
         var keys: [String: Int32] = [:]
         for entry in configuration.writeKeys { keys[entry.key] = try await store.projectID(named: entry.project) }
         let host = configuration.options.host
+        var options = configuration.options
+        let descriptors = Descriptors.raise(to: options.limits.connections + ServerLimits.reservedDescriptors)
+        if descriptors < options.limits.connections + ServerLimits.reservedDescriptors {
+            options.limits.connections = max(1, descriptors - ServerLimits.reservedDescriptors)
+            logger.warning(
+                "The system allows too few open files for maximum-connections; fewer are taken (ulimit -n)",
+                metadata: ["connections": "\(options.limits.connections)"])
+        }
         let application = IngestApplication(
-            store: store, keys: WriteKeys(keys), options: configuration.options, logger: logger,
+            store: store, keys: Keys(writers: keys, admin: configuration.adminKey), options: options, logger: logger,
             onListening: { port in
                 print("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port)")
                 fflush(nil)
@@ -93,12 +108,11 @@ private enum EarlyStop {
 /// Ends the process when stopping takes too long (I17): a request that never finishes, or a database that never answers, is cut without an
 /// answer, which its sender takes for what it is.
 private struct HardStop: Service {
-    /// Ten seconds are promised; one is left for the process to end.
-    private static let grace = 9.0
-
     func run() async throws {
         try? await gracefulShutdown()
         // Not on a global queue, whose threads may all wait for what never answers.
-        DispatchQueue(label: "hapax.grace").asyncAfter(deadline: .now() + Self.grace) { _exit(1) }
+        // It is still an orderly stop: nothing was answered that is not stored.
+        let grace = ServerLimits.hardStop / .seconds(1)
+        DispatchQueue(label: "hapax.grace").asyncAfter(deadline: .now() + grace) { _exit(0) }
     }
 }

@@ -12,7 +12,7 @@ final class ReadinessProbe: Sendable {
         var waiting: [Int: CheckedContinuation<Bool, Never>] = [:]
     }
 
-    init(store: any EventStore, deadline: Duration = .seconds(2)) {
+    init(store: any EventStore, deadline: Duration = ServerLimits.readiness) {
         self.store = store
         self.deadline = deadline
     }

@@ -8,8 +8,7 @@ package final class GroupCommitWriter: Sendable {
     private let logger: Logger
     private let state: Locked<State>
 
-    /// Attempts at one transaction that collides with others; afterwards the group is refused with 503.
-    private static let maximumCollisions = 8
+    private let now: @Sendable () -> ContinuousClock.Instant
 
     private struct State {
         var machine: GroupCommitStateMachine<Submission>
@@ -22,12 +21,16 @@ package final class GroupCommitWriter: Sendable {
         var answer: CheckedContinuation<Result<[Receipt.Result], RequestProblem>, Never>
     }
 
-    package init(store: any EventStore, metrics: ServerMetrics, maximumWaitingBytes: Int? = nil, logger: Logger) {
+    package init(
+        store: any EventStore, metrics: ServerMetrics, heldBytes: Int = ServerLimits().heldBytes, logger: Logger,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) {
         self.store = store
         self.metrics = metrics
         self.logger = logger
+        self.now = now
         var limits = GroupCommitStateMachine<Submission>.Limits()
-        if let maximumWaitingBytes { limits.waitingBytes = maximumWaitingBytes }
+        limits.heldBytes = heldBytes
         state = Locked(State(machine: GroupCommitStateMachine(limits: limits)))
     }
 
@@ -39,20 +42,31 @@ package final class GroupCommitWriter: Sendable {
         let result = await withCheckedContinuation { answer in
             let submission = Submission(request: request, answer: answer)
             let (admission, sleeper) = state.withLock { state in
-                let admission = state.machine.requestArrived(submission, events: request.entries.count, bytes: request.bytes)
+                let admission = state.machine.requestArrived(
+                    submission, project: request.projectID, events: request.entries.count, bytes: request.bytes, now: now())
                 guard case .commit(let writer) = admission else { return (admission, nil as CheckedContinuation<Void, Never>?) }
                 return (admission, state.sleepers.removeValue(forKey: writer))
             }
             switch admission {
             case .waiting, .commit: sleeper?.resume()
             case .overloaded:
-                answer.resume(returning: .failure(RequestProblem(.overloaded, detail: "too much is waiting to be stored")))
+                answer.resume(returning: .failure(Self.overloaded))
+            case .projectBusy:
+                answer.resume(
+                    returning: .failure(RequestProblem(.projectBusy, detail: "too much of this project is waiting to be stored")))
             case .stopping:
                 answer.resume(returning: .failure(RequestProblem(.stopping, detail: "the server is stopping")))
             }
         }
         return try result.get()
     }
+
+    /// Refuses early what would be refused later: taking a body apart costs a good part of what storing it does.
+    func checkRoom(for bytes: Int) throws(RequestProblem) {
+        guard state.withLock({ $0.machine.hasRoom(for: bytes) }) else { throw Self.overloaded }
+    }
+
+    private static let overloaded = RequestProblem(.overloaded, detail: "too much is waiting to be stored")
 
     /// Commits groups until ``stop()``; returns when the last one is committed.
     package func run() async {
@@ -134,7 +148,7 @@ package final class GroupCommitWriter: Sendable {
             let found = try await store.commit(group, writer: writer)
             attempt.found.merge(found) { $1 }
             return
-        } catch .collided where attempt.collisions < Self.maximumCollisions {
+        } catch .collided where attempt.collisions < ServerLimits.collisions {
             attempt.collisions += 1
             return try await commit(group, writer: writer, &attempt)
         } catch .noPartition where !attempt.hasDoneUpkeep {

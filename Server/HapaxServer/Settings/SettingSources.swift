@@ -7,33 +7,6 @@ import Foundation
 enum SettingSources {
     typealias Problem = ServerConfiguration.Problem
 
-    /// `--name value`, `--name=value`, and `--name` for a switch; each at most once.
-    static func flags(_ arguments: [String]) throws -> [String: String] {
-        var values: [String: String] = [:]
-        var rest = arguments[...]
-        while let argument = rest.popFirst() {
-            guard argument.hasPrefix("--") else { throw Problem("unexpected argument: \(argument)") }
-            let parts = argument.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-            let name = parts.first ?? ""
-            guard let setting = ServerSetting.all.first(where: { $0.name == name }) else {
-                throw Problem("unknown flag: --\(name); see --help")
-            }
-            let value: String
-            if parts.count == 2 {
-                value = parts[1]
-            } else if setting.placeholder == nil {
-                value = "true"
-            } else if let next = rest.first, !next.hasPrefix("--") {
-                value = next
-                rest.removeFirst()
-            } else {
-                throw Problem("--\(name) needs a value")
-            }
-            guard values.updateValue(value, forKey: name) == nil else { throw Problem("--\(name) is given twice") }
-        }
-        return values
-    }
-
     /// A JSON object with settings by name; strings, numbers and booleans are values.
     static func file(_ path: String) throws -> [String: String] {
         guard let data = FileManager.default.contents(atPath: path),

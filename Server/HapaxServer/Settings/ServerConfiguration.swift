@@ -6,6 +6,7 @@ package struct ServerConfiguration: Sendable {
     package var options = ServerOptions()
     package var store: Store
     package var writeKeys: [WriteKey]
+    package var adminKey: String?
     package var postgres = PostgresEventStore.Options()
     package var logLevel: Logger.Level
     /// Variables that look like settings and are none: most likely misspelt.
@@ -35,10 +36,9 @@ package struct ServerConfiguration: Sendable {
     /// Reads flags, then the environment, then the file that one of them names. A value that is there counts, usable or not: nothing
     /// falls back to a default behind the operator's back.
     ///
-    /// - Parameter arguments: Without the program's name.
+    /// - Parameter flags: By the settings' names.
     /// - Throws: ``Problem``.
-    package init(arguments: [String], environment: [String: String]) throws {
-        let flags = try SettingSources.flags(arguments)
+    package init(flags: [String: String], environment: [String: String]) throws {
         let path = flags[ServerSetting.config.name] ?? environment[ServerSetting.config.environmentName]
         let file = try path.map { try SettingSources.file($0) } ?? [:]
         func value(_ setting: ServerSetting) -> String? {
@@ -53,8 +53,9 @@ package struct ServerConfiguration: Sendable {
         options.host = value(.host) ?? ""
         guard !options.host.isEmpty else { throw Problem(.host, "must be an address or a name") }
         options.port = try number(.port, 0...65_535)
-        options.maximumConnections = try number(.maximumConnections, 1...100_000)
-        options.maximumWaitingBytes = try number(.maximumWaitingBytes, 8_388_608...17_179_869_184)
+        options.limits.connections = try number(.maximumConnections, 1...100_000)
+        options.limits.heldBytes = try number(.maximumWaitingBytes, 33_554_432...17_179_869_184)
+        options.limits.arrivingBytes = options.limits.heldBytes
         postgres.writers = try number(.postgresWriters, 1...16)
         switch value(.unsafeAllowNonDurableStore) {
         case nil, "false", "0": postgres.unsafeAllowNonDurableStore = false
@@ -65,14 +66,27 @@ package struct ServerConfiguration: Sendable {
         logLevel = level
         store = try Self.store(value(.store) ?? "")
         writeKeys = try Self.writeKeys(value(.writeKeys) ?? "")
-        if writeKeys.contains(where: { $0.key == Self.publicKey }), !Self.isLoopback(options.host) {
-            throw Problem(.writeKeys, "holds the public key \(Self.publicKey), which works on a loopback address only")
-        }
         unknownVariables = SettingSources.unknownVariables(environment)
+        // Empty is none: docker-compose passes on what is not set as nothing.
+        adminKey = value(.adminKey).flatMap { $0.isEmpty ? nil : $0 }
+        if writeKeys.contains(where: { $0.key == adminKey }) { throw Problem(.adminKey, "is a write key as well, which is in every app") }
+        if !Self.isLoopback(options.host) {
+            for entry in writeKeys { try Self.checkSecret(entry.key, .writeKeys) }
+            if let adminKey { try Self.checkSecret(adminKey, .adminKey) }
+        }
     }
 
-    /// The key that `make run` and the README use.
-    private static let publicKey = "demo"
+    /// What off loopback everybody could guess: the README's key, what `.env.example` holds, and what is too short.
+    private static func checkSecret(_ key: String, _ setting: ServerSetting) throws {
+        let shortest = ServerLimits.shortestKeyBytes
+        if key == "demo" { throw Problem(setting, "holds the public key demo, which works on a loopback address only") }
+        if key.hasPrefix("replace-this") { throw Problem(setting, "still holds the placeholder of .env.example: make a key of your own") }
+        if key.utf8.count < shortest {
+            throw Problem(
+                setting,
+                "holds a key of fewer than \(shortest) bytes, which works on a loopback address only: openssl rand -hex 24 makes one")
+        }
+    }
 
     private static func isLoopback(_ host: String) -> Bool {
         if host == "localhost" || host == "::1" { return true }

@@ -5,8 +5,11 @@ package struct IngestRequest: Sendable {
     package var projectID: Int32
     package var entries: [Entry]
     package var report: InstallReport?
-    /// Bytes of body that this request keeps in memory until it is answered.
+    /// Bytes that this request keeps in memory until it is answered: its body and what it unfolded to.
     package var bytes: Int
+
+    /// Whether there is nothing to store.
+    var isEmpty: Bool { entries.isEmpty && report == nil }
 
     package enum Entry: Sendable {
         case record(EventRecord)
@@ -14,9 +17,10 @@ package struct IngestRequest: Sendable {
         case refused(EventProblem, id: EventID?)
     }
 
+    /// - Parameter bytes: Of the body, decompressed.
     package init(_ body: ScannedBody, projectID: Int32, bytes: Int) {
         self.projectID = projectID
-        self.bytes = bytes
+        self.bytes = bytes + body.events.count * ServerLimits.bytesPerEvent
         report = InstallReport(body.envelope, projectID: projectID)
         entries = body.events.map { event in
             if let problem = event.problem { return .refused(problem, id: event.id) }

@@ -5,12 +5,14 @@ import Hummingbird
 /// Takes a request's body in, within its limits, and undoes its compression.
 @available(macOS 14, *)
 enum RequestBodyReader {
+    /// - Parameter arrived: Asked with the body's bytes before anything is done with them.
     /// - Returns: The decompressed body.
     /// - Throws: ``RequestProblem``: encoding not supported, too large before or after decompression, damaged, or cut.
-    static func read(_ request: Request) async throws(RequestProblem) -> [UInt8] {
+    static func read(_ request: Request, arrived: (Int) throws(RequestProblem) -> Void) async throws(RequestProblem) -> [UInt8] {
         let isCompressed = try isCompressed(request)
         if let announced = announcedBytes(request), announced > EventLimits.maximumBodyBytes { throw tooLarge }
-        let body = try await collect(request.body, expected: announcedBytes(request) ?? 0)
+        let body = try await collect(request.body)
+        try arrived(body.count)
         guard isCompressed else { return body }
         do throws(Gzip.Failure) {
             return try Gzip.decompress(body, limit: EventLimits.maximumDecompressedBodyBytes)
@@ -24,11 +26,6 @@ enum RequestBodyReader {
             case .unavailable: throw RequestProblem(.overloaded, detail: "the server is out of memory")
             }
         }
-    }
-
-    /// The most memory that reading the body may take: what is announced, or the limit.
-    static func expectedBytes(_ request: Request) -> Int {
-        min(announcedBytes(request) ?? EventLimits.maximumBodyBytes, EventLimits.maximumBodyBytes)
     }
 
     private static func announcedBytes(_ request: Request) -> Int? {
@@ -46,9 +43,9 @@ enum RequestBodyReader {
         }
     }
 
-    private static func collect(_ body: RequestBody, expected: Int) async throws(RequestProblem) -> [UInt8] {
+    /// Takes memory as it arrives, not as it is announced.
+    private static func collect(_ body: RequestBody) async throws(RequestProblem) -> [UInt8] {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(expected)
         do {
             for try await part in body {
                 guard bytes.count + part.readableBytes <= EventLimits.maximumBodyBytes else { throw tooLarge }

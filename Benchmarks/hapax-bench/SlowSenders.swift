@@ -1,0 +1,73 @@
+import Foundation
+import HapaxModel
+
+/// Connections that cost their sender nothing: a quarter each that says nothing, drips its header, drips its body, and never reads its
+/// answers. Whoever is closed comes again, a second later.
+final class SlowSenders: Sendable {
+    private enum Kind: Int, CaseIterable {
+        case silent, header, body, neverReads
+
+        /// What it says at first.
+        var greeting: [UInt8] {
+            let head =
+                "POST /v1/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer \(ServerProcess.key)\r\nContent-Type: application/json\r\n"
+            switch self {
+            case .silent: return []
+            case .header: return Array("POST /v1/ev".utf8)
+            case .body: return Array("\(head)Content-Length: 1048576\r\n\r\n[".utf8)
+            case .neverReads: return Array(String(repeating: "GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n", count: 100).utf8)
+            }
+        }
+
+        /// What it adds each second.
+        var drip: [UInt8] { self == .silent ? [] : self == .neverReads ? greeting : [UInt8(ascii: " ")] }
+    }
+
+    private let state = Locked((isStopped: false, opened: 0))
+    private let count: Int
+    private let end = DispatchGroup()
+
+    init(port: Int, count: Int) {
+        self.count = count
+        Thread.detachNewThread(in: end) { [self] in drip(port) }
+    }
+
+    func waitUntilOpen() {
+        while state.withLock({ $0.opened < count }) { usleep(10_000) }
+    }
+
+    func stop() {
+        state.withLock { $0.isStopped = true }
+        end.wait()
+    }
+
+    private func drip(_ port: Int) {
+        var open: [(kind: Kind, connection: HTTPConnection?)] = (0..<count).map { (Kind(rawValue: $0 % 4) ?? .silent, nil) }
+        while !state.withLock({ $0.isStopped }) {
+            let next = ContinuousClock.now + .seconds(1)
+            for index in open.indices {
+                if let connection = open[index].connection {
+                    if !connection.sendWithoutWaiting(open[index].kind.drip) { open[index].connection = nil }
+                } else if let connection = try? HTTPConnection(port: port) {
+                    _ = connection.sendWithoutWaiting(open[index].kind.greeting)
+                    open[index].connection = connection
+                }
+            }
+            state.withLock { $0.opened = open.count { $0.connection != nil } }
+            let left = next - .now
+            if left > .zero { usleep(useconds_t(left / .microseconds(1))) }
+        }
+    }
+
+    static func raiseDescriptors() {
+        var limit = rlimit()
+        #if canImport(Glibc)
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        #else
+        let resource = RLIMIT_NOFILE
+        #endif
+        getrlimit(resource, &limit)
+        limit.rlim_cur = min(limit.rlim_max, 65_536)
+        setrlimit(resource, &limit)
+    }
+}

@@ -1,0 +1,184 @@
+import NIOCore
+
+/// What one connection owes, and by when. An idle timeout alone would let a drip of bytes hold a connection for ever, and one for requests
+/// alone would let a sender that never reads.
+///
+/// A value without clock: its owner says what happens and when, does what is answered, and calls ``expired(_:)`` at ``next``.
+struct ConnectionDeadlines {
+    private let limits: ServerLimits
+
+    /// What the other side is doing.
+    private enum Reading: Equatable {
+        /// Between requests, nothing of the next one seen. Next: header.
+        case idle
+        /// A header block is due. Next: body.
+        case header
+        /// A body is due. Next: idle, or discarding if it was answered before it had come.
+        case body
+        /// The rest of a refused body is read and thrown away. Next: the end.
+        case discarding(bytes: Int)
+        /// Nothing more is read. The end comes when the answers have been taken.
+        case done
+    }
+
+    /// What the owner must do.
+    enum Action: Equatable {
+        case none
+        /// Give the part on.
+        case forward
+        /// Throw the part away.
+        case discard
+        /// Refuse the request as too slow, then go on as after any other answer.
+        case refuse
+        /// Close at once.
+        case close
+    }
+
+    private var reading = Reading.header
+    /// When what is being read is due.
+    private var readingDue: NIODeadline?
+    /// When a body is due as a whole, however steadily it comes.
+    private var bodyDue: NIODeadline?
+    /// Requests that have begun and have not been answered to the end.
+    private var unanswered = 0
+    /// Answers that were written and not taken yet.
+    private var untaken = 0
+    private var answerDue: NIODeadline?
+    private var stopDue: NIODeadline?
+    private var endsAfterAnswers = false
+
+    init(limits: ServerLimits, openedAt now: NIODeadline) {
+        self.limits = limits
+        readingDue = now + TimeAmount(limits.header)
+    }
+
+    /// When ``expired(_:)`` is to be called; nil if nothing is due.
+    var next: NIODeadline? { [readingDue, answerDue, stopDue].compactMap { $0 }.min() }
+
+    /// Whether the connection rests between requests.
+    private var isIdle: Bool { reading == .idle && unanswered == 0 && untaken == 0 }
+
+    /// How the connection stands among all.
+    var standing: ConnectionTable.Standing {
+        switch reading {
+        case .header, .body, .discarding: .arriving
+        case .idle, .done: unanswered > 0 ? .answering : untaken > 0 ? .answered : .idle
+        }
+    }
+
+    /// Whether a body is being read that nobody wants.
+    var isDiscarding: Bool { if case .discarding = reading { true } else { false } }
+
+    // MARK: - Requests
+
+    /// Bytes have come that are not taken apart yet.
+    mutating func bytesArrived(_ now: NIODeadline) {
+        guard reading == .idle else { return }
+        reading = .header
+        readingDue = now + TimeAmount(limits.header)
+    }
+
+    /// - Parameter closes: Whether the sender asked for the connection's end behind the answer.
+    mutating func headArrived(_ now: NIODeadline, closes: Bool) -> Action {
+        guard !isDone else { return .discard }
+        unanswered += 1
+        endsAfterAnswers = endsAfterAnswers || closes
+        reading = .body
+        bodyDue = now + TimeAmount(limits.body)
+        moreIsDue(now)
+        return .forward
+    }
+
+    mutating func bodyArrived(_ count: Int, _ now: NIODeadline) -> Action {
+        switch reading {
+        case .body:
+            moreIsDue(now)
+            return .forward
+        case .discarding(let bytes):
+            guard bytes + count <= ServerLimits.discardedBytes else { return .close }
+            reading = .discarding(bytes: bytes + count)
+            moreIsDue(now)
+            return .discard
+        case .idle, .header, .done: return .discard
+        }
+    }
+
+    mutating func requestEnded(_ now: NIODeadline) -> Action {
+        switch reading {
+        case .body:
+            reading = .idle
+            (readingDue, bodyDue) = (nil, nil)
+            restIfIdle(now)
+            return .forward
+        case .discarding:
+            reading = .done
+            (readingDue, bodyDue) = (nil, nil)
+            return closeIfTaken()
+        case .idle, .header, .done: return .discard
+        }
+    }
+
+    private mutating func moreIsDue(_ now: NIODeadline) {
+        readingDue = [bodyDue, now + TimeAmount(limits.stall)].compactMap { $0 }.min()
+    }
+
+    private var isDone: Bool { reading == .done || isDiscarding }
+
+    // MARK: - Answers
+
+    /// Whether the answer that now begins must say that the connection ends: its request has not wholly arrived, or the sender asked for it.
+    var answerCloses: Bool { unanswered == 1 && (reading == .body || endsAfterAnswers || stopDue != nil) }
+
+    mutating func answerEnded(_ now: NIODeadline) {
+        unanswered -= 1
+        untaken += 1
+        if untaken == 1 { answerDue = now + TimeAmount(limits.answer) }
+        if reading == .body && unanswered == 0 { reading = .discarding(bytes: 0) }
+    }
+
+    /// The other side's system has taken all of an answer.
+    mutating func answerTaken(_ now: NIODeadline) -> Action {
+        untaken -= 1
+        answerDue = untaken > 0 ? now + TimeAmount(limits.answer) : nil
+        if unanswered == 0, !isDiscarding, endsAfterAnswers || stopDue != nil { reading = .done }
+        restIfIdle(now)
+        return closeIfTaken()
+    }
+
+    private mutating func restIfIdle(_ now: NIODeadline) {
+        if isIdle { readingDue = now + TimeAmount(limits.idle) }
+    }
+
+    private func closeIfTaken() -> Action { reading == .done && untaken == 0 ? .close : .none }
+
+    // MARK: - Time
+
+    /// Graceful stop has begun: what has not wholly arrived would hold it up until its deadline, and its sender sends it again.
+    mutating func stopBegan(_ now: NIODeadline) -> Action {
+        if stopDue == nil { stopDue = now + TimeAmount(limits.stop) }
+        let waitsForRest = unanswered == 1 && reading == .body
+        return waitsForRest || (unanswered == 0 && untaken == 0) ? .close : .none
+    }
+
+    mutating func expired(_ now: NIODeadline) -> Action {
+        if let due = stopDue, due <= now { return .close }
+        if let due = answerDue, due <= now { return .close }
+        guard let due = readingDue, due <= now else { return .none }
+        readingDue = nil
+        switch reading {
+        case .header where unanswered == 0:
+            // As if it had begun, so that its refusal is an answer like any other.
+            unanswered = 1
+        case .body where unanswered == 1: break
+        default: return .close
+        }
+        reading = .done
+        endsAfterAnswers = true
+        return .refuse
+    }
+
+    /// Its memory is needed for others.
+    mutating func cut() -> Action {
+        reading == .body && unanswered == 1 ? .refuse : .close
+    }
+}

@@ -1,0 +1,216 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+import NIOCore
+import NIOHTTPTypes
+
+/// Stands between one connection and the routes: performs what ``ConnectionDeadlines`` and ``Connections`` decide.
+///
+/// Also answers `Expect: 100-continue` (RFC 9110 §10.1.1), and reads on behind a refusal until the body has come, so that a sender that reads
+/// last gets its answer (RFC 9112 §9.6).
+@available(macOS 14, *)
+final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPRequestPart
+    typealias InboundOut = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
+
+    private let connections: Connections
+    private let metrics: ServerMetrics
+    private var deadlines: ConnectionDeadlines
+    private var timer: (due: NIODeadline, task: Scheduled<Void>)?
+    private var id: ConnectionTable.ID?
+    /// Whether this handler has answered in the routes' place; what they still write is dropped.
+    private var hasRefused = false
+    /// Whether an answer has begun and not ended.
+    private var isAnswering = false
+
+    init(connections: Connections, metrics: ServerMetrics) {
+        self.connections = connections
+        self.metrics = metrics
+        deadlines = ConnectionDeadlines(limits: connections.limits, openedAt: .now())
+    }
+
+    private struct Refused: Error {}
+
+    // MARK: - The connection
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+        let loop = context.eventLoop
+        deadlines = ConnectionDeadlines(limits: connections.limits, openedAt: loop.now)
+        id = connections.opened(
+            .init(
+                shed: { loop.execute { bound.value.context.close(promise: nil) } },
+                cut: { loop.execute { bound.value.handler.cut(bound.value.context) } }), loop.now)
+        if connections.isStopping { loop.execute { bound.value.context.close(promise: nil) } }
+        let watcher = ByteWatcher { bound.value.handler.bytesArrived(bound.value.context) }
+        try? context.pipeline.syncOperations.addHandler(watcher, position: .first)
+        schedule(context)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        forget()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        forget()
+        context.fireChannelInactive()
+    }
+
+    private func forget() {
+        timer?.task.cancel()
+        timer = nil
+        if let id { connections.closed(id) }
+        id = nil
+    }
+
+    // MARK: - What comes
+
+    /// Bytes have come that are not taken apart yet.
+    private func bytesArrived(_ context: ChannelHandlerContext) {
+        deadlines.bytesArrived(context.eventLoop.now)
+        settle(context)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let now = context.eventLoop.now
+        var action: ConnectionDeadlines.Action
+        switch unwrapInboundIn(data) {
+        case .head(let request):
+            action = deadlines.headArrived(now, closes: request.headerFields[.connection]?.lowercased() == "close")
+            if action == .forward, request.headerFields[.expect]?.lowercased() == "100-continue" {
+                context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
+            }
+        case .body(let bytes):
+            action = deadlines.bodyArrived(bytes.readableBytes, now)
+            if action == .forward, let id, !connections.bytesArrived(id, bytes.readableBytes, now) {
+                return perform(deadlines.cut(), context, RequestProblem(.overloaded, detail: "too many bodies are being read"))
+            }
+        case .end: action = deadlines.requestEnded(now)
+        }
+        settle(context)
+        if action == .forward { context.fireChannelRead(data) } else { perform(action, context) }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        context.fireChannelReadComplete()
+        // Behind this handler nobody reads on: for the routes the request is over.
+        if deadlines.isDiscarding { context.read() }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is ChannelShouldQuiesceEvent {
+            let action = deadlines.stopBegan(context.eventLoop.now)
+            schedule(context)
+            if action == .close { return context.close(promise: nil) }
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    // MARK: - What goes
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard !hasRefused else {
+            promise?.fail(Refused())
+            return
+        }
+        send(unwrapOutboundIn(data), context, promise)
+    }
+
+    private func send(_ part: HTTPResponsePart, _ context: ChannelHandlerContext, _ promise: EventLoopPromise<Void>?) {
+        switch part {
+        case .head(var head):
+            isAnswering = head.status.kind != .informational
+            if deadlines.answerCloses { head.headerFields[.connection] = "close" }
+            context.write(wrapOutboundOut(.head(head)), promise: promise)
+        case .body: context.write(wrapOutboundOut(part), promise: promise)
+        case .end:
+            isAnswering = false
+            deadlines.answerEnded(context.eventLoop.now)
+            let taken = promise ?? context.eventLoop.makePromise()
+            let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+            taken.futureResult.whenSuccess { bound.value.handler.answerTaken(bound.value.context) }
+            if let id, deadlines.standing != .arriving || deadlines.isDiscarding { connections.release(id) }
+            settle(context)
+            context.write(wrapOutboundOut(part), promise: taken)
+            if deadlines.isDiscarding { context.read() }
+        }
+    }
+
+    private func answerTaken(_ context: ChannelHandlerContext) {
+        let action = deadlines.answerTaken(context.eventLoop.now)
+        settle(context)
+        perform(action, context)
+    }
+
+    /// Answers in the routes' place.
+    private func refuse(_ problem: RequestProblem, _ context: ChannelHandlerContext) {
+        guard !hasRefused, !isAnswering else { return context.close(promise: nil) }
+        metrics.refused(problem.code)
+        let response = problem.response(requestID: RequestID().description)
+        send(.head(response.head), context, nil)
+        send(.body(response.body), context, nil)
+        hasRefused = true
+        send(.end(nil), context, nil)
+        context.flush()
+    }
+
+    private static let tooSlow = RequestProblem(.tooSlow, detail: "the request took too long to arrive")
+
+    private func cut(_ context: ChannelHandlerContext) {
+        guard id != nil else { return }
+        perform(deadlines.cut(), context)
+    }
+
+    // MARK: - Time
+
+    private func perform(
+        _ action: ConnectionDeadlines.Action, _ context: ChannelHandlerContext, _ problem: RequestProblem = ConnectionHandler.tooSlow
+    ) {
+        switch action {
+        case .none, .forward, .discard: break
+        case .refuse: refuse(problem, context)
+        case .close: context.close(promise: nil)
+        }
+    }
+
+    /// Tells the others how this connection stands, and sets the timer.
+    private func settle(_ context: ChannelHandlerContext) {
+        if let id { connections.stands(id, deadlines.standing, context.eventLoop.now) }
+        schedule(context)
+    }
+
+    /// A timer that is too early looks again: most deadlines move before they come.
+    private func schedule(_ context: ChannelHandlerContext) {
+        guard let next = deadlines.next, id != nil else { return }
+        if let timer, timer.due <= next { return }
+        timer?.task.cancel()
+        let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+        timer = (next, context.eventLoop.scheduleTask(deadline: next) { bound.value.handler.expire(bound.value.context) })
+    }
+
+    private func expire(_ context: ChannelHandlerContext) {
+        timer = nil
+        let action = deadlines.expired(context.eventLoop.now)
+        schedule(context)
+        perform(action, context)
+    }
+}
+
+/// Sees bytes before they are taken apart.
+private final class ByteWatcher: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private let bytesArrived: () -> Void
+
+    init(bytesArrived: @escaping () -> Void) {
+        self.bytesArrived = bytesArrived
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        bytesArrived()
+        context.fireChannelRead(data)
+    }
+}

@@ -1,0 +1,107 @@
+import NIOCore
+
+/// All connections, and who has to go when there are too many of them or their bodies take too much.
+///
+/// A value without clock, I/O or lock; ``Connections`` owns it.
+struct ConnectionTable {
+    typealias ID = UInt64
+
+    /// What a connection is doing, from the first to go to the last.
+    enum Standing: Equatable {
+        case idle
+        /// A request is on its way and has not wholly arrived.
+        case arriving
+        /// An answer was written and has not been taken.
+        case answered
+        /// A request is being answered. Not sent away: it costs the store already, and is over soon.
+        case answering
+    }
+
+    /// What an arrival of bytes leads to.
+    enum Admission: Equatable {
+        case admitted
+        /// This one, which is slower, gives way.
+        case cut(ID)
+        /// There is no room, and nobody slower.
+        case refused
+    }
+
+    private struct Connection {
+        var standing = Standing.arriving
+        /// When it took that standing.
+        var since: NIODeadline
+        /// Of bodies that have not been answered.
+        var bytes = 0
+        var isCut = false
+    }
+
+    private let limits: ServerLimits
+    private var connections: [ID: Connection] = [:]
+    private(set) var arrivingBytes = 0
+
+    init(limits: ServerLimits) {
+        self.limits = limits
+    }
+
+    var count: Int { connections.count }
+
+    /// - Returns: Who has to go: another one, the new one itself, or nobody.
+    mutating func opened(_ id: ID, _ now: NIODeadline) -> ID? {
+        connections[id] = Connection(since: now)
+        guard connections.count > limits.connections else { return nil }
+        return first(of: .idle) ?? first(of: .arriving, but: id) ?? first(of: .answered) ?? id
+    }
+
+    /// The one that took a standing first.
+    private func first(of standing: Standing, but newcomer: ID? = nil) -> ID? {
+        connections.filter { $0.value.standing == standing && !$0.value.isCut && $0.key != newcomer }.min {
+            $0.value.since < $1.value.since
+        }?.key
+    }
+
+    mutating func stands(_ id: ID, _ standing: Standing, _ now: NIODeadline) {
+        guard let known = connections[id], known.standing != standing else { return }
+        connections[id]?.standing = standing
+        connections[id]?.since = now
+    }
+
+    /// Some of a body has come.
+    mutating func bytesArrived(_ id: ID, _ count: Int, _ now: NIODeadline) -> Admission {
+        guard connections[id] != nil else { return .refused }
+        // One body alone always finds room: its size has a limit of its own.
+        if arrivingBytes > 0, arrivingBytes + count > limits.arrivingBytes, arrivingBytes > connections[id]?.bytes ?? 0 {
+            guard let slowest = slowest(now), slowest != id else { return .refused }
+            connections[slowest]?.isCut = true
+            release(slowest)
+            add(id, count)
+            return .cut(slowest)
+        }
+        add(id, count)
+        return .admitted
+    }
+
+    private mutating func add(_ id: ID, _ count: Int) {
+        connections[id]?.bytes += count
+        arrivingBytes += count
+    }
+
+    /// Of the bodies that are arriving the one of which least has come for its time.
+    private func slowest(_ now: NIODeadline) -> ID? {
+        func bytesPerSecond(_ connection: Connection) -> Double {
+            Double(connection.bytes) * 1e9 / Double(max((now - connection.since).nanoseconds, 1))
+        }
+        return connections.filter { $0.value.standing == .arriving && $0.value.bytes > 0 && !$0.value.isCut }
+            .min { bytesPerSecond($0.value) < bytesPerSecond($1.value) }?.key
+    }
+
+    /// Its requests have been answered, or its bodies are thrown away.
+    mutating func release(_ id: ID) {
+        arrivingBytes -= connections[id]?.bytes ?? 0
+        connections[id]?.bytes = 0
+    }
+
+    mutating func closed(_ id: ID) {
+        release(id)
+        connections[id] = nil
+    }
+}

@@ -1,0 +1,16 @@
+import Hummingbird
+import Logging
+
+/// What goes along with one request.
+@available(macOS 14, *)
+struct IngestContext: RequestContext {
+    var coreContext: CoreRequestContextStorage
+    /// The name of the request in the log, in its answer's header and in its refusal.
+    let requestID: String
+
+    init(source: Source) {
+        coreContext = .init(source: source)
+        // Hummingbird's own; a logger that keeps nothing has none.
+        requestID = source.logger[metadataKey: "hb.request.id"]?.description ?? RequestID().description
+    }
+}

@@ -1,0 +1,70 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+import Logging
+import NIOCore
+
+@available(macOS 14, *)
+extension RequestProblem {
+    /// The header field with a name for one request, to find it again in a log.
+    static let requestIDField = HTTPField.Name("X-Request-Id") ?? .server
+
+    /// The whole answer: an `application/problem+json` document (RFC 9457).
+    func response(requestID: String) -> (head: HTTPResponse, body: ByteBuffer) {
+        let body = ByteBuffer(bytes: encoded(requestID: requestID))
+        var head = HTTPResponse(
+            status: .init(code: code.status),
+            headerFields: [
+                .contentType: Self.contentType, .contentLength: "\(body.readableBytes)", Self.requestIDField: requestID,
+            ])
+        switch code.status {
+        case 401: head.headerFields[.wwwAuthenticate] = "Bearer"
+        case 429, 503: head.headerFields[.retryAfter] = "\(ServerLimits.retryAfterSeconds)"
+        default: break
+        }
+        return (head, body)
+    }
+}
+
+/// Turns whatever the routes throw into a refusal, counts it, and names each request.
+@available(macOS 14, *)
+struct RefusalMiddleware: RouterMiddleware {
+    typealias Context = IngestContext
+
+    let metrics: ServerMetrics
+    /// The methods of each path.
+    let methods: [String: [HTTPRequest.Method]]
+
+    func handle(
+        _ request: Request, context: Context, next: (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        var response: Response
+        do {
+            response = try await next(request, context)
+        } catch let problem as RequestProblem {
+            response = refusal(problem, context)
+        } catch let error as HTTPError where error.status == .notFound {
+            response = nothingThere(request, context)
+        }
+        response.headers[RequestProblem.requestIDField] = context.requestID
+        // The length that GET would have, and no body (RFC 9110 §9.3.2).
+        return request.method == .head && response.body.contentLength != nil ? response.createHeadResponse() : response
+    }
+
+    private func nothingThere(_ request: Request, _ context: Context) -> Response {
+        guard let allowed = methods[request.uri.path] else {
+            return refusal(RequestProblem(.notFound, detail: "events go to POST /v1/events"), context)
+        }
+        let list = allowed.map(\.rawValue).joined(separator: ", ")
+        var response = refusal(RequestProblem(.methodNotAllowed, detail: "allowed here: \(list)"), context)
+        response.headers[.allow] = list
+        return response
+    }
+
+    private func refusal(_ problem: RequestProblem, _ context: Context) -> Response {
+        metrics.refused(problem.code)
+        context.logger.debug("Refused a request", metadata: ["problem.code": "\(problem.code.rawValue)"])
+        let (head, body) = problem.response(requestID: context.requestID)
+        return Response(status: head.status, headers: head.headerFields, body: ResponseBody(byteBuffer: body))
+    }
+}

@@ -1,0 +1,48 @@
+import ArgumentParser
+
+/// The command line of `hapax-server`.
+struct ServerCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "hapax-server", abstract: "Takes events over HTTP and stores each one once.",
+        subcommands: [ServeCommand.self], defaultSubcommand: ServeCommand.self)
+}
+
+/// Reads the flags; ``HapaxServer`` does the rest.
+struct ServeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "serve", abstract: "Serves until SIGTERM or SIGINT (the default).",
+        discussion: """
+            Each setting can be a flag, an environment variable, or a key of the JSON file named by --config; the first of these wins. \
+            Events go to POST /v1/events; GET /health/live, /health/ready and /metrics tell how it is. \
+            It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings.
+            """)
+
+    @Option(help: .setting(.host)) var host: String?
+    @Option(help: .setting(.port)) var port: String?
+    @Option(help: .setting(.store)) var store: String?
+    @Option(help: .setting(.writeKeys)) var writeKeys: String?
+    @Option(help: .setting(.adminKey)) var adminKey: String?
+    @Option(help: .setting(.postgresWriters)) var postgresWriters: String?
+    @Option(help: .setting(.maximumConnections)) var maximumConnections: String?
+    @Option(help: .setting(.maximumWaitingBytes)) var maximumWaitingBytes: String?
+    @Option(help: .setting(.logLevel)) var logLevel: String?
+    @Option(help: .setting(.config)) var config: String?
+    @Flag(help: .setting(.unsafeAllowNonDurableStore)) var unsafeAllowNonDurableStore = false
+
+    /// The flags that were given, by their settings' names.
+    var flags: [String: String] {
+        let given: [(ServerSetting, String?)] = [
+            (.host, host), (.port, port), (.store, store), (.writeKeys, writeKeys), (.adminKey, adminKey),
+            (.postgresWriters, postgresWriters), (.maximumConnections, maximumConnections), (.maximumWaitingBytes, maximumWaitingBytes),
+            (.logLevel, logLevel), (.config, config), (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),
+        ]
+        return given.reduce(into: [:]) { flags, entry in flags[entry.0.name] = entry.1 }
+    }
+}
+
+extension ArgumentHelp {
+    fileprivate static func setting(_ setting: ServerSetting) -> ArgumentHelp {
+        let defaultText = setting.defaultText.map { " Default: \($0)." } ?? ""
+        return ArgumentHelp("\(setting.help)\(defaultText) [\(setting.environmentName)]", valueName: setting.placeholder?.lowercased())
+    }
+}

@@ -1,0 +1,46 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+
+/// Every path that the server answers.
+@available(macOS 14, *)
+struct Routes {
+    typealias Handler = @Sendable (Request, IngestContext) async throws -> Response
+
+    private var handlers: [(path: String, method: HTTPRequest.Method, handler: Handler)] = []
+
+    init(keys: Keys, writer: GroupCommitWriter, store: any EventStore, metrics: ServerMetrics) {
+        let ingest = IngestRoute(keys: keys, writer: writer, metrics: metrics)
+        let readiness = ReadinessProbe(store: store)
+        add("/v1/events", .post) { request, _ in try await ingest.respond(to: request) }
+        add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }
+        add("/health/ready", .get) { _, _ in
+            guard await readiness.isReady() else {
+                throw RequestProblem(.storeUnavailable, detail: "the store does not answer, or is not as it must be")
+            }
+            return Self.response("application/json", Array(#"{"status":"ready"}"#.utf8))
+        }
+        add("/metrics", .get) { request, _ in
+            try keys.checkAdmin(request.headers[.authorization])
+            return Self.response("text/plain; version=0.0.4", Array(metrics.exposition().utf8))
+        }
+    }
+
+    private mutating func add(_ path: String, _ method: HTTPRequest.Method, _ handler: @escaping Handler) {
+        handlers.append((path, method, handler))
+    }
+
+    func responder(_ metrics: ServerMetrics) -> some HTTPResponder<IngestContext> {
+        let router = Router(context: IngestContext.self, options: .autoGenerateHeadEndpoints)
+        let methods = Dictionary(grouping: handlers, by: \.path).mapValues { handlers in
+            handlers.flatMap { $0.method == .get ? [.get, .head] : [$0.method] }
+        }
+        router.add(middleware: RefusalMiddleware(metrics: metrics, methods: methods))
+        for route in handlers { router.on(RouterPath(route.path), method: route.method, use: route.handler) }
+        return router.buildResponder()
+    }
+
+    static func response(_ type: String, _ body: [UInt8]) -> Response {
+        Response(status: .ok, headers: [.contentType: type], body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
+    }
+}

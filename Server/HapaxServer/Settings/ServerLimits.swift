@@ -1,0 +1,72 @@
+import HapaxModel
+
+/// Every limit of the server: what it protects, and what happens at it. What client and server both obey is in `EventLimits`.
+package struct ServerLimits: Sendable {
+    // MARK: Connections
+
+    /// Connections at once. At the limit the one that has been idle longest is closed, then the one whose header or body is slowest; if all are
+    /// being answered, the new one is closed. Never above what the process's descriptors allow, see ``reservedDescriptors``.
+    package var connections = 10_000
+    /// Descriptors kept for all that is no connection: the store, the log, the listening socket, whatever the system's libraries open.
+    package static let reservedDescriptors = 128
+    /// Connections that the system has accepted and the server has not; beyond them the system drops new ones, which senders try again.
+    package static let backlog = 1_024
+    /// How long accepting rests when the system has no descriptor left: without it the loop would spin.
+    package static let acceptPause = Duration.milliseconds(100)
+
+    // MARK: Time
+
+    /// Within this of the connection, or of its first byte on a kept one, a header block must be there: else 408 and the end.
+    package var header = Duration.seconds(10)
+    /// Within this of its header a body must be there: else 408 and the end. It is also how long the rest of a refused body is read.
+    package var body = Duration.seconds(30)
+    /// Within this of the last some more of a body must come: else 408 and the end.
+    package var stall = Duration.seconds(10)
+    /// Within this an answer must have been taken by who asked: else the connection is closed.
+    package var answer = Duration.seconds(30)
+    /// A kept connection without a request is closed after this: longer than usual proxies keep theirs.
+    package var idle = Duration.seconds(75)
+    /// After this a connection is closed that a graceful stop has not ended by itself. With the writers' end it stays below ten seconds.
+    package var stop = Duration.seconds(7)
+    /// After this the process ends, whatever is still under way: what was not answered is sent again.
+    package static let hardStop = Duration.seconds(9)
+    /// How long `/health/ready` waits for the store before it says no.
+    package static let readiness = Duration.seconds(2)
+
+    // MARK: Requests
+
+    /// Bytes of a header block, and of one line of it. A larger one is answered 400 without a document, and its connection closed.
+    package static let headerBytes = 16 * 1024
+    /// Lines of a header block; the same.
+    package static let headerFields = 100
+    /// Bytes of a body that are read and thrown away after its request was refused, so that a sender that reads last still gets its answer.
+    package static let discardedBytes = 16 * 1024 * 1024
+
+    // MARK: Memory
+
+    /// Bytes of bodies as they travel, from their arrival until they are answered. At the limit the slowest of those that still arrive is cut
+    /// with 408; if none is slower than the newcomer, that one is answered 503.
+    package var arrivingBytes = 64 * 1024 * 1024
+    /// Bytes of requests taken apart, from then until their group has been committed, see ``bytesPerEvent``. At the limit a request is answered
+    /// 503; a project that alone holds more than half while others are active, 429.
+    package var heldBytes = 64 * 1024 * 1024
+    /// What one event takes in memory beside its bytes: a body of nothing but commas unfolds to many.
+    package static let bytesPerEvent = 512
+    /// A project counts as active for this long after its last request.
+    package static let projectActivity = Duration.seconds(10)
+    /// Events at which a group takes no further request; one request alone may have more.
+    package static let groupEvents = 2_000
+    /// Bytes at which a group takes no further request. Each writer holds one group once more, in the database's form.
+    package static let groupBytes = 8 * 1024 * 1024
+
+    // MARK: The store
+
+    /// Attempts at one transaction that collides with others; afterwards the group is answered 503.
+    package static let collisions = 8
+    /// What a refused sender is told to wait, in seconds: long enough to help, short enough for its queue to drain soon after.
+    package static let retryAfterSeconds = 1
+    /// The shortest write key that is taken off loopback, in bytes: a shorter one can be guessed.
+    package static let shortestKeyBytes = 16
+
+    package init() {}
+}

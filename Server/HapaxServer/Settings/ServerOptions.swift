@@ -1,0 +1,9 @@
+/// How the server listens, and how much it takes on at once.
+package struct ServerOptions: Sendable {
+    package var host = "127.0.0.1"
+    /// 0 picks a free one.
+    package var port = 8080
+    package var limits = ServerLimits()
+
+    package init() {}
+}
