@@ -10,11 +10,10 @@ enum Crowd {
         var memoryAtEnd: Double
     }
 
-    private static let connections = 256
     private static let batchSize = 500
 
     /// - Parameter offered: Events a second, as long as there are connections that wait for nothing.
-    static func run(server: ServerProcess, offered: Double, seconds: Int) throws -> Figures {
+    static func run(server: ServerProcess, connections: Int, offered: Double, seconds: Int) throws -> Figures {
         struct Shared {
             var next = 0
             var stored = 0

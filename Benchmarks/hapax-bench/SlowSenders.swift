@@ -15,12 +15,14 @@ final class SlowSenders: Sendable {
             case .silent: return []
             case .header: return Array("POST /v1/ev".utf8)
             case .body: return Array("\(head)Content-Length: 1048576\r\n\r\n[".utf8)
-            case .neverReads: return Array(String(repeating: "GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n", count: 100).utf8)
+            case .neverReads: return Array(String(repeating: Self.question, count: 100).utf8)
             }
         }
 
         /// What it adds each second.
-        var drip: [UInt8] { self == .silent ? [] : self == .neverReads ? greeting : [UInt8(ascii: " ")] }
+        var drip: [UInt8] { self == .silent ? [] : self == .neverReads ? Array(Self.question.utf8) : [UInt8(ascii: " ")] }
+
+        private static let question = "GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n"
     }
 
     private let state = Locked((isStopped: false, opened: 0))

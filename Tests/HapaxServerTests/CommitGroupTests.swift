@@ -108,6 +108,17 @@ struct CommitGroupTests {
         }
     }
 
+    @Test("Ids of a month whose rows are being moved are answered retry, whatever is found or wrong with them; others as ever (I1, I2)")
+    func movingIDsAreRetried() throws {
+        let later = try #require(EventID("01a62045-2000-7000-8000-000000000001"))
+        let bad = Array(#"{"event_id":"\#(later)","event":"","time":1,"distinct_id":"d"}"#.utf8)
+        let group = CommitGroup(
+            [try Sample.request([Sample.event(later), Sample.event(Sample.id(1)), bad])], horizon: 0,
+            moving: later.bucket..<later.bucket + 1)
+        #expect(group.storeGroup.records.map(\.key.id) == [Sample.id(1)] && group.storeGroup.lookups.isEmpty)
+        #expect(group.outcomes(found: [:], unstored: [:]).map { $0.map(\.outcome) } == [[.retry, .stored, .retry]])
+    }
+
     @Test("A refusal by the store is that copy's alone: the same content shares it, another is tried again (I8)")
     func refusalIsNotInherited() throws {
         let id = Sample.id(1)

@@ -100,7 +100,7 @@ struct GroupCommitWriterTests {
             try await writer.submit(try Sample.request((1...3).map { Sample.event(Sample.id($0)) }))
         }
         #expect(outcomes.map(\.outcome) == [.stored, .retry, .stored])
-        #expect(store.upkeeps == 1)
+        #expect(store.refreshes == 1)
     }
 
     @Test("Server trouble is 503 for the whole group and refuses no event for good", arguments: ["08006", "53100", "57014", "40003"])

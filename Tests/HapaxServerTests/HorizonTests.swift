@@ -13,7 +13,7 @@ struct HorizonTests {
     }
 
     @Test(
-        "what retention has removed does not return: expired, at a server that starts and at one that runs once it has done its upkeep",
+        "what retention has removed does not return: expired, at a server that starts and at one that runs, within seconds",
         arguments: [false, true])
     func removedEventIsExpired(isRunning: Bool) async throws {
         let uri = try await PostgresCluster.shared.makeDatabase()
@@ -23,7 +23,7 @@ struct HorizonTests {
         _ = try await PostgresCluster.shared.query(
             "UPDATE retention SET horizon = \(Sample.day + 1); DELETE FROM events", database: uri)
         if isRunning {
-            try await store.performUpkeep()
+            try await store.refresh()
         } else {
             await store.close()
             store = try await open(uri)

@@ -82,32 +82,6 @@ struct PostgresEventStoreTests {
         }
     }
 
-    @Test("A server that starts while another still makes the first partitions, however slowly, waits for them")
-    func firstPartitionsAreWaitedFor() async throws {
-        let uri = try await PostgresCluster.shared.makeDatabase()
-        await (try open(uri)).close()
-        let parts = try await query("SELECT name FROM event_partitions", uri).map { $0[0] }
-        _ = try await query("DROP TABLE \(parts.joined(separator: ", ")); DELETE FROM event_partitions", uri)
-        let slow = try PostgresConnection(uri: uri)
-        try slow.execute("BEGIN; LOCK TABLE event_partitions IN EXCLUSIVE MODE")
-        let hasStarted = Atomic(false)
-        async let opened = {
-            defer { hasStarted.store(true, ordering: .releasing) }
-            return try await open(uri)
-        }()
-        // Held for longer than a lock on `events` may be waited for.
-        let waiting = """
-            SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
-                AND clock_timestamp() - query_start > 2 * interval '\(PostgresPartitions.lockTimeout)'
-            """
-        while try await query(waiting, uri) == [["0"]], !hasStarted.load(ordering: .acquiring) {}
-        try slow.execute("ROLLBACK")
-        let store = try await opened
-        #expect(!store.needsUpkeep)
-        #expect(try await query("SELECT count(*) FROM event_partitions WHERE is_open", uri) == [["1"]])
-        await store.close()
-    }
-
     @Test("A database that acknowledges before it is durable is refused, unless unsafe is asked for (I4)")
     func unsafeSettingsAreRefused() async throws {
         let uri = try await PostgresCluster.shared.makeDatabase()
@@ -116,53 +90,6 @@ struct PostgresEventStoreTests {
         let error = await #expect(throws: StoreError.self) { try await open(uri) }
         #expect(error?.description.contains("synchronous_commit") == true)
         await (try open(uri, unsafe: true)).close()
-    }
-
-    @Test("Upkeep splits the open partition; rows that clocks running ahead put there move into their month, each still once (I2)")
-    func upkeepSplitsTheOpenPartition() async throws {
-        let uri = try await PostgresCluster.shared.makeDatabase()
-        let clock = Locked(Sample.day)
-        let store = try await open(uri, day: { clock.withLock { $0 } })
-        // An id dated 2027-06, seventeen months ahead.
-        let ahead = try #require(EventID("01a62045-2000-7000-8000-000000000001"))
-        let record = Sample.record(ahead)
-        #expect(try await store.commit(Sample.group([record]), writer: 0).isEmpty)
-        let home = "SELECT tableoid::regclass::text FROM events"
-        #expect(try await query(home, uri) == [["events_future"]])
-        clock.withLock { $0 += 540 }
-        try await store.performUpkeep()
-        #expect(try await query(home, uri) != [["events_future"]])
-        #expect(try await store.commit(Sample.group([record]), writer: 0) == [record.key: record.fingerprint])
-        // Together the partitions still hold every integer: no gap where months were skipped.
-        let gaps = try await query(
-            """
-            SELECT count(*) FROM (SELECT pg_get_expr(relpartbound, oid) AS bound FROM pg_class WHERE relispartition AND relkind = 'r') p,
-            LATERAL regexp_match(bound, 'TO \\((.*)\\)') AS upper
-            WHERE upper[1] <> 'MAXVALUE' AND NOT EXISTS (
-              SELECT 1 FROM pg_class n WHERE n.relispartition AND n.relkind = 'r'
-              AND pg_get_expr(n.relpartbound, n.oid) LIKE '%FROM (' || trim(both '''' from upper[1]) || ')%'
-              OR n.relispartition AND n.relkind = 'r' AND pg_get_expr(n.relpartbound, n.oid) LIKE '%FROM (' || upper[1] || ')%')
-            """, uri)
-        #expect(gaps == [["0"]])
-        try await store.performUpkeep()
-        await store.close()
-    }
-
-    @Test("The look-up of ids walks the index of the partitions in question, whatever the statistics say")
-    func lookupUsesTheIndex() async throws {
-        let uri = try await PostgresCluster.shared.makeDatabase()
-        let store = try await open(uri)
-        _ = try await store.commit(Sample.group((1...2_000).map { Sample.record(Sample.id($0)) }), writer: 0)
-        let connection = try PostgresConnection(uri: uri)
-        try connection.execute("ANALYZE events; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan")
-        try connection.execute("PREPARE probe AS \(PostgresWriter.probeSQL)")
-        let bucket = Sample.id(1).bucket
-        let plan = try connection.query("EXPLAIN EXECUTE probe('{\(Sample.id(1)),\(Sample.id(2))}', \(bucket), \(bucket))")
-            .map { $0[0] ?? "" }.joined(separator: "\n")
-        #expect(plan.contains("Index Cond: ((event_id = ANY ($1))"))
-        #expect(!plan.contains("Seq Scan"))
-        #expect(plan.contains("Subplans Removed"))
-        await store.close()
     }
 
     @Test("The same id of another project is not taken for this one's, in one group and apart (I9)")
@@ -251,34 +178,4 @@ struct PostgresEventStoreTests {
         #expect(error?.description.contains(encoding) == true)
     }
 
-    @Test("Upkeep that somebody's long transaction forbids neither stops a start nor holds up writers for long")
-    func upkeepGivesWay() async throws {
-        let uri = try await PostgresCluster.shared.makeDatabase()
-        await (try open(uri)).close()
-        let reader = try PostgresConnection(uri: uri)
-        try reader.execute("BEGIN; SELECT count(*) FROM events")
-        let store = try await open(uri, day: { Sample.day + 200 })
-        #expect(store.needsUpkeep)
-        #expect(try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0).isEmpty)
-        try reader.execute("ROLLBACK")
-        try await store.performUpkeep()
-        await store.close()
-    }
-
-    @Test(
-        "A clock that jumps by decades makes a bounded number of partitions; one before 2024 makes none before",
-        arguments: [-400, 0, 46_000, 2_000_000])
-    func absurdClockIsBounded(day: Int32) async throws {
-        let uri = try await PostgresCluster.shared.makeDatabase()
-        await (try open(uri)).close()
-        await (try open(uri, day: { day })).close()
-        let fresh = try await PostgresCluster.shared.makeDatabase()
-        let store = try await open(fresh, day: { day })
-        #expect(try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0).isEmpty)
-        await store.close()
-        for database in [uri, fresh] {
-            let count = try await query("SELECT count(*) FROM event_partitions", database)[0][0]
-            #expect(Int(count) ?? .max <= 7 + PostgresPartitions.maximumNewMonths)
-        }
-    }
 }

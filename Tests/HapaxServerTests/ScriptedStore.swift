@@ -10,14 +10,14 @@ final class ScriptedStore: EventStore {
         var isHolding = false
         var held: [CheckedContinuation<Void, Never>] = []
         var watchers: [CheckedContinuation<Void, Never>] = []
-        var upkeeps = 0
+        var refreshes = 0
         var checkFails = false
     }
 
     private let state = Locked(State())
 
     var committedIDs: Set<EventID> { state.withLock { Set($0.rows.keys.map(\.id)) } }
-    var upkeeps: Int { state.withLock { $0.upkeeps } }
+    var refreshes: Int { state.withLock { $0.refreshes } }
 
     func fail(_ failure: @escaping @Sendable (StoreGroup) -> StoreError?) {
         state.withLock { $0.failure = failure }
@@ -60,7 +60,9 @@ final class ScriptedStore: EventStore {
     func check() async throws(StoreError) {
         if state.withLock({ $0.checkFails }) { throw .unavailable("test") }
     }
-    func performUpkeep() async throws(StoreError) { state.withLock { $0.upkeeps += 1 } }
+    let moving: Range<Int32>? = nil
+    func refresh() async throws(StoreError) { state.withLock { $0.refreshes += 1 } }
+    func performUpkeep() async throws(StoreError) {}
     func close() async {}
 
     func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {

@@ -109,6 +109,8 @@ private final class PlantedStore: EventStore, AuditedStore {
     let horizon: Int32 = 0
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }
     func check() async throws(StoreError) {}
+    let moving: Range<Int32>? = nil
+    func refresh() async throws(StoreError) {}
     func performUpkeep() async throws(StoreError) {}
     func close() async {}
 

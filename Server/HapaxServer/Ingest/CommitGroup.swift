@@ -6,6 +6,7 @@ import HapaxModel
 struct CommitGroup {
     private let requests: [IngestRequest]
     private let horizon: Int32
+    private let moving: Range<Int32>?
     /// The first record of each key; later ones are compared with it.
     private let firsts: [EventKey: First]
     let storeGroup: StoreGroup
@@ -16,7 +17,10 @@ struct CommitGroup {
         var entry: Int
     }
 
-    init(_ requests: [IngestRequest], horizon: Int32) {
+    /// - Parameters:
+    ///   - horizon: See ``EventStore/horizon``.
+    ///   - moving: See ``EventStore/moving``.
+    init(_ requests: [IngestRequest], horizon: Int32, moving: Range<Int32>? = nil) {
         var firsts: [EventKey: First] = [:]
         var records: [EventRecord] = []
         var lookups: Set<EventKey> = []
@@ -24,6 +28,8 @@ struct CommitGroup {
         firsts.reserveCapacity(records.capacity)
         for (requestIndex, request) in requests.enumerated() {
             for (entryIndex, entry) in request.entries.enumerated() {
+                // Where rows are on their way nothing that is found, or not found, says anything.
+                if let moving, let bucket = entry.id?.bucket, moving.contains(bucket) { continue }
                 switch entry {
                 case .record(let record) where Self.isExpired(record.key.id, horizon):
                     lookups.insert(record.key)
@@ -38,6 +44,7 @@ struct CommitGroup {
         }
         self.requests = requests
         self.horizon = horizon
+        self.moving = moving
         self.firsts = firsts
         storeGroup = StoreGroup(
             records: records.sorted { $0.key < $1.key },
@@ -58,6 +65,9 @@ struct CommitGroup {
     func outcomes(found: [EventKey: Int64], unstored: [EventKey: Unstored]) -> [[Receipt.Result]] {
         requests.enumerated().map { requestIndex, request in
             request.entries.enumerated().map { entryIndex, entry in
+                if let moving, let id = entry.id, moving.contains(id.bucket) {
+                    return Receipt.Result(index: entryIndex, eventID: id, outcome: .retry, detail: "its month is being moved")
+                }
                 switch entry {
                 case .record(let record):
                     return outcome(

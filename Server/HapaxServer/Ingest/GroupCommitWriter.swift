@@ -14,6 +14,8 @@ package final class GroupCommitWriter: Sendable {
         var machine: GroupCommitStateMachine<Submission>
         /// Writers that wait, by number.
         var sleepers: [Int: CheckedContinuation<Void, Never>] = [:]
+        /// What was logged last, when, and how often it was kept back since.
+        var reported: (error: StoreError, at: ContinuousClock.Instant, silent: Int)?
     }
 
     private struct Submission: Sendable {
@@ -117,7 +119,7 @@ package final class GroupCommitWriter: Sendable {
     }
 
     private func commit(_ submissions: [Submission], writer: Int) async {
-        let group = CommitGroup(submissions.map(\.request), horizon: store.horizon)
+        let group = CommitGroup(submissions.map(\.request), horizon: store.horizon, moving: store.moving)
         do throws(StoreError) {
             var attempt = CommitAttempt()
             try await commit(group.storeGroup, writer: writer, &attempt)
@@ -128,17 +130,33 @@ package final class GroupCommitWriter: Sendable {
             }
         } catch {
             metrics.groupFailed()
-            logger.error("A group could not be committed", metadata: ["store.error": "\(error)"])
+            report(error)
             let problem = RequestProblem(.storeUnavailable, detail: "nothing is known about this batch; send it again")
             for submission in submissions { submission.answer.resume(returning: .failure(problem)) }
         }
+    }
+
+    /// An outage fails thousands of groups: each reason is told once in ten seconds, with how many there were.
+    private func report(_ error: StoreError) {
+        let now = now()
+        let silent: Int? = state.withLock { state in
+            if let last = state.reported, last.error == error, now < last.at + ServerLimits.logInterval {
+                state.reported?.silent += 1
+                return nil
+            }
+            defer { state.reported = (error, now, 0) }
+            return state.reported?.silent ?? 0
+        }
+        guard let silent else { return }
+        logger.error(
+            "A group could not be committed", metadata: ["store.error": "\(error)", "groups.untold": "\(silent)"])
     }
 
     /// What the parts of one group came to.
     private struct CommitAttempt {
         var found: [EventKey: Int64] = [:]
         var unstored: [EventKey: CommitGroup.Unstored] = [:]
-        var hasDoneUpkeep = false
+        var hasRefreshed = false
         var collisions = 0
     }
 
@@ -151,9 +169,9 @@ package final class GroupCommitWriter: Sendable {
         } catch .collided where attempt.collisions < ServerLimits.collisions {
             attempt.collisions += 1
             return try await commit(group, writer: writer, &attempt)
-        } catch .noPartition where !attempt.hasDoneUpkeep {
-            attempt.hasDoneUpkeep = true
-            try await store.performUpkeep()
+        } catch .noPartition where !attempt.hasRefreshed {
+            attempt.hasRefreshed = true
+            try await store.refresh()
             return try await commit(group, writer: writer, &attempt)
         } catch .dataRefused(let state) {
             if isolate(group, as: .refused(EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")), &attempt) { return }

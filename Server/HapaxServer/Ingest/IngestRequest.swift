@@ -15,6 +15,13 @@ package struct IngestRequest: Sendable {
         case record(EventRecord)
         /// Cannot be stored as it is; looked up all the same if its id could be read.
         case refused(EventProblem, id: EventID?)
+
+        var id: EventID? {
+            switch self {
+            case .record(let record): record.key.id
+            case .refused(_, let id): id
+            }
+        }
     }
 
     /// - Parameter bytes: Of the body, decompressed.

@@ -24,6 +24,11 @@ public enum HapaxServer {
     /// - Parameter arguments: Without the program's name.
     /// - Returns: The exit code: 0 stopped, 1 failed, 64 wrong settings.
     public static func main(arguments: [String], environment: [String: String]) async -> Int32 {
+        if arguments.contains("--help") || arguments.contains("-h") {
+            // Whoever asks for help means the settings.
+            print(ServerCommand.helpMessage(for: ServeCommand.self))
+            return 0
+        }
         let flags: [String: String]
         do {
             guard let command = try ServerCommand.parseAsRoot(arguments) as? ServeCommand else { throw CleanExit.helpRequest() }

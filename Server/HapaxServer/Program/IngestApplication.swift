@@ -77,29 +77,3 @@ private struct GroupCommitService: Service {
         }
     }
 }
-
-/// Prepares the store for the days to come, daily; when that fails, soon again.
-private struct UpkeepService: Service {
-    let store: any EventStore
-    let logger: Logger
-
-    private static let interval = Duration.seconds(24 * 60 * 60)
-    private static let intervalAfterFailure = Duration.seconds(10 * 60)
-
-    func run() async throws {
-        try? await cancelWhenGracefulShutdown {
-            var interval = store.needsUpkeep ? Self.intervalAfterFailure : Self.interval
-            while true {
-                try await Task.sleep(for: interval)
-                do throws(StoreError) {
-                    try await store.performUpkeep()
-                    interval = Self.interval
-                } catch {
-                    // The open partition takes what comes meanwhile.
-                    logger.error("Upkeep failed", metadata: ["store.error": "\(error)"])
-                    interval = Self.intervalAfterFailure
-                }
-            }
-        }
-    }
-}

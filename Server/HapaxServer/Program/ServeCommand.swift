@@ -20,6 +20,7 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .setting(.host)) var host: String?
     @Option(help: .setting(.port)) var port: String?
     @Option(help: .setting(.store)) var store: String?
+    @Option(help: .setting(.storeAdmin)) var storeAdmin: String?
     @Option(help: .setting(.writeKeys)) var writeKeys: String?
     @Option(help: .setting(.adminKey)) var adminKey: String?
     @Option(help: .setting(.postgresWriters)) var postgresWriters: String?
@@ -32,7 +33,7 @@ struct ServeCommand: ParsableCommand {
     /// The flags that were given, by their settings' names.
     var flags: [String: String] {
         let given: [(ServerSetting, String?)] = [
-            (.host, host), (.port, port), (.store, store), (.writeKeys, writeKeys), (.adminKey, adminKey),
+            (.host, host), (.port, port), (.store, store), (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.adminKey, adminKey),
             (.postgresWriters, postgresWriters), (.maximumConnections, maximumConnections), (.maximumWaitingBytes, maximumWaitingBytes),
             (.logLevel, logLevel), (.config, config), (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),
         ]

@@ -65,6 +65,12 @@ package struct ServerConfiguration: Sendable {
         guard let level = Logger.Level(rawValue: value(.logLevel) ?? "") else { throw Problem(.logLevel, "is not a log level") }
         logLevel = level
         store = try Self.store(value(.store) ?? "")
+        if let admin = value(.storeAdmin), !admin.isEmpty {
+            guard case .postgres(let uri) = try? Self.store(admin), case .postgres = store else {
+                throw Problem(.storeAdmin, "must be postgres://… and goes with a store of that kind")
+            }
+            postgres.admin = uri
+        }
         writeKeys = try Self.writeKeys(value(.writeKeys) ?? "")
         unknownVariables = SettingSources.unknownVariables(environment)
         // Empty is none: docker-compose passes on what is not set as nothing.

@@ -63,6 +63,13 @@ package struct ServerLimits: Sendable {
 
     /// Attempts at one transaction that collides with others; afterwards the group is answered 503.
     package static let collisions = 8
+    /// The same failure of the store is logged again after this.
+    package static let logInterval = Duration.seconds(10)
+    /// How often the server asks what another one has changed.
+    package static let refreshInterval = Duration.seconds(10)
+    /// How often the months to come are looked at, and how soon again if that failed.
+    package static let upkeepInterval = Duration.seconds(24 * 60 * 60)
+    package static let upkeepIntervalAfterFailure = Duration.seconds(10 * 60)
     /// What a refused sender is told to wait, in seconds: long enough to help, short enough for its queue to drain soon after.
     package static let retryAfterSeconds = 1
     /// The shortest write key that is taken off loopback, in bytes: a shorter one can be guessed.

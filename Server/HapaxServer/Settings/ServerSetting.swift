@@ -20,6 +20,9 @@ struct ServerSetting: Sendable {
         name: "store", placeholder: "URI",
         help: "sqlite:PATH for a file of the server's own, or postgres://USER:PASSWORD@HOST:PORT/DATABASE.",
         defaultText: "sqlite:hapax-data/events.sqlite")
+    static let storeAdmin = ServerSetting(
+        name: "store-admin", placeholder: "URI",
+        help: "The same database under the role that owns its tables; then the role of --store needs only SELECT and INSERT.")
     static let writeKeys = ServerSetting(
         name: "write-keys", placeholder: "LIST",
         help: "Who may write where: PROJECT=KEY, several separated by commas. Required. The key demo is public and works on loopback only.")
@@ -43,7 +46,7 @@ struct ServerSetting: Sendable {
         help: "Run on a PostgreSQL whose settings let an acknowledged event be lost. For experiments only.")
 
     static let all = [
-        host, port, store, writeKeys, adminKey, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel, config,
+        host, port, store, storeAdmin, writeKeys, adminKey, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel, config,
         unsafeAllowNonDurableStore,
     ]
 }

@@ -15,6 +15,10 @@ package protocol EventStore: Sendable {
     /// The first bucket that is still kept; dated ids before it are expired. Only ever rises. Known without asking the database.
     var horizon: Int32 { get }
 
+    /// Days whose rows are being moved from one place to another: their ids are answered `retry` meanwhile, since a look-up could miss them.
+    /// Known without asking the database.
+    var moving: Range<Int32>? { get }
+
     /// The number of a project, given once and for ever when its name is first seen.
     func projectID(named name: String) async throws(StoreError) -> Int32
 
@@ -26,18 +30,14 @@ package protocol EventStore: Sendable {
     /// Whether the store answers now.
     func check() async throws(StoreError)
 
-    /// Prepares the days to come and learns of a raised horizon. Called at start, daily, and when a row found no place.
-    func performUpkeep() async throws(StoreError)
+    /// Learns what another server may have changed: ``horizon`` and ``moving``. Called every few seconds, and when a row found no place.
+    func refresh() async throws(StoreError)
 
-    /// Whether upkeep was due at the start and could not be done.
-    var needsUpkeep: Bool { get }
+    /// Prepares the days to come. Called at start and daily; it may take long, and holds up nobody.
+    func performUpkeep() async throws(StoreError)
 
     /// Lets go of connections and locks. Nothing is committed afterwards.
     func close() async
-}
-
-extension EventStore {
-    package var needsUpkeep: Bool { false }
 }
 
 /// What one transaction is to store.

@@ -1,39 +1,58 @@
 import HapaxModel
 
-/// The session for everything that is not an event: settings, schema, partitions, projects, health.
+/// The session for short questions under the serving role: projects, health, and what has changed.
 actor PostgresAdministration {
     private let uri: String
     private let allowsUnsafe: Bool
-    /// Days since 1970-01-01; nil asks the database, so that a server whose clock is off makes no partitions for another century.
-    private let today: (@Sendable () -> Int32)?
+    private let breaker: Locked<ConnectionBreaker>
     private let executor = SerialQueueExecutor(label: "hapax.postgres.administration")
     private var connection: PostgresConnection?
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// For COPY inside transactions, `unnest` of several arrays and runtime pruning 13 would do; 14 is the oldest that is tested.
+    /// For TID range scans, which upkeep needs; it is also the oldest that is tested.
     private static let oldestMajorVersion = 14
 
-    init(uri: String, allowsUnsafe: Bool, today: (@Sendable () -> Int32)?) {
+    init(uri: String, allowsUnsafe: Bool, breaker: Locked<ConnectionBreaker>) {
         self.uri = uri
         self.allowsUnsafe = allowsUnsafe
-        self.today = today
+        self.breaker = breaker
     }
 
     func close() {
         connection = nil
     }
 
-    /// - Returns: The settings that make the store unsafe, if that was allowed.
-    func prepare() throws(StoreError) -> [String] {
+    /// What must hold before anything is done.
+    ///
+    /// - Returns: The role that serves.
+    func checkDatabase() throws(StoreError) -> String {
         try withConnection { (connection) throws(StoreError) in
             guard connection.majorVersion >= Self.oldestMajorVersion else {
                 throw .unusable("PostgreSQL \(connection.majorVersion) is too old; \(Self.oldestMajorVersion) or later is needed")
             }
             try PostgresSettings.checkEncoding(connection)
             if !allowsUnsafe { try PostgresSettings.checkDurability(connection) }
-            try PostgresSchema.migrate(connection)
-            return try translating { () throws(PostgresError) in try PostgresSettings.unsafe(connection) }
+            return try translating { () throws(PostgresError) in try connection.query("SELECT current_user").first?[0] ?? "" }
+        }
+    }
+
+    /// The settings that make the store unsafe, if that was allowed.
+    func complaints() throws(StoreError) -> [String] {
+        try withConnection { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in try PostgresSettings.unsafe(connection) }
+        }
+    }
+
+    /// Whether an earlier server, or the admin role, has made all that serving needs.
+    func isPrepared() throws(StoreError) -> Bool {
+        try withConnection { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in
+                guard try connection.query("SELECT to_regclass('hapax_migrations') IS NOT NULL").first?[0] == "t" else { return false }
+                let applied = try connection.query("SELECT name FROM hapax_migrations").compactMap { $0[0] }
+                guard applied.sorted() == PostgresSchema.migrations.map(\.name) else { return false }
+                return try PostgresPartitions.openBucket(connection) != nil
+            }
         }
     }
 
@@ -60,35 +79,25 @@ actor PostgresAdministration {
         }
     }
 
-    func performUpkeep() throws(StoreError) {
-        try withConnection { (connection) throws(StoreError) in
-            let today = try today(connection)
-            try PostgresPartitions.performUpkeep(connection, today: today)
-        }
-    }
-
-    /// Whether there is a place for every event, be it the open partition.
-    func hasPartitions() throws(StoreError) -> Bool {
+    /// What any server may have changed: the horizon, and the days whose rows are being moved.
+    func changes() throws(StoreError) -> (horizon: Int32, moving: Range<Int32>?) {
         try withConnection { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
-                try !connection.query("SELECT FROM event_partitions WHERE is_open").isEmpty
+                let horizon = try connection.query("SELECT horizon FROM retention").first?[0].flatMap { Int32($0) } ?? 0
+                return (horizon, try PostgresPartitions.moving(connection))
             }
         }
     }
 
-    func horizon() throws(StoreError) -> Int32 {
+    /// How many days are left before the open partition takes what comes, and whether this role could make more.
+    func daysAhead(today: Int32?) throws(StoreError) -> (days: Int32, mayChange: Bool) {
         try withConnection { (connection) throws(StoreError) in
-            let rows = try translating { () throws(PostgresError) in try connection.query("SELECT horizon FROM retention") }
-            return rows.first?[0].flatMap { Int32($0) } ?? 0
+            try translating { () throws(PostgresError) in
+                let now = try connection.query("SELECT floor(extract(epoch FROM now()) / 86400)::int4").first?[0].flatMap { Int32($0) } ?? 0
+                let open = try PostgresPartitions.openBucket(connection) ?? now
+                return (open - (today ?? now), try PostgresRoles.mayChange(connection))
+            }
         }
-    }
-
-    private func today(_ connection: PostgresConnection) throws(StoreError) -> Int32 {
-        if let today { return today() }
-        let rows = try translating { () throws(PostgresError) in
-            try connection.query("SELECT floor(extract(epoch FROM now()) / 86400)::int4")
-        }
-        return rows.first?[0].flatMap { Int32($0) } ?? 0
     }
 
     private func withConnection<Value>(
@@ -102,12 +111,8 @@ actor PostgresAdministration {
     }
 
     private func connect() throws(StoreError) -> PostgresConnection {
-        do throws(PostgresError) {
-            let connection = try PostgresConnection(uri: uri)
-            try connection.execute("SET statement_timeout = '60s'")
-            return connection
-        } catch {
-            throw StoreError(error)
-        }
+        let connection = try PostgresConnection.open(uri, breaker, deadline: .seconds(10))
+        try translating { () throws(PostgresError) in try connection.execute("SET statement_timeout = '8s'") }
+        return connection
     }
 }

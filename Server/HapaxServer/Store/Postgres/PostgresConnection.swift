@@ -20,10 +20,11 @@ package final class PostgresConnection {
     /// An answer did not come in time; whatever was asked last may still happen.
     private var hasTimedOut = false
 
-    /// What libpq is told unless the URI says otherwise. A connection that went silent ends within seconds instead of hours.
+    /// What libpq is told unless the URI says otherwise. A connection that went silent ends within seconds instead of hours, and of several hosts
+    /// the one is taken that can be written to.
     private static let defaults = [
         ("connect_timeout", "5"), ("application_name", "hapax-server"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
-        ("keepalives_count", "3"), ("tcp_user_timeout", "15000"), ("client_encoding", "UTF8"),
+        ("keepalives_count", "3"), ("tcp_user_timeout", "15000"), ("client_encoding", "UTF8"), ("target_session_attrs", "read-write"),
     ]
 
     /// - Parameters:
@@ -54,6 +55,9 @@ package final class PostgresConnection {
 
     /// Whether the connection is known to be lost.
     package var isBroken: Bool { hasTimedOut || PQstatus(connection) != CONNECTION_OK }
+
+    /// Counts it as lost from now on.
+    func giveUp() { hasTimedOut = true }
 
     /// 15 for PostgreSQL 15.
     package var majorVersion: Int { Int(PQserverVersion(connection)) / 10_000 }

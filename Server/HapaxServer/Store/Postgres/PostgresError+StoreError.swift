@@ -9,6 +9,8 @@ extension StoreError {
         case (.statement, "40P01"), (.statement, "40001"): self = .collided
         case (.statement, "23514"): self = .noPartition
         case (.statement, "54000"), (.statement, "54001"): self = .dataRefused(state)
+        case (.statement, "42501"):
+            self = .unusable("the role may not do what is needed here (SQLSTATE 42501); see store-admin in the help")
         case (.statement, _) where state.hasPrefix("22"): self = .dataRefused(state)
         default: self = .unavailable(state.isEmpty ? error.summary : "\(error.summary) (SQLSTATE \(state))")
         }

@@ -1,18 +1,28 @@
 import HapaxModel
 import Logging
 
-/// Events in PostgreSQL 14 or later, through a few writer sessions.
+/// Events in PostgreSQL 14 or later, through a few writer sessions, one for short questions, and one for upkeep.
 package final class PostgresEventStore: EventStore {
     private let administration: PostgresAdministration
+    private let upkeep: PostgresUpkeep
     private let writers: [PostgresWriter]
-    private let cachedHorizon = Locked<Int32>(0)
-    package let needsUpkeep: Bool
+    private let known = Locked(Known())
+    private let today: (@Sendable () -> Int32)?
+    private let hasAdminRole: Bool
+    private let logger: Logger
+
+    private struct Known {
+        var horizon: Int32 = 0
+        var moving: Range<Int32>?
+    }
 
     package struct Options: Sendable {
         /// Sessions that commit at the same time, 1…16. A second one works while the first waits for the disk.
         package var writers = 2
         /// Run on a database whose settings let an acknowledged event be lost. For experiments only.
         package var unsafeAllowNonDurableStore = false
+        /// The same database under the role that owns the tables; nil if the serving role is that one, or if nothing is to be changed.
+        package var admin: String?
         /// How long the database may take to answer one statement before the session is given up.
         package var answerDeadline = Duration.seconds(30)
         /// How often a session that works looks again whether the database is durable.
@@ -21,40 +31,36 @@ package final class PostgresEventStore: EventStore {
         package init() {}
     }
 
-    /// Connects, brings the schema up to date and prepares the months to come.
+    /// Connects, brings the schema up to date and makes the first partitions.
     ///
     /// - Parameter today: Days since 1970-01-01; nil asks the database.
-    /// - Throws: ``StoreError/unusable(_:)`` if the database would acknowledge before it is durable (I4), is too old, or was migrated by a
-    ///   newer server; ``StoreError/unavailable(_:)`` if it cannot be reached.
+    /// - Throws: ``StoreError/unusable(_:)`` if the database would acknowledge before it is durable (I4), is too old, was migrated by a newer
+    ///   server, or lacks what this role may not make; ``StoreError/unavailable(_:)`` if it cannot be reached.
     package init(
         uri: String, options: Options = Options(), today: (@Sendable () -> Int32)? = nil, logger: Logger
     ) async throws(StoreError) {
-        administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, today: today)
-        writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options) }
-        let complaints = try await administration.prepare()
-        for complaint in complaints {
+        let breaker = Locked(ConnectionBreaker())
+        administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker)
+        upkeep = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
+        writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker) }
+        hasAdminRole = options.admin != nil
+        self.today = today
+        self.logger = logger
+        let role = try await administration.checkDatabase()
+        // A role that may only serve is enough where everything is there.
+        if hasAdminRole { try await upkeep.prepare(servedBy: role, today: today?()) }
+        if try await !administration.isPrepared() { try await upkeep.prepare(servedBy: role, today: today?()) }
+        for complaint in try await administration.complaints() {
             logger.warning("The store is not durable; an acknowledged event can be lost", metadata: ["store.setting": "\(complaint)"])
         }
-        needsUpkeep = try await Self.upkeepIsDue(administration, logger)
-        let horizon = try await administration.horizon()
-        cachedHorizon.withLock { $0 = horizon }
-    }
-
-    /// Prepares the months to come. If somebody's long transaction forbids that, it can wait: the open partition takes what comes.
-    private static func upkeepIsDue(_ administration: PostgresAdministration, _ logger: Logger) async throws(StoreError) -> Bool {
-        do throws(StoreError) {
-            try await administration.performUpkeep()
-            return false
-        } catch {
-            guard try await administration.hasPartitions() else { throw error }
-            logger.warning("Upkeep could not be done and will be tried again", metadata: ["store.error": "\(error)"])
-            return true
-        }
+        try await refresh()
     }
 
     package var writerCount: Int { writers.count }
 
-    package var horizon: Int32 { cachedHorizon.withLock { $0 } }
+    package var horizon: Int32 { known.withLock { $0.horizon } }
+
+    package var moving: Range<Int32>? { known.withLock { $0.moving } }
 
     package func projectID(named name: String) async throws(StoreError) -> Int32 {
         try await administration.projectID(named: name)
@@ -68,14 +74,25 @@ package final class PostgresEventStore: EventStore {
         try await administration.check()
     }
 
+    package func refresh() async throws(StoreError) {
+        let changes = try await administration.changes()
+        known.withLock { $0 = Known(horizon: max($0.horizon, changes.horizon), moving: changes.moving) }
+    }
+
     package func performUpkeep() async throws(StoreError) {
-        try await administration.performUpkeep()
-        let horizon = try await administration.horizon()
-        cachedHorizon.withLock { $0 = max($0, horizon) }
+        try await upkeep.perform(today: today?()) { [known] moving in known.withLock { $0.moving = moving } }
+        try await refresh()
+        let (days, mayChange) = try await administration.daysAhead(today: today?())
+        if !hasAdminRole && !mayChange {
+            logger.warning(
+                "This role may make no partitions; set store-admin before the last month begins, or ids of later months share one partition",
+                metadata: ["store.months.left": "\(max(0, days) / 30)"])
+        }
     }
 
     package func close() async {
         for writer in writers { await writer.close() }
+        await upkeep.close()
         await administration.close()
     }
 }

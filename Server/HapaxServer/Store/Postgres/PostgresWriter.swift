@@ -4,6 +4,7 @@ import HapaxModel
 actor PostgresWriter {
     private let uri: String
     private let options: PostgresEventStore.Options
+    private let breaker: Locked<ConnectionBreaker>
     private let executor: SerialQueueExecutor
     private var connection: PostgresConnection?
     /// When what a session cannot pin was looked at.
@@ -11,8 +12,9 @@ actor PostgresWriter {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    init(uri: String, number: Int, options: PostgresEventStore.Options) {
+    init(uri: String, number: Int, options: PostgresEventStore.Options, breaker: Locked<ConnectionBreaker>) {
         self.uri = uri
+        self.breaker = breaker
         self.options = options
         executor = SerialQueueExecutor(label: "hapax.postgres.\(number)")
     }
@@ -30,6 +32,11 @@ actor PostgresWriter {
                 // Another session stored one of these ids after we looked. Nothing of ours is in; the slower way waits for the other.
                 try? connection.execute("ROLLBACK")
                 return try translating { () throws(PostgresError) in try insert(group, connection) }
+            } catch  where error.sqlState == "25006" {
+                // Read-only: after a failover another host may be the one to write to.
+                self.connection = nil
+                connection.giveUp()
+                throw StoreError(error)
             } catch {
                 throw StoreError(error)
             }
@@ -74,20 +81,19 @@ actor PostgresWriter {
 
     /// Which of the keys are there, with their fingerprints.
     ///
-    /// Ids with a day and ids without one are looked for apart, so that the range of buckets leaves few partitions to search.
+    /// Month by month, so that each statement looks into one partition: one old id must not make a whole group search all between.
     private func probe(_ keys: [EventKey], _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
         var found: [EventKey: Int64] = [:]
-        for keys in [keys.filter { $0.id.bucket >= 0 }, keys.filter { $0.id.bucket < 0 }] where !keys.isEmpty {
-            let buckets = keys.map(\.id.bucket)
+        for part in ProbeParts(keys).parts {
             let rows = try connection.executePrepared(
                 Statement.probe,
                 [
-                    PostgresArray.bytes(keys, oid: 2950) { $1.appendField($0.id) }, Self.parameter(buckets.min() ?? 0),
-                    Self.parameter(buckets.max() ?? 0),
+                    PostgresArray.bytes(part.keys, oid: 2950) { $1.appendField($0.id) }, Self.parameter(part.buckets.lowerBound),
+                    Self.parameter(part.buckets.upperBound),
                 ])
             guard rows.count > 0 else { continue }
             // The same ids may be there for other projects.
-            let wanted = Set(keys)
+            let wanted = Set(part.keys)
             for row in 0..<rows.count {
                 if let key = rows.key(row), wanted.contains(key), let fingerprint = rows.bytes(row, 2) {
                     found[key] = Int64(bigEndian: fingerprint.loadUnaligned(as: Int64.self))
@@ -168,9 +174,8 @@ actor PostgresWriter {
     }
 
     private func connect() throws(StoreError) -> PostgresConnection {
-        let connection: PostgresConnection
+        let connection = try PostgresConnection.open(uri, breaker, deadline: options.answerDeadline)
         do throws(PostgresError) {
-            connection = try PostgresConnection(uri: uri, deadline: options.answerDeadline)
             // The look-up of ids must walk the index, whatever the statistics say; nothing may wait for ever.
             try connection.execute(
                 """

@@ -101,6 +101,11 @@ package final class SQLiteEventStore: EventStore {
         }
     }
 
+    /// One file has one place for all days.
+    package var moving: Range<Int32>? { nil }
+
+    package func refresh() async throws(StoreError) {}
+
     package func performUpkeep() async throws(StoreError) {}
 
     package func close() async {

@@ -1,0 +1,39 @@
+import Logging
+import ServiceLifecycle
+
+/// Prepares the store for the days to come, at once and daily, and learns what other servers have changed.
+struct UpkeepService: Service {
+    let store: any EventStore
+    let logger: Logger
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown {
+            try await withThrowingDiscardingTaskGroup { group in
+                group.addTask { try await perform() }
+                group.addTask { try await refresh() }
+            }
+        }
+    }
+
+    private func perform() async throws {
+        while true {
+            var interval = ServerLimits.upkeepInterval
+            do throws(StoreError) {
+                try await store.performUpkeep()
+            } catch {
+                // The open partition takes what comes meanwhile.
+                logger.warning("Upkeep could not be done and will be tried again", metadata: ["store.error": "\(error)"])
+                interval = ServerLimits.upkeepIntervalAfterFailure
+            }
+            try await Task.sleep(for: interval)
+        }
+    }
+
+    private func refresh() async throws {
+        while true {
+            try await Task.sleep(for: ServerLimits.refreshInterval)
+            // If the store does not answer, senders are told so already.
+            do throws(StoreError) { try await store.refresh() } catch {}
+        }
+    }
+}

@@ -1,0 +1,25 @@
+/// Who may do what in the database. The role that serves can add events and never take one away; the admin role owns the tables.
+enum PostgresRoles {
+    /// What the serving role needs, and no more.
+    static func grant(_ connection: PostgresConnection, to role: String) throws(StoreError) {
+        try translating { () throws(PostgresError) in
+            guard try connection.query("SELECT current_user").first?[0] != role else { return }
+            let name = try connection.query("SELECT quote_ident($1)", [role]).first?[0] ?? role
+            let schema = try connection.query("SELECT quote_ident(current_schema())").first?[0] ?? "public"
+            try connection.execute(
+                """
+                GRANT USAGE ON SCHEMA \(schema) TO \(name);
+                GRANT SELECT, INSERT ON events, projects TO \(name);
+                GRANT SELECT, INSERT, UPDATE ON installs TO \(name);
+                GRANT SELECT ON event_partitions, retention, hapax_migrations TO \(name);
+                """)
+        }
+    }
+
+    /// Whether this session's role owns `events`, and so may split it.
+    static func mayChange(_ connection: PostgresConnection) throws(PostgresError) -> Bool {
+        try connection.query(
+            "SELECT pg_has_role(current_user, relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('events')"
+        ).first?[0] == "t"
+    }
+}
