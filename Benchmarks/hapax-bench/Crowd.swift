@@ -37,7 +37,7 @@ enum Crowd {
                             return shared.next
                         }
                         let due = start + .seconds(Double(number * batchSize) / offered)
-                        guard due < end, shared.withLock({ $0.failure == nil }) else { return }
+                        guard max(due, .now) < end, shared.withLock({ $0.failure == nil }) else { return }
                         let left = due - .now
                         if left > .zero { usleep(useconds_t(left / .microseconds(1))) }
                         let (status, body, isKept) = try connection.exchange(request(bodies, &generator, port))

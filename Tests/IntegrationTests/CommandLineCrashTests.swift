@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// `hapax` is killed with SIGKILL at random moments; what it said before, and what a file holds, is stored once.
-@Suite("hapax, killed", .serialized)
+@Suite("hapax, killed", .serialized, .timeLimit(.minutes(10)))
 struct CommandLineCrashTests {
     private static func environment(port: Int, _ directory: TemporaryDirectory) -> [String: String] {
         ["HAPAX_SERVER": "http://127.0.0.1:\(port)", "HAPAX_KEY": ServerUnderTest.key, "HAPAX_QUEUE": directory.path("queue")]
@@ -19,8 +19,7 @@ struct CommandLineCrashTests {
         "an import killed at random moments and run again stores each line once and buries each bad line once (I1, I2)",
         arguments: PipelineStore.Kind.allCases)
     func importIsKilled(kind: PipelineStore.Kind) async throws {
-        var random = SeededRandom(seed: .random(in: 0...999_999))
-        print("seed of importIsKilled(\(kind)): \(random.seed)")
+        var random = SeededRandom.printed()
         let store = try await PipelineStore(kind)
         let server = try await ServerUnderTest.start(store)
         let proxy = try FaultProxy(to: server.port, plan: FaultPlan { $0.number.isMultiple(of: 4) ? .dropAnswer : .pass })
@@ -71,8 +70,7 @@ struct CommandLineCrashTests {
 
     @Test("several tracks at once, some of them killed: each id that was printed is stored once after a flush (I1, I2)")
     func tracksAreKilled() async throws {
-        var random = SeededRandom(seed: .random(in: 0...999_999))
-        print("seed of tracksAreKilled: \(random.seed)")
+        var random = SeededRandom.printed()
         let store = try await PipelineStore(.sqlite)
         let server = try await ServerUnderTest.start(store)
         let proxy = try FaultProxy(to: server.port)

@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxClient
 
 /// Processes are killed with SIGKILL at random moments, the database is stopped in mid-batch.
-@Suite("Crashes", .serialized)
+@Suite("Crashes", .serialized, .timeLimit(.minutes(10)))
 struct CrashTests {
     typealias Kind = PipelineStore.Kind
 
@@ -17,8 +17,7 @@ struct CrashTests {
         "The client is killed at random moments while it tracks durably and uploads through a bad network (I1, I6, I7, R14)",
         arguments: [(Kind.postgres, 25, "process"), (.sqlite, 25, "power")])
     func clientIsKilled(kind: Kind, rounds: Int, level: String) async throws {
-        var random = SeededRandom(seed: .random(in: 0...999_999))
-        print("seed of clientIsKilled(\(kind)): \(random.seed)")
+        var random = SeededRandom.printed()
         let store = try await PipelineStore(kind)
         let server = try await ServerUnderTest.start(store)
         let proxy = try FaultProxy(to: server.port, plan: FaultPlan { $0.number.isMultiple(of: 3) ? .dropAnswer : .pass })
@@ -91,8 +90,7 @@ struct CrashTests {
 
     @Test("The server is killed at random moments, also after a commit whose answer is still to come (I2, I4)", arguments: Kind.allCases)
     func serverIsKilled(kind: Kind) async throws {
-        var random = SeededRandom(seed: .random(in: 0...999_999))
-        print("seed of serverIsKilled(\(kind)): \(random.seed)")
+        var random = SeededRandom.printed()
         let store = try await PipelineStore(kind)
         var server = try await ServerUnderTest.start(store)
         let proxy = try FaultProxy(to: server.port)

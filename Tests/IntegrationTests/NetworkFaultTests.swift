@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxClient
 
 /// The network loses, cuts, repeats and delays; the client is the real one, the server a real process.
-@Suite("Faults of the network", .serialized)
+@Suite("Faults of the network", .serialized, .timeLimit(.minutes(10)))
 struct NetworkFaultTests {
     typealias Kind = PipelineStore.Kind
 
@@ -59,8 +59,7 @@ struct NetworkFaultTests {
 
     @Test("Requests and answers are cut at random bytes, connections reset (I5)", arguments: Kind.allCases)
     func requestsAndAnswersAreCut(kind: Kind) async throws {
-        let random = Locked(SeededRandom(seed: .random(in: 0...999_999)))
-        print("seed of requestsAndAnswersAreCut: \(random.withLock { $0.seed })")
+        let random = Locked(SeededRandom.printed())
         let plan = FaultPlan { request in
             random.withLock { random in
                 guard request.attempt < 3 else { return .pass }

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A client is killed with SIGKILL again and again while it takes over what a damaged file held, between any two of its steps, renames included.
-@Suite("A salvage, killed", .serialized)
+@Suite("A salvage, killed", .serialized, .timeLimit(.minutes(10)))
 struct SalvageCrashTests {
     private let directory = TemporaryDirectory("salvage")
     private var queue: String { directory.path("queue") }
@@ -44,8 +44,7 @@ struct SalvageCrashTests {
 
     @Test("each event that can be read is stored once in the end, and no other file was set aside (I1, I2, I11)")
     func salvageIsKilled() async throws {
-        var random = SeededRandom(seed: .random(in: 0...999_999))
-        print("seed of salvageIsKilled: \(random.seed)")
+        var random = SeededRandom.printed()
         let store = try await PipelineStore(.sqlite)
         let server = try await ServerUnderTest.start(store)
         let away = ["track", "--level", "process", "--count", "1500", "--threads", "2"] + place(port: 1)

@@ -6,7 +6,9 @@ import Testing
 @testable import HapaxClient
 
 /// The disk below the server's store fills up under load, and has room again later.
-@Suite("A full disk below the server", .serialized, .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"))
+@Suite(
+    "A full disk below the server", .serialized, .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"),
+    .timeLimit(.minutes(10)))
 struct ServerDiskTests {
     @Test(
         "while the disk is full nothing is acknowledged and nothing lost; afterwards each event is stored once (I1, I2, I4, D12)",

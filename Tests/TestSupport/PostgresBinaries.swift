@@ -7,11 +7,15 @@ struct PostgresBinaries: Sendable {
     let version: Int
 
     struct NotFound: Error, CustomStringConvertible {
-        let description = "no PostgreSQL server programs found: install the package `postgresql`"
+        let description =
+            "no PostgreSQL server programs found: install the package `postgresql`, or name their directory by HAPAX_TEST_POSTGRES"
     }
 
+    /// Those in the directory that `HAPAX_TEST_POSTGRES` names, and no others; without it those of the system.
     static func find() async throws -> PostgresBinaries {
-        for directory in await candidates() where hasServer(directory) {
+        let named = ProcessInfo.processInfo.environment["HAPAX_TEST_POSTGRES"]
+        let directories = if let named { [named] } else { await candidates() }
+        for directory in directories where hasServer(directory) {
             let text = try await Command.run("\(directory)/postgres", ["--version"])
             // "postgres (PostgreSQL) 15.18 (Debian …)", "… 17beta1"
             let digits = text.split(separator: " ").first { $0.first?.isNumber == true }?.prefix { $0.isNumber }

@@ -109,6 +109,9 @@ package final class PostgresCluster: Sendable {
         return uri(name)
     }
 
+    /// A database of the cluster's own, for what cannot be said in the one it is about.
+    package var maintenance: String { uri("postgres") }
+
     private func uri(_ database: String) -> String {
         "postgres://hapax:\(password)@127.0.0.1:\(port)/\(database)"
     }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Clients that come and go in one process (I13)", .serialized)
+@Suite("Clients that come and go in one process (I13)", .serialized, .timeLimit(.minutes(10)))
 struct ClientCycleTests {
     private func cycle(_ directory: TemporaryDirectory) async throws {
         var configuration = EventClient.Configuration(

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax dead-letters")
+@Suite("hapax dead-letters", .timeLimit(.minutes(10)))
 struct DeadLettersCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

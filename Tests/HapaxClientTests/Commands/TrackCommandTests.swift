@@ -4,7 +4,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite("hapax track")
+@Suite("hapax track", .timeLimit(.minutes(10)))
 struct TrackCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

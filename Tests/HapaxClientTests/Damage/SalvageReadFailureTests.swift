@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A damaged file that cannot be read for a while, as without descriptors (I1, I11)", .takesTurns)
+@Suite("A damaged file that cannot be read for a while, as without descriptors (I1, I11)", .takesTurns, .timeLimit(.minutes(10)))
 struct SalvageReadFailureTests {
     private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
 

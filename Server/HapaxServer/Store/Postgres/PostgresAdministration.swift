@@ -73,6 +73,7 @@ actor PostgresAdministration {
 
     func check() throws(StoreError) {
         try withConnection { (connection) throws(StoreError) in
+            try PostgresSettings.checkWritable(connection)
             if allowsUnsafe { return try translating { () throws(PostgresError) in _ = try connection.query("SELECT 1") } }
             // Not ready as long as writers refuse to work.
             try PostgresSettings.checkDurability(connection)

@@ -35,6 +35,15 @@ enum PostgresSettings {
         }
     }
 
+    /// A session on a server that became read-only, such as one that another was promoted over, is given up: the next one may find that other.
+    static func checkWritable(_ connection: PostgresConnection) throws(StoreError) {
+        let isReadOnly = try translating { () throws(PostgresError) in try connection.query("SHOW transaction_read_only").first?[0] == "on"
+        }
+        guard isReadOnly else { return }
+        connection.giveUp()
+        throw .unavailable("the database is read-only")
+    }
+
     /// In any other encoding some text has no place, and good events would be refused for it.
     static func checkEncoding(_ connection: PostgresConnection) throws(StoreError) {
         let encoding = try translating { () throws(PostgresError) in try connection.query("SHOW server_encoding").first?[0] }

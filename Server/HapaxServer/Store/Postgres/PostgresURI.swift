@@ -22,6 +22,7 @@ enum PostgresURI {
             ("no pg_hba.conf entry", "the server does not admit this host or user"), ("starting up", "the database is starting up"),
             ("shutting down", "the database is shutting down"), ("recovery mode", "the database is recovering"),
             ("too many", "the database has too many connections"), ("remaining connection slots", "the database has too many connections"),
+            ("read-only", "the database is read-only"), ("not currently accepting", "the database takes no connections"),
             ("does not exist", "the user or the database does not exist"), ("SSL", "TLS could not be agreed on"),
         ]
         return reasons.first { message.contains($0.0) }?.1 ?? "the connection failed"
