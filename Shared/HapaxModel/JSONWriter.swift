@@ -73,7 +73,7 @@ package struct JSONWriter: ~Copyable {
         bytes.withUnsafeBufferPointer { raw($0) }
     }
 
-    mutating func raw(_ bytes: UnsafeBufferPointer<UInt8>) {
+    private mutating func raw(_ bytes: UnsafeBufferPointer<UInt8>) {
         guard let base = bytes.baseAddress else { return }
         room(bytes.count).update(from: base, count: bytes.count)
     }

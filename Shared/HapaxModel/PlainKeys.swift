@@ -6,43 +6,40 @@ package enum PlainKeys {
     package static func rewritten(_ object: ArraySlice<UInt8>) -> [UInt8] {
         object.withUnsafeBufferPointer { bytes in
             var cursor = JSONCursor(bytes)
-            var writer = JSONWriter(capacity: bytes.count + 16)
-            copyValue(&cursor, &writer)
-            return writer.bytes
+            return value(&cursor)
         }
     }
 
-    private static func copyValue(_ cursor: inout JSONCursor, _ writer: inout JSONWriter) {
+    /// Each byte is read once, however deep it lies.
+    private static func value(_ cursor: inout JSONCursor) -> [UInt8] {
         cursor.skipWhitespace()
+        let start = cursor.position
         switch cursor.current {
-        case UInt8(ascii: "{"): copyObject(&cursor, &writer)
-        case UInt8(ascii: "["):
-            writer.raw("[")
-            var isFirst = true
-            forEachElement(&cursor, end: UInt8(ascii: "]")) { cursor in
-                if !isFirst { writer.raw(",") }
-                isFirst = false
-                copyValue(&cursor, &writer)
+        case UInt8(ascii: "{"):
+            var members: [(key: [UInt8], value: [UInt8])] = []
+            forEachElement(&cursor, end: UInt8(ascii: "}")) { cursor in
+                let key = cursor.unescaped(cursor.checkedString())
+                cursor.skipWhitespace()
+                _ = cursor.skip(UInt8(ascii: ":"))
+                members.append((key, value(&cursor)))
             }
-            writer.raw("]")
+            return object(members, capacity: cursor.position - start)
+        case UInt8(ascii: "["):
+            var bytes = [UInt8(ascii: "[")]
+            forEachElement(&cursor, end: UInt8(ascii: "]")) { cursor in
+                if bytes.count > 1 { bytes.append(UInt8(ascii: ",")) }
+                bytes += value(&cursor)
+            }
+            return bytes + [UInt8(ascii: "]")]
         default:
-            let start = cursor.position
-            cursor.skipCheckedValue()
-            writer.raw(UnsafeBufferPointer(rebasing: cursor.bytes[start..<cursor.position]))
+            cursor.skipCheckedScalar()
+            return Array(cursor.bytes[start..<cursor.position])
         }
     }
 
-    private static func copyObject(_ cursor: inout JSONCursor, _ writer: inout JSONWriter) {
-        var members: [(key: [UInt8], value: JSONCursor)] = []
-        forEachElement(&cursor, end: UInt8(ascii: "}")) { cursor in
-            let key = cursor.unescaped(cursor.checkedString())
-            cursor.skipWhitespace()
-            _ = cursor.skip(UInt8(ascii: ":"))
-            cursor.skipWhitespace()
-            members.append((key, cursor))
-            cursor.skipCheckedValue()
-        }
+    private static func object(_ members: [(key: [UInt8], value: [UInt8])], capacity: Int) -> [UInt8] {
         let last = Dictionary(members.enumerated().map { ($0.element.key, $0.offset) }, uniquingKeysWith: { $1 })
+        var writer = JSONWriter(capacity: capacity + 16)
         writer.raw("{")
         var isFirst = true
         for (index, member) in members.enumerated() where last[member.key] == index {
@@ -50,10 +47,10 @@ package enum PlainKeys {
             isFirst = false
             writer.string(String(decoding: member.key, as: UTF8.self))
             writer.raw(":")
-            var value = member.value
-            copyValue(&value, &writer)
+            writer.raw(member.value)
         }
         writer.raw("}")
+        return writer.bytes
     }
 
     private static func forEachElement(_ cursor: inout JSONCursor, end: UInt8, _ body: (inout JSONCursor) -> Void) {
@@ -86,24 +83,14 @@ extension JSONCursor {
         return Text(range: start..<position - 1, hasEscapes: hasEscapes)
     }
 
-    /// Steps over a value that has been checked before.
-    mutating func skipCheckedValue() {
-        var depth = 0
-        repeat {
-            switch current {
-            case UInt8(ascii: "\""): _ = checkedString()
-            case UInt8(ascii: "{"), UInt8(ascii: "["):
-                depth += 1
-                position += 1
-            case UInt8(ascii: "}"), UInt8(ascii: "]"):
-                depth -= 1
-                position += 1
-            case UInt8(ascii: ","), UInt8(ascii: ":"), 0x20, 0x0A, 0x0D, 0x09: position += 1
-            default:
-                // A number or a word ends where none of its characters follow.
-                while current != 0, !Self.endsToken(current) { position += 1 }
-            }
-        } while depth > 0 && !isAtEnd
+    /// Steps over a string, a number or a word that has been checked before.
+    mutating func skipCheckedScalar() {
+        if current == UInt8(ascii: "\"") {
+            _ = checkedString()
+        } else {
+            // A number or a word ends where none of its characters follow.
+            while !isAtEnd, !Self.endsToken(current) { position += 1 }
+        }
     }
 
     private static func endsToken(_ byte: UInt8) -> Bool {

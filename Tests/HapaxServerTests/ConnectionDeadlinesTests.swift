@@ -104,6 +104,21 @@ struct ConnectionDeadlinesTests {
         #expect(deadlines.answerTaken(Self.at(2)) == .close)
     }
 
+    @Test("Behind a hundred unanswered requests, and once a stop has begun, no further one is taken; an answer to no request is the last")
+    func requestsAreBounded() {
+        var deadlines = Self.opened()
+        for _ in 0..<ServerLimits.pipelinedRequests {
+            let (head, end) = (deadlines.headArrived(Self.at(1), closes: false), deadlines.requestEnded(Self.at(1)))
+            #expect(head == .forward && end == .forward)
+        }
+        #expect(deadlines.headArrived(Self.at(1), closes: false) == .close)
+        var stopping = Self.played([(0, .head), (0, .end), (0, .stop)])
+        #expect(stopping.headArrived(Self.at(1), closes: false) == .discard)
+        var nothing = Self.opened()
+        nothing.answerEnded(Self.at(1))
+        #expect(nothing.answerTaken(Self.at(1)) == .close)
+    }
+
     @Test("When a body is cut for want of memory its sender is told, unless another answer is due first")
     func cutIsAnswered() {
         var alone = Self.played([(0, .head), (0, .body)])
@@ -137,8 +152,27 @@ struct ConnectionTableTests {
         table.stands(2, .answering, Self.at(11))
         table.stands(6, .answering, Self.at(11))
         #expect(table.opened(7, Self.at(12)) == 7)
+        // When the system itself has no room, nobody who is being answered goes either.
+        #expect(table.shed() == nil)
         for id: UInt64 in 1...7 { table.closed(id) }
         #expect(table.count == 0)
+    }
+
+    @Test("Whoever was told to go is not told again, and does not count, though it is still there: a burst sheds as many as it brings")
+    func burstShedsAsManyAsItBrings() {
+        var table = Self.table(connections: 10)
+        for id: UInt64 in 1...10 {
+            _ = table.opened(id, Self.at(0))
+            table.stands(id, .idle, Self.at(Int64(id)))
+        }
+        let shed = (11...20).map { table.opened(UInt64($0), Self.at(30)) }
+        #expect(shed == (1...10).map { UInt64($0) })
+        #expect(table.count == 10)
+        for id: UInt64 in 1...10 { table.closed(id) }
+        #expect(table.count == 10)
+        // One of those that came last, since all others have gone.
+        let next = table.shed() ?? 0
+        #expect((11...20).contains(next))
     }
 
     @Test("When bodies fill the room the slowest gives way; nobody faster does; one alone always has room")

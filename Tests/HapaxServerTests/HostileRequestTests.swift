@@ -162,6 +162,30 @@ struct HostileRequestTests {
         }
     }
 
+    @Test(
+        "Whoever asks for the connection's end gets it, in any spelling, and so does who sends no HTTP behind a request; a flood of them is closed"
+    )
+    func endIsGiven() async throws {
+        try await RunningServer.run { server in
+            let head = "GET /health/live HTTP/1.1\r\nHost: h\r\n"
+            for text in [
+                head + "Connection: CLOSE\r\n\r\n", head + "Connection: keep-alive, close\r\n\r\n",
+                head + "Connection: keep-alive\r\nConnection: close\r\n\r\n", head + "\r\nGARBAGE\r\n\r\n",
+            ] {
+                let connection = try await RawHTTP(port: server.port)
+                try await connection.send(text)
+                #expect(try await connection.answer(to: "GET").status == 200)
+                // Nothing more but, where there was garbage, its refusal: then the end, minutes before any deadline.
+                while let answer = try? await connection.answer(to: "GET") { #expect(answer.status == 400) }
+            }
+            let flood = try await RawHTTP(port: server.port)
+            await #expect(throws: (any Error).self) {
+                while true { try await flood.send(String(repeating: "GET /n HTTP/1.1\r\n\r\n", count: 2_000)) }
+            }
+            try await Self.works(server)
+        }
+    }
+
     @Test("Resets and ends in mid-body store nothing and cost nobody else")
     func resetsInMidBodyStoreNothing() async throws {
         let store = ScriptedStore()

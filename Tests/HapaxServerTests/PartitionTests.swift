@@ -95,10 +95,22 @@ struct PartitionTests {
             #expect(store.moving == month.buckets)
             #expect(try await send(events, to: store) == [.retry: 200])
         }
+        // A refused event whose first copy is on its way is no refusal, at a server that has heard of nothing (I1).
+        let third = try await Self.open(uri) { clock.withLock { $0 } }
+        _ = try await Self.query("ALTER TABLE events_future RENAME CONSTRAINT \(month.constraint) TO unheard_of", uri)
+        try await third.refresh()
+        _ = try await Self.query("ALTER TABLE events_future RENAME CONSTRAINT unheard_of TO \(month.constraint)", uri)
+        let long = (0..<50).map {
+            Sample.event(Self.id(month.buckets.lowerBound + Int32($0 % 28), UInt64($0)), name: String(repeating: "x", count: 201))
+        }
+        #expect(third.moving == nil)
+        #expect(try await send(long, to: third) == [.retry: 50])
+        await third.close()
         clock.withLock { $0 += 31 }
         try await other.performUpkeep()
         try await store.refresh()
         #expect(store.moving == nil)
+        #expect(try await send(long, to: store) == [.duplicate: 50])
         #expect(try await send(events, to: store) == [.duplicate: 150, .stored: 50])
         #expect(try await Self.query("SELECT count(*), count(DISTINCT event_id) FROM events", uri) == [["201", "201"]])
         #expect(try await Self.gaps(uri) == [])

@@ -8,15 +8,24 @@ import Musl
 import Darwin
 #endif
 
-/// Rests for a moment when a connection cannot be accepted for want of descriptors: the socket stays readable, and the loop would spin.
+/// When a connection cannot be accepted for want of descriptors, sends another one away and rests for a moment: the socket stays readable, and
+/// the loop would spin.
 final class AcceptPause: ChannelDuplexHandler {
     typealias InboundIn = Channel
     typealias OutboundIn = Never
 
+    private let connections: Connections
     private var isResting = false
 
+    init(connections: Connections) {
+        self.connections = connections
+    }
+
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if let error = error as? IOError, [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(error.errnoCode) { isResting = true }
+        if let error = error as? IOError, [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(error.errnoCode) {
+            isResting = true
+            connections.shed()
+        }
         context.fireErrorCaught(error)
     }
 

@@ -66,6 +66,8 @@ struct ConnectionDeadlines {
         }
     }
 
+    /// Whether an answer that is written now is about the request that is arriving.
+    var isFirst: Bool { unanswered == 1 }
     /// Whether a body is being read that nobody wants.
     var isDiscarding: Bool { if case .discarding = reading { true } else { false } }
 
@@ -80,7 +82,11 @@ struct ConnectionDeadlines {
 
     /// - Parameter closes: Whether the sender asked for the connection's end behind the answer.
     mutating func headArrived(_ now: NIODeadline, closes: Bool) -> Action {
-        guard !isDone else { return .discard }
+        guard !isDone, stopDue == nil else { return .discard }
+        guard unanswered < ServerLimits.pipelinedRequests else {
+            reading = .done
+            return .close
+        }
         unanswered += 1
         endsAfterAnswers = endsAfterAnswers || closes
         reading = .body
@@ -130,7 +136,8 @@ struct ConnectionDeadlines {
     var answerCloses: Bool { unanswered == 1 && (reading == .body || endsAfterAnswers || stopDue != nil) }
 
     mutating func answerEnded(_ now: NIODeadline) {
-        unanswered -= 1
+        // Without a request it is the answer to what was no HTTP, and nothing follows that.
+        if unanswered > 0 { unanswered -= 1 } else { reading = .done }
         untaken += 1
         if untaken == 1 { answerDue = now + TimeAmount(limits.answer) }
         if reading == .body && unanswered == 0 { reading = .discarding(bytes: 0) }

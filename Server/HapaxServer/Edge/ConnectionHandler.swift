@@ -78,8 +78,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         var action: ConnectionDeadlines.Action
         switch unwrapInboundIn(data) {
         case .head(let request):
-            action = deadlines.headArrived(now, closes: request.headerFields[.connection]?.lowercased() == "close")
-            if action == .forward, request.headerFields[.expect]?.lowercased() == "100-continue" {
+            action = deadlines.headArrived(now, closes: Self.asksForTheEnd(request))
+            if action == .forward, deadlines.isFirst, request.headerFields[.expect]?.lowercased() == "100-continue" {
                 context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
             }
         case .body(let bytes):
@@ -91,6 +91,13 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         settle(context)
         if action == .forward { context.fireChannelRead(data) } else { perform(action, context) }
+    }
+
+    /// RFC 9110 §7.6.1: a list, in any case, over any number of lines.
+    private static func asksForTheEnd(_ request: HTTPRequest) -> Bool {
+        request.headerFields[values: .connection].contains { line in
+            line.split(separator: ",").contains { $0.filter { $0 != " " && $0 != "\t" }.lowercased() == "close" }
+        }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {

@@ -32,29 +32,42 @@ struct ConnectionTable {
         var since: NIODeadline
         /// Of bodies that have not been answered.
         var bytes = 0
+        /// It has been told to go and does not count any more, but its event loop has not come to it.
+        var isLeaving = false
         var isCut = false
     }
 
     private let limits: ServerLimits
     private var connections: [ID: Connection] = [:]
     private(set) var arrivingBytes = 0
+    private var leaving = 0
 
     init(limits: ServerLimits) {
         self.limits = limits
     }
 
-    var count: Int { connections.count }
+    /// Those that are to stay.
+    var count: Int { connections.count - leaving }
 
     /// - Returns: Who has to go: another one, the new one itself, or nobody.
     mutating func opened(_ id: ID, _ now: NIODeadline) -> ID? {
         connections[id] = Connection(since: now)
-        guard connections.count > limits.connections else { return nil }
-        return first(of: .idle) ?? first(of: .arriving, but: id) ?? first(of: .answered) ?? id
+        return count > limits.connections ? shed(for: id) : nil
+    }
+
+    /// Who goes when there are too many.
+    ///
+    /// - Parameter newcomer: The last to go; nil if the system itself has no room for one more.
+    mutating func shed(for newcomer: ID? = nil) -> ID? {
+        guard let id = first(of: .idle) ?? first(of: .arriving, but: newcomer) ?? first(of: .answered) ?? newcomer else { return nil }
+        connections[id]?.isLeaving = true
+        leaving += 1
+        return id
     }
 
     /// The one that took a standing first.
     private func first(of standing: Standing, but newcomer: ID? = nil) -> ID? {
-        connections.filter { $0.value.standing == standing && !$0.value.isCut && $0.key != newcomer }.min {
+        connections.filter { $0.value.standing == standing && !$0.value.isLeaving && $0.key != newcomer }.min {
             $0.value.since < $1.value.since
         }?.key
     }
@@ -102,6 +115,6 @@ struct ConnectionTable {
 
     mutating func closed(_ id: ID) {
         release(id)
-        connections[id] = nil
+        if connections.removeValue(forKey: id)?.isLeaving == true { leaving -= 1 }
     }
 }

@@ -43,6 +43,11 @@ final class Connections: Sendable {
         return id
     }
 
+    /// The system has no descriptor left for one more.
+    func shed() {
+        state.withLock { state in state.table.shed().flatMap { state.ways[$0] } }?.shed()
+    }
+
     func stands(_ id: ConnectionTable.ID, _ standing: ConnectionTable.Standing, _ now: NIODeadline) {
         state.withLock { $0.table.stands(id, standing, now) }
     }

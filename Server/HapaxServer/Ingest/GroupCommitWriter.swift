@@ -119,20 +119,30 @@ package final class GroupCommitWriter: Sendable {
     }
 
     private func commit(_ submissions: [Submission], writer: Int) async {
-        let group = CommitGroup(submissions.map(\.request), horizon: store.horizon, moving: store.moving)
         do throws(StoreError) {
-            var attempt = CommitAttempt()
-            try await commit(group.storeGroup, writer: writer, &attempt)
-            metrics.groupCommitted(records: group.storeGroup.records.count)
-            let outcomes = group.outcomes(found: attempt.found, unstored: attempt.unstored)
-            for (submission, outcomes) in zip(submissions, outcomes) {
-                submission.answer.resume(returning: .success(outcomes))
-            }
+            let outcomes = try await outcomes(submissions.map(\.request), writer: writer)
+            for (submission, outcomes) in zip(submissions, outcomes) { submission.answer.resume(returning: .success(outcomes)) }
         } catch {
             metrics.groupFailed()
             report(error)
             let problem = RequestProblem(.storeUnavailable, detail: "nothing is known about this batch; send it again")
             for submission in submissions { submission.answer.resume(returning: .failure(problem)) }
+        }
+    }
+
+    private func outcomes(_ requests: [IngestRequest], writer: Int) async throws(StoreError) -> [[Receipt.Result]] {
+        var attempt = CommitAttempt()
+        while true {
+            // Anew each time: what the group is asked for depends on what is known of the store.
+            let group = CommitGroup(requests, horizon: store.horizon, moving: store.moving)
+            do throws(StoreError) {
+                try await commit(group.storeGroup, writer: writer, &attempt)
+                metrics.groupCommitted(records: group.storeGroup.records.count)
+                return group.outcomes(found: attempt.found, unstored: attempt.unstored)
+            } catch .noPartition where !attempt.hasRefreshed {
+                attempt = CommitAttempt(hasRefreshed: true)
+                try await store.refresh()
+            }
         }
     }
 
@@ -170,9 +180,7 @@ package final class GroupCommitWriter: Sendable {
             attempt.collisions += 1
             return try await commit(group, writer: writer, &attempt)
         } catch .noPartition where !attempt.hasRefreshed {
-            attempt.hasRefreshed = true
-            try await store.refresh()
-            return try await commit(group, writer: writer, &attempt)
+            throw .noPartition
         } catch .dataRefused(let state) {
             if isolate(group, as: .refused(EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")), &attempt) { return }
         } catch .noPartition {

@@ -83,7 +83,9 @@ public enum HapaxServer {
             })
         let group = ServiceGroup(
             configuration: ServiceGroupConfiguration(
-                services: [application, HardStop()], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+                services: [application], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+        let hardStop = HardStop.install()
+        defer { for source in hardStop { source.cancel() } }
         try await group.run()
     }
 
@@ -112,12 +114,20 @@ private enum EarlyStop {
 
 /// Ends the process when stopping takes too long (I17): a request that never finishes, or a database that never answers, is cut without an
 /// answer, which its sender takes for what it is.
-private struct HardStop: Service {
-    func run() async throws {
-        try? await gracefulShutdown()
-        // Not on a global queue, whose threads may all wait for what never answers.
-        // It is still an orderly stop: nothing was answered that is not stored.
-        let grace = ServerLimits.hardStop / .seconds(1)
-        DispatchQueue(label: "hapax.grace").asyncAfter(deadline: .now() + grace) { _exit(0) }
+private enum HardStop {
+    /// Neither on a task nor on a global queue: whatever floods the server fills these.
+    private static let queue = DispatchQueue(label: "hapax.stop")
+
+    /// - Returns: What must live as long as the server.
+    static func install() -> [any DispatchSourceSignal] {
+        [SIGTERM, SIGINT].map { number in
+            let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
+            source.setEventHandler {
+                // It is still an orderly stop: nothing was answered that is not stored.
+                queue.asyncAfter(deadline: .now() + ServerLimits.hardStop / .seconds(1)) { _exit(0) }
+            }
+            source.resume()
+            return source
+        }
     }
 }

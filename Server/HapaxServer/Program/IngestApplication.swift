@@ -45,7 +45,7 @@ package struct IngestApplication: Service {
             services: [UpkeepService(store: store, logger: logger), GroupCommitService(writer: writer)],
             onServerRunning: { [onListening, options] channel in
                 try? await channel.eventLoop.submit {
-                    try channel.pipeline.syncOperations.addHandler(AcceptPause(), position: .first)
+                    try channel.pipeline.syncOperations.addHandler(AcceptPause(connections: connections), position: .first)
                 }.get()
                 await onListening(channel.localAddress?.port ?? options.port)
             },

@@ -33,7 +33,11 @@ struct UpkeepService: Service {
         while true {
             try await Task.sleep(for: ServerLimits.refreshInterval)
             // If the store does not answer, senders are told so already.
-            do throws(StoreError) { try await store.refresh() } catch {}
+            do throws(StoreError) {
+                try await store.refresh()
+                // Begun and not ended, by a server that died or was kept from its last step: whoever is free goes on.
+                if store.moving != nil { try await store.performUpkeep() }
+            } catch {}
         }
     }
 }

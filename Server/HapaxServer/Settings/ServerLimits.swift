@@ -39,6 +39,9 @@ package struct ServerLimits: Sendable {
     package static let headerBytes = 16 * 1024
     /// Lines of a header block; the same.
     package static let headerFields = 100
+    /// Requests of one connection that wait for their answers. Behind them the connection is closed: usual senders wait for each answer, and a
+    /// kilobyte can hold fifty requests.
+    package static let pipelinedRequests = 100
     /// Bytes of a body that are read and thrown away after its request was refused, so that a sender that reads last still gets its answer.
     package static let discardedBytes = 16 * 1024 * 1024
 

@@ -125,10 +125,17 @@ enum PostgresPartitions {
             try connection.execute(
                 "CREATE TABLE IF NOT EXISTS \(month.name) (LIKE events INCLUDING DEFAULTS INCLUDING INDEXES, CONSTRAINT hapax_month CHECK "
                     + "(bucket >= \(month.buckets.lowerBound) AND bucket < \(month.buckets.upperBound)))")
+            // Once validated there is nothing left to move: only the last step is tried again.
+            guard try !isValidated(connection, month) else { return }
             try move(connection, month)
             try connection.execute("ALTER TABLE \(future) VALIDATE CONSTRAINT \(month.constraint)")
         }
         try attach(connection, month)
+    }
+
+    private static func isValidated(_ connection: PostgresConnection, _ month: Month) throws(PostgresError) -> Bool {
+        let sql = "SELECT convalidated FROM pg_constraint WHERE conrelid = to_regclass('\(future)') AND conname = $1"
+        return try connection.query(sql, [month.constraint]).first?[0] == "t"
     }
 
     private static func forbid(_ connection: PostgresConnection, _ month: Month) throws(StoreError) {

@@ -46,6 +46,7 @@ actor PostgresWriter {
     /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there.
     private func copy(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
         let found = try probe(group.records.map(\.key) + group.lookups, connection)
+        try checkMoving(group.lookups, connection)
         let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
         if !new.isEmpty {
             let stored = try connection.copyIn(PostgresCopy.statement, PostgresCopy.bytes(new))
@@ -70,6 +71,7 @@ actor PostgresWriter {
         }
         // A new statement sees what the others committed while the INSERT waited for them (read committed).
         let found = try probe(group.records.map(\.key).filter { !new.contains($0) } + group.lookups, connection)
+        try checkMoving(group.lookups, connection)
         // Neither taken nor there: then nothing here may be called stored.
         guard group.records.allSatisfy({ new.contains($0.key) || found[$0.key] != nil }) else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table did not take every row")
@@ -101,6 +103,14 @@ actor PostgresWriter {
             }
         }
         return found
+    }
+
+    /// A row that is on its way to its month is not found, and nobody may conclude anything from that. What is stored is checked by the table
+    /// itself; what is only looked for is not. Behind the look-up, whose lock on `events` keeps a split from ending in between.
+    private func checkMoving(_ lookups: [EventKey], _ connection: PostgresConnection) throws(PostgresError) {
+        guard !lookups.isEmpty, let moving = try PostgresPartitions.moving(connection) else { return }
+        guard lookups.contains(where: { moving.contains($0.id.bucket) }) else { return }
+        throw PostgresError(kind: .statement, sqlState: "23514", summary: "ids of a month that is being moved")
     }
 
     private static func parameter(_ value: Int32) -> [UInt8] {
