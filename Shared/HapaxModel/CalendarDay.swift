@@ -1,6 +1,6 @@
 /// A day of the calendar (proleptic Gregorian), 1970-01-01 to 9999-12-31, without a time and without a zone.
 public struct CalendarDay: Hashable, Sendable, Comparable {
-    /// 0…2932896.
+    /// Days since 1970-01-01, 0…2932896.
     public let daysSince1970: Int32
 
     private static let range: ClosedRange<Int32> = 0...2_932_896
