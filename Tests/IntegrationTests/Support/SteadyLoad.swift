@@ -13,7 +13,21 @@ final class SteadyLoad: Sendable {
         var unanswered = 0
     }
 
-    private let state = Locked((books: Books(), isStopped: false))
+    private struct State {
+        var books = Books()
+        var isStopped = false
+        /// Who waits for how many acknowledgements.
+        var waiters: [(goal: Int, continuation: CheckedContinuation<Void, Never>)] = []
+
+        /// Those that have waited long enough.
+        mutating func served() -> [CheckedContinuation<Void, Never>] {
+            let served = waiters.filter { isStopped || $0.goal <= books.acknowledged.count }
+            waiters.removeAll { isStopped || $0.goal <= books.acknowledged.count }
+            return served.map(\.continuation)
+        }
+    }
+
+    private let state = Locked(State())
     private let ports: @Sendable () -> [Int]
 
     /// - Parameter ports: The servers; each attempt goes to the next of them.
@@ -31,13 +45,26 @@ final class SteadyLoad: Sendable {
     }
 
     func stop() {
-        state.withLock { $0.isStopped = true }
+        let waiters = state.withLock { state in
+            state.isStopped = true
+            return state.served()
+        }
+        for waiter in waiters { waiter.resume() }
     }
 
     /// Returns once `count` more events have been acknowledged.
     func wait(for count: Int) async {
-        let goal = books.acknowledged.count + count
-        while books.acknowledged.count < goal, !Task.isCancelled { await Task.yield() }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let waiters = state.withLock { state in
+                    state.waiters.append((state.books.acknowledged.count + count, continuation))
+                    return state.served()
+                }
+                for waiter in waiters { waiter.resume() }
+            }
+        } onCancel: {
+            stop()
+        }
     }
 
     private func send(_ sender: Int) async {
@@ -53,6 +80,8 @@ final class SteadyLoad: Sendable {
                 attempt += 1
                 let ports = ports()
                 isAcknowledged = await deliver(body, id, to: ports[attempt % ports.count])
+                // As a client does, if in a greater hurry: a load, not a flood.
+                if !isAcknowledged { try? await Task.sleep(for: .milliseconds(50)) }
             }
         }
     }
@@ -61,18 +90,19 @@ final class SteadyLoad: Sendable {
         let headers = ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"]
         guard let answer = try? await RawHTTP.post(port: port, headers: headers, body: body) else {
             state.withLock { $0.books.unanswered += 1 }
-            await Task.yield()
             return false
         }
         let receipt = answer.status == 200 ? try? Receipt(json: answer.body) : nil
         let isAcknowledged = receipt.map { $0.stored + $0.duplicates == 1 } ?? false
-        state.withLock { state in
+        let waiters = state.withLock { state in
             state.books.statuses[answer.status, default: 0] += 1
             if isAcknowledged {
                 state.books.acknowledged.append(id)
                 state.books.latest = .now
             }
+            return state.served()
         }
+        for waiter in waiters { waiter.resume() }
         return isAcknowledged
     }
 }
