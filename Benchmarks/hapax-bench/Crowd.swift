@@ -38,6 +38,7 @@ enum Crowd {
                         }
                         let due = start + .seconds(Double(number * batchSize) / offered)
                         guard max(due, .now) < end, shared.withLock({ $0.failure == nil }) else { return }
+                        // The offered rate is kept by the clock, whatever the answers are.
                         let left = due - .now
                         if left > .zero { usleep(useconds_t(left / .microseconds(1))) }
                         let (status, body, isKept) = try connection.exchange(request(bodies, &generator, port))
@@ -53,6 +54,7 @@ enum Crowd {
                 }
             }
         }
+        // Memory is looked at in the midst of the load, and at its end.
         usleep(useconds_t(seconds * 333_333))
         let third = server.residentMebibytes
         group.wait()

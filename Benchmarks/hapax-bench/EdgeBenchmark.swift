@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import HapaxServer
 import TestSupport
 
 /// What attackers and a crowd cost everybody else: each figure beside that of the same server without them, in the same run.
@@ -14,7 +15,7 @@ struct EdgeBenchmark {
 
     func run() async throws {
         signal(SIGPIPE, SIG_IGN)
-        SlowSenders.raiseDescriptors()
+        Descriptors.raise(to: 65_536)
         let cluster = try await PostgresCluster()
         print("\n### Edge: PostgreSQL, 602-byte events\n")
         print("| What | figure | beside | ratio | aim |")

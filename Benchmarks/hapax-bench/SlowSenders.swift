@@ -25,7 +25,8 @@ final class SlowSenders: Sendable {
         private static let question = "GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n"
     }
 
-    private let state = Locked((isStopped: false, opened: 0))
+    private let isStopped = Locked(false)
+    private let allOpen = DispatchSemaphore(value: 0)
     private let count: Int
     private let end = DispatchGroup()
 
@@ -35,17 +36,17 @@ final class SlowSenders: Sendable {
     }
 
     func waitUntilOpen() {
-        while state.withLock({ $0.opened < count }) { usleep(10_000) }
+        allOpen.wait()
     }
 
     func stop() {
-        state.withLock { $0.isStopped = true }
+        isStopped.withLock { $0 = true }
         end.wait()
     }
 
     private func drip(_ port: Int) {
         var open: [(kind: Kind, connection: HTTPConnection?)] = (0..<count).map { (Kind(rawValue: $0 % 4) ?? .silent, nil) }
-        while !state.withLock({ $0.isStopped }) {
+        while !isStopped.withLock({ $0 }) {
             let next = ContinuousClock.now + .seconds(1)
             for index in open.indices {
                 if let connection = open[index].connection {
@@ -55,21 +56,10 @@ final class SlowSenders: Sendable {
                     open[index].connection = connection
                 }
             }
-            state.withLock { $0.opened = open.count { $0.connection != nil } }
+            if open.allSatisfy({ $0.connection != nil }) { allOpen.signal() }
+            // A drip is paced by the clock.
             let left = next - .now
             if left > .zero { usleep(useconds_t(left / .microseconds(1))) }
         }
-    }
-
-    static func raiseDescriptors() {
-        var limit = rlimit()
-        #if canImport(Glibc)
-        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        #else
-        let resource = RLIMIT_NOFILE
-        #endif
-        getrlimit(resource, &limit)
-        limit.rlim_cur = min(limit.rlim_max, 65_536)
-        setrlimit(resource, &limit)
     }
 }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("When a lost database is asked again, by a clock that is moved (I15, I16)", .timeLimit(.minutes(10)))
+@Suite("When a lost database is asked again, by a clock that is moved (I15, I16)", .timeLimit(.minutes(20)))
 struct ConnectionBreakerTests {
     private static let start = ContinuousClock.now
 
@@ -14,9 +14,9 @@ struct ConnectionBreakerTests {
         for _ in 0..<16 { #expect(breaker.mayConnect(Self.start) == true) }
         breaker.failed(Self.start, jitter: jitter)
         var attempts: [Int] = []
-        for millisecond in 1...60_000 {
+        for millisecond in 1...10_000 {
             let now = Self.start + .milliseconds(millisecond)
-            for _ in 0..<50 where breaker.mayConnect(now) {
+            for _ in 0..<5 where breaker.mayConnect(now) {
                 attempts.append(millisecond)
                 if attempts.count % 2 == 0 { breaker.failed(now, jitter: jitter) }
             }

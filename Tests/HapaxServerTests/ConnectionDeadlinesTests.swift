@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("What a connection owes, by a clock that is moved (I13, I17)", .timeLimit(.minutes(10)))
+@Suite("What a connection owes, by a clock that is moved (I13, I17)", .timeLimit(.minutes(20)))
 struct ConnectionDeadlinesTests {
     private typealias Deadlines = ConnectionDeadlines
 
@@ -128,7 +128,7 @@ struct ConnectionDeadlinesTests {
     }
 }
 
-@Suite("Who has to go, by a clock that is moved (I13)", .timeLimit(.minutes(10)))
+@Suite("Who has to go, by a clock that is moved (I13)", .timeLimit(.minutes(20)))
 struct ConnectionTableTests {
     private static func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(1) + .seconds(seconds) }
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Group commit decides as a value", .timeLimit(.minutes(10)))
+@Suite("Group commit decides as a value", .timeLimit(.minutes(20)))
 struct GroupCommitStateMachineTests {
     typealias Machine = GroupCommitStateMachine<Int>
 

@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxServer
 
 /// What only the embedded store has: its file.
-@Suite("The store in a SQLite file", .serialized, .timeLimit(.minutes(15)))
+@Suite("The store in a SQLite file", .serialized, .timeLimit(.minutes(20)))
 struct SQLiteEventStoreTests {
     private static func open(_ path: String, time: @escaping @Sendable () -> Int64 = { Sample.now }) throws -> SQLiteEventStore {
         try SQLiteEventStore(path: path, currentTime: time)
@@ -43,7 +43,7 @@ struct SQLiteEventStoreTests {
     // MARK: - Power cuts
 
     /// What had been acknowledged at a moment at which the power was cut.
-    private struct Moment {
+    private struct Moment: Sendable {
         var acknowledged: [EventRecord]
         var cut: PowerCutDisk.Cut
     }
@@ -85,8 +85,13 @@ struct SQLiteEventStoreTests {
         for moment in moments.withLock({ $0 }) {
             for survival in PowerCutDisk.Survival.allCases where survival == .nothing || !moment.cut.isFlushed {
                 let left = TemporaryDirectory()
-                try moment.cut.restore(to: left.path, survival, using: &random)
-                let store = try open(left.path + "/events.sqlite")
+                let seed = random.next()
+                // On a thread of its own: tests beside this one need those of the pool.
+                let store = try await blocking {
+                    var random = SeededRandom(seed: seed)
+                    try moment.cut.restore(to: left.path, survival, using: &random)
+                    return try open(left.path + "/events.sqlite")
+                }
                 let found = try await store.commit(Sample.group([], lookups: moment.acknowledged.map(\.key)), writer: 0)
                 if found.count < moment.acknowledged.count { lost += 1 }
                 await store.close()

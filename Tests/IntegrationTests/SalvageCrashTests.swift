@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A client is killed with SIGKILL again and again while it takes over what a damaged file held, between any two of its steps, renames included.
-@Suite("A salvage, killed", .serialized, .timeLimit(.minutes(10)))
+@Suite("A salvage, killed", .serialized, .timeLimit(.minutes(20)))
 struct SalvageCrashTests {
     private let directory = TemporaryDirectory("salvage")
     private var queue: String { directory.path("queue") }

@@ -139,8 +139,8 @@ package final class GroupCommitWriter: Sendable {
                 try await commit(group.storeGroup, writer: writer, &attempt)
                 metrics.groupCommitted(records: group.storeGroup.records.count)
                 return group.outcomes(found: attempt.found, unstored: attempt.unstored)
-            } catch .noPartition where !attempt.hasRefreshed {
-                attempt = CommitAttempt(hasRefreshed: true)
+            } catch .noPartition where attempt.mayBeginAnew {
+                attempt.hasRefreshed = true
                 try await store.refresh()
             }
         }
@@ -167,7 +167,11 @@ package final class GroupCommitWriter: Sendable {
         var found: [EventKey: Int64] = [:]
         var unstored: [EventKey: CommitGroup.Unstored] = [:]
         var hasRefreshed = false
+        /// Whether a half of the group is in the store: then the rest must not begin anew, or what was stored would be told as a duplicate.
+        var hasCommitted = false
         var collisions = 0
+
+        var mayBeginAnew: Bool { !hasRefreshed && !hasCommitted }
     }
 
     /// Commits a group; one whose data is refused is halved until only the culprits are left.
@@ -175,11 +179,12 @@ package final class GroupCommitWriter: Sendable {
         do throws(StoreError) {
             let found = try await store.commit(group, writer: writer)
             attempt.found.merge(found) { $1 }
+            attempt.hasCommitted = true
             return
         } catch .collided where attempt.collisions < ServerLimits.collisions {
             attempt.collisions += 1
             return try await commit(group, writer: writer, &attempt)
-        } catch .noPartition where !attempt.hasRefreshed {
+        } catch .noPartition where attempt.mayBeginAnew {
             throw .noPartition
         } catch .dataRefused(let state) {
             if isolate(group, as: .refused(EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")), &attempt) { return }

@@ -7,11 +7,12 @@ import Darwin
 #endif
 
 /// How many files and sockets the process may have open.
-enum Descriptors {
+package enum Descriptors {
     /// Raises the limit as far as the system lets an ordinary process, but no further than is needed.
     ///
     /// - Returns: The limit that holds now.
-    static func raise(to needed: Int) -> Int {
+    @discardableResult
+    package static func raise(to needed: Int) -> Int {
         var limit = rlimit()
         #if canImport(Glibc)
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Network policy, dispatch preset and steps (R20–R29)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Network policy, dispatch preset and steps (R20–R29)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DispatchTests {
     private func policy(interval: Duration = .seconds(120), preset: UploadPreset = .dispatch) -> FlushPolicy {
         FlushPolicy(bulkSize: 2, interval: interval, immediateEvents: ["$AppStart"], preset: preset, now: .zero)

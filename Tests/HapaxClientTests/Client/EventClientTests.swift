@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("EventClient (R1–R17, I6, I7, I12)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("EventClient (R1–R17, I6, I7, I12)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct EventClientTests {
     @Test(
         "a malformed URL is refused with a typed error (R3)",

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Uploads that only somebody's wish begins (R13, R18, R26)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Uploads that only somebody's wish begins (R13, R18, R26)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct ManualUploadsTests {
     /// The two ways to switch off what nobody asked for.
     enum Switch: CaseIterable, Sendable {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Settings that change while the client runs (R20–R26, R35)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Settings that change while the client runs (R20–R26, R35)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct RunTimeSettingsTests {
     @Test("another preset begins with its interval, and with its rule for short ones; the same one changes nothing (R20, R26)")
     func presetChanges() {

@@ -65,7 +65,7 @@ struct CommandLine {
     }
 }
 
-@Suite("hapax, the command line", .timeLimit(.minutes(10)))
+@Suite("hapax, the command line", .timeLimit(.minutes(20)))
 struct CommandLineTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax dead-letters", .timeLimit(.minutes(10)))
+@Suite("hapax dead-letters", .timeLimit(.minutes(20)))
 struct DeadLettersCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

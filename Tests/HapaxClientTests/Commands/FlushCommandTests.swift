@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax flush", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("hapax flush", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct FlushCommandTests {
     @Test("what another process still stores beside the queue is left: exit 2 though nothing failed, and delivered once that has ended")
     func queueInUseBesideIsLeft() async throws {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax identity (R56, D16)", .timeLimit(.minutes(10)))
+@Suite("hapax identity (R56, D16)", .timeLimit(.minutes(20)))
 struct IdentityCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

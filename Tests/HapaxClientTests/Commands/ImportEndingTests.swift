@@ -3,7 +3,7 @@ import Testing
 
 @testable import hapax
 
-@Suite("What ends an import", .timeLimit(.minutes(10)))
+@Suite("What ends an import", .timeLimit(.minutes(20)))
 struct ImportEndingTests {
     @Test("an import that has delivered all is not given up, however long the look at its file takes; a signal still ends it")
     func drainedImportIsNotGivenUp() {

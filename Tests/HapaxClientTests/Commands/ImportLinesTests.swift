@@ -7,7 +7,7 @@ import Testing
 @testable import hapax
 
 /// Which lines travel together, and what becomes of one that cannot travel.
-@Suite("hapax import, line by line", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("hapax import, line by line", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct ImportLinesTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

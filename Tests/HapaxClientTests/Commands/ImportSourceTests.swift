@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxClient
 @testable import hapax
 
-@Suite("hapax import of a file that holds no events (I1, I13)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("hapax import of a file that holds no events (I1, I13)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct ImportSourceTests {
     private let directory = TemporaryDirectory()
 

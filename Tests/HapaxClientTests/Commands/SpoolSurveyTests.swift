@@ -5,7 +5,7 @@ import Testing
 
 @testable import hapax
 
-@Suite("What a command sees beside a queue (I1)", .timeLimit(.minutes(10)))
+@Suite("What a command sees beside a queue (I1)", .timeLimit(.minutes(20)))
 struct SpoolSurveyTests {
     private let directory = TemporaryDirectory()
     private var queue: QueueDirectory { QueueDirectory(path: directory.path + "/queue") }

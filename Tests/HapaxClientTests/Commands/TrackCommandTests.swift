@@ -4,7 +4,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite("hapax track", .timeLimit(.minutes(10)))
+@Suite("hapax track", .timeLimit(.minutes(20)))
 struct TrackCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

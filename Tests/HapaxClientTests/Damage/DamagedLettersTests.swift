@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Dead letters whose bytes changed on the disk, or were never text (I3, I11)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Dead letters whose bytes changed on the disk, or were never text (I3, I11)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DamagedLettersTests {
     private let directory = TemporaryDirectory()
     private var path: String { directory.path + "/queue/queue.sqlite" }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A queue on a disk that fails (I1, I6, I11, I12, D17)", .takesTurns, .timeLimit(.minutes(10)))
+@Suite("A queue on a disk that fails (I1, I6, I11, I12, D17)", .takesTurns, .timeLimit(.minutes(20)))
 struct FaultyDiskTests {
     private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
 

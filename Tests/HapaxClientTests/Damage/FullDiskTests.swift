@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A full disk (I1, I13)", .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"), .timeLimit(.minutes(10)))
+@Suite("A full disk (I1, I13)", .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"), .timeLimit(.minutes(20)))
 struct FullDiskTests {
     private func queue(_ disk: TinyDisk) throws -> EventQueue {
         try EventQueue(

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxClient
 
 /// See ``SalvageCutOffTests``.
-@Suite("Making and purging a queue, cut off at any operation on the disk (I1, I6, I12)", .takesTurns, .timeLimit(.minutes(10)))
+@Suite("Making and purging a queue, cut off at any operation on the disk (I1, I6, I12)", .takesTurns, .timeLimit(.minutes(20)))
 struct QueueCutOffTests {
     private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A damaged queue file (I1, I11, D17)", .takesTurns, .timeLimit(.minutes(10)))
+@Suite("A damaged queue file (I1, I11, D17)", .takesTurns, .timeLimit(.minutes(20)))
 struct QueueDamageTests {
     let directory = TemporaryDirectory()
     var path: String { directory.path + "/queue" }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A queue that is damaged again after somebody has deleted the file of the first time (I1, I11)", .timeLimit(.minutes(10)))
+@Suite("A queue that is damaged again after somebody has deleted the file of the first time (I1, I11)", .timeLimit(.minutes(20)))
 struct RepeatedDamageTests {
     private let directory = TemporaryDirectory()
     private var path: String { directory.path("queue") }

@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxClient
 
 /// From one operation on its disk a process does nothing any more, as if it had been killed there; the next one goes on with what is left.
-@Suite("A salvage that is cut off at any operation on the disk (I1, I7, I11, I12)", .takesTurns, .timeLimit(.minutes(10)))
+@Suite("A salvage that is cut off at any operation on the disk (I1, I7, I11, I12)", .takesTurns, .timeLimit(.minutes(20)))
 struct SalvageCutOffTests {
     private static let who = Identity(anonymousID: "a-1", loginID: "anna")
     private static let session = EventQueue.OpenSession(start: event(1).id, lastActivity: 5)

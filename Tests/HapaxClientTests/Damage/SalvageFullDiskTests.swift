@@ -9,7 +9,7 @@ import Testing
 
 @Suite(
     "A damaged file on a disk that is too small to hold it twice (I11, I12, I15)",
-    .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"), .takesTurns, .timeLimit(.minutes(10)))
+    .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"), .takesTurns, .timeLimit(.minutes(20)))
 struct SalvageFullDiskTests {
     private static let count = 1_600
 

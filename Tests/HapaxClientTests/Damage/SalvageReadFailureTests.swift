@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A damaged file that cannot be read for a while, as without descriptors (I1, I11)", .takesTurns, .timeLimit(.minutes(10)))
+@Suite("A damaged file that cannot be read for a while, as without descriptors (I1, I11)", .takesTurns, .timeLimit(.minutes(20)))
 struct SalvageReadFailureTests {
     private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
 
@@ -200,7 +200,7 @@ struct SalvageReadFailureTests {
 
     @Test(
         "a salvage that failed when the client started is tried again by its timer, and by a step, though nothing else waits (R27, I15)",
-        .timeLimit(.minutes(10)), arguments: [true, false])
+        .timeLimit(.minutes(20)), arguments: [true, false])
     func failedSalvageNeedsNoFlush(isStep: Bool) async throws {
         let directory = TemporaryDirectory()
         let disk = try makeUnreadable(directory)

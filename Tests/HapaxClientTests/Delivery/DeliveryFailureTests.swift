@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Why the latest attempt to deliver failed, and nothing older (R13, D11)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Why the latest attempt to deliver failed, and nothing older (R13, D11)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DeliveryFailureTests {
     /// A queue with so many events of which the first attempt to deliver one failed.
     private func failed(_ count: Int) async throws -> TestClient {

@@ -4,7 +4,7 @@ import Testing
 @testable import HapaxClient
 
 /// The machine against a model of a server and its queue, over many seeded lives.
-@Suite("DeliveryStateMachine in simulation (D12, D13, I16)", .timeLimit(.minutes(10)))
+@Suite("DeliveryStateMachine in simulation (D12, D13, I16)", .timeLimit(.minutes(20)))
 struct DeliverySimulationTests {
     /// What the machine works on, and the auditor of what it does.
     private struct Model {

@@ -2,7 +2,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("DeliveryStateMachine (R9–R11, D2, D11–D13)", .timeLimit(.minutes(10)))
+@Suite("DeliveryStateMachine (R9–R11, D2, D11–D13)", .timeLimit(.minutes(20)))
 struct DeliveryStateMachineTests {
     private var machine = DeliveryStateMachine(batchSize: 50)
 

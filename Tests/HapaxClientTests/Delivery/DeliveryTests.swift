@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Delivery over a real queue (R9–R13, D1–D3, D11–D13, I1, I5, I16)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Delivery over a real queue (R9–R13, D1–D3, D11–D13, I1, I5, I16)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DeliveryTests {
     @Test("a batch is valid JSON with its events as they were stored, for one and for many (D1, R4)", arguments: [1, 2, 50])
     func batchIsValidJSON(count: Int) async throws {

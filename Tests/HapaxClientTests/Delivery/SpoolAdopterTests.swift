@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Who delivers spools, when, and until when (I1, I15, I16, D7)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Who delivers spools, when, and until when (I1, I15, I16, D7)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct SpoolAdopterTests {
     private let directory = TemporaryDirectory()
     private let network = Locked((type: NetworkType?.none, looks: 0))

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Spools: clients that find the queue taken", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Spools: clients that find the queue taken", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct SpoolTests {
     let directory = TemporaryDirectory()
 

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxClient
 
 /// Events that the server refuses, where those that show whether it accepts anything wait in another queue.
-@Suite("Poison events in several queues (I1, I8, I15, D13)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Poison events in several queues (I1, I8, I15, D13)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct SpooledPoisonTests {
     private let directory = TemporaryDirectory()
     private let abandoned = Locked(0)

@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxClient
 
 /// What happens to a queue, and what time passes, between an event's refusal and the verdict on it.
-@Suite("A suspicion and what goes on meanwhile (R9, D12, D13)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("A suspicion and what goes on meanwhile (R9, D12, D13)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct SuspicionTests {
     /// Four events wait, of which the server refuses the first one's batch; there is room for no more.
     private func client(_ configure: (inout EventClient.Configuration) -> Void = { _ in }) async throws -> TestClient {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Events that wait for another server or project", .timeLimit(.minutes(15)), .endsWhenItHangs)
+@Suite("Events that wait for another server or project", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DestinationTests {
     private let directory = TemporaryDirectory()
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("What was dropped is reported once, whoever reports it (I12)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("What was dropped is reported once, whoever reports it (I12)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DropCountsTests {
     private let directory = TemporaryDirectory()
 

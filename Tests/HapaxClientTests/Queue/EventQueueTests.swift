@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("EventQueue (R7, R10, R12, I5, I12)", .timeLimit(.minutes(10)))
+@Suite("EventQueue (R7, R10, R12, I5, I12)", .timeLimit(.minutes(20)))
 struct EventQueueTests {
     private let directory = TemporaryDirectory()
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Counts of what many installs dropped that are gone (I12, I13)", .timeLimit(.minutes(10)))
+@Suite("Counts of what many installs dropped that are gone (I12, I13)", .timeLimit(.minutes(20)))
 struct GatheredDropCountsTests {
     private static let installs = 600
 

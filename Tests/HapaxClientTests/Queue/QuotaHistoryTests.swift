@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxClient
 
 /// What callers, subscribers, the books and the server say of the same events, whose queue is small, while commits and requests fail.
-@Suite("Histories of a small queue (I1, I12)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Histories of a small queue (I1, I12)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct QuotaHistoryTests {
     private let directory = TemporaryDirectory()
     private let clock = ManualClock()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Intake (R8, R12, I7, I12, I13)", .timeLimit(.minutes(10)))
+@Suite("Intake (R8, R12, I7, I12, I13)", .timeLimit(.minutes(20)))
 struct IntakeTests {
     private func intake(capacity: Int = 4, last: Int64 = 0, ids: Set<EventID> = []) -> Intake {
         Intake(lastSequence: last, waitingIDs: ids, capacity: capacity)

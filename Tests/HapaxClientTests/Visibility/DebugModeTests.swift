@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Debug mode (R35, R59, I14)", .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Debug mode (R35, R59, I14)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DebugModeTests {
     private let shown = Locked<[String]>([])
 
