@@ -130,6 +130,20 @@ struct GroupCommitWriterTests {
         guard case .unavailable = error("22P05", .connection) else { Issue.record("a lost connection refused an event"); return }
     }
 
+    @Test("What one half of a group stored is told as stored, though the other half then meets a month that moves (I12)")
+    func halfCommittedGroupIsToldAsStored() async throws {
+        let store = ScriptedStore()
+        store.fail { group in
+            if group.records.count == 4 { return .dataRefused("22P05") }
+            return group.records.contains { $0.key.id == Sample.id(3) } ? .noPartition : nil
+        }
+        try await withWriter(store) { writer in
+            let request = try Sample.request((1...4).map { Sample.event(Sample.id($0)) })
+            let outcomes = try await writer.submit(request).map(\.outcome)
+            #expect(outcomes == [.stored, .stored, .retry, .stored])
+        }
+    }
+
     @Test("Too much held is 503 at once, while the group before is still being committed (I13)")
     func tooMuchHeldIsRefused() async throws {
         let store = ScriptedStore()

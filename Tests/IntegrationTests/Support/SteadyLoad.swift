@@ -16,13 +16,13 @@ final class SteadyLoad: Sendable {
     private struct State {
         var books = Books()
         var isStopped = false
-        /// Who waits for how many acknowledgements.
-        var waiters: [(goal: Int, continuation: CheckedContinuation<Void, Never>)] = []
+        /// Who waits for which books.
+        var waiters: [(isServed: @Sendable (Books) -> Bool, continuation: CheckedContinuation<Void, Never>)] = []
 
         /// Those that have waited long enough.
         mutating func served() -> [CheckedContinuation<Void, Never>] {
-            let served = waiters.filter { isStopped || $0.goal <= books.acknowledged.count }
-            waiters.removeAll { isStopped || $0.goal <= books.acknowledged.count }
+            let served = waiters.filter { isStopped || $0.isServed(books) }
+            waiters.removeAll { isStopped || $0.isServed(books) }
             return served.map(\.continuation)
         }
     }
@@ -54,10 +54,16 @@ final class SteadyLoad: Sendable {
 
     /// Returns once `count` more events have been acknowledged.
     func wait(for count: Int) async {
+        let goal = books.acknowledged.count + count
+        await wait { $0.acknowledged.count >= goal }
+    }
+
+    /// Returns once the books are as `isServed` wants them.
+    func wait(until isServed: @escaping @Sendable (Books) -> Bool) async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let waiters = state.withLock { state in
-                    state.waiters.append((state.books.acknowledged.count + count, continuation))
+                    state.waiters.append((isServed, continuation))
                     return state.served()
                 }
                 for waiter in waiters { waiter.resume() }
