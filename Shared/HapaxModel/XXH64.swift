@@ -21,7 +21,8 @@ package enum XXH64 {
                 offset += 32
             } while offset <= count - 32
             hash = rotated(lanes.0, 1) &+ rotated(lanes.1, 7) &+ rotated(lanes.2, 12) &+ rotated(lanes.3, 18)
-            for lane in [lanes.0, lanes.1, lanes.2, lanes.3] { hash = (hash ^ round(0, lane)) &* prime1 &+ prime4 }
+            // Not in a loop: the array it would need costs more than a short text's hash.
+            hash = merged(merged(merged(merged(hash, lanes.0), lanes.1), lanes.2), lanes.3)
         } else {
             hash = seed &+ prime5
         }
@@ -60,6 +61,11 @@ package enum XXH64 {
     @inline(__always)
     private static func round(_ lane: UInt64, _ word: UInt64) -> UInt64 {
         rotated(lane &+ word &* prime2, 31) &* prime1
+    }
+
+    @inline(__always)
+    private static func merged(_ hash: UInt64, _ lane: UInt64) -> UInt64 {
+        (hash ^ round(0, lane)) &* prime1 &+ prime4
     }
 
     @inline(__always)
