@@ -185,6 +185,8 @@ struct ConnectionTableTests {
         #expect(table.bytesArrived(2, 60, Self.at(10)) == .admitted)
         #expect(table.bytesArrived(3, 30, Self.at(10)) == .admitted)
         #expect(table.bytesArrived(2, 5, Self.at(11)) == .cut(1))
+        // What still comes of it is not counted again.
+        #expect(table.bytesArrived(1, 50, Self.at(11)) == .admitted)
         #expect(table.arrivingBytes == 95)
         // The slowest asks for more itself.
         #expect(table.bytesArrived(3, 20, Self.at(12)) == .refused)

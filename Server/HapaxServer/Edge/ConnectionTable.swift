@@ -80,9 +80,11 @@ struct ConnectionTable {
 
     /// Some of a body has come.
     mutating func bytesArrived(_ id: ID, _ count: Int, _ now: NIODeadline) -> Admission {
-        guard connections[id] != nil else { return .refused }
+        guard let connection = connections[id] else { return .refused }
+        // Its event loop has not come to the refusal yet; what still comes is thrown away behind it.
+        if connection.isCut { return .admitted }
         // One body alone always finds room: its size has a limit of its own.
-        if arrivingBytes > 0, arrivingBytes + count > limits.arrivingBytes, arrivingBytes > connections[id]?.bytes ?? 0 {
+        if arrivingBytes > 0, arrivingBytes + count > limits.arrivingBytes, arrivingBytes > connection.bytes {
             guard let slowest = slowest(now), slowest != id else { return .refused }
             connections[slowest]?.isCut = true
             release(slowest)
