@@ -116,6 +116,7 @@ let package = Package(
                 .product(name: "HummingbirdCore", package: "hummingbird", condition: server),
             ],
             path: "Server/HapaxServer",
+            resources: [.embedInCode("Page/page.html"), .embedInCode("Page/page.css"), .embedInCode("Page/page.js")],
             swiftSettings: strict
         ),
         .executableTarget(

@@ -16,6 +16,9 @@ public struct EventID: Hashable, Sendable {
         self.low = low
     }
 
+    /// No id lies before it.
+    package static let least = EventID(versionedHigh: 0, low: 1)
+
     /// For bits whose version and variant are already set, which makes nil and max impossible.
     init(versionedHigh high: UInt64, low: UInt64) {
         self.high = high

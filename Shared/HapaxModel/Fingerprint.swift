@@ -36,7 +36,17 @@ package struct Fingerprint: Hashable, Sendable {
         self.hasPlainKeys = hasPlainKeys
     }
 
-    private static func hash(text: ArraySlice<UInt8>) -> UInt64 {
+    /// The same for one value alone: equal values have equal hashes, however they are written.
+    ///
+    /// - Parameter json: A JSON value that ``EventScanner`` has accepted as part of an event.
+    package static func hash(json: ArraySlice<UInt8>) -> UInt64 {
+        json.withUnsafeBufferPointer { bytes in
+            var walk = Walk(bytes)
+            return walk.value()
+        }
+    }
+
+    package static func hash(text: ArraySlice<UInt8>) -> UInt64 {
         text.withUnsafeBytes { XXH64.hash($0, seed: Kind.text.rawValue) }
     }
 

@@ -6,11 +6,19 @@ public struct RequestProblem: Error, Hashable, Sendable {
     public let code: Code
     /// For people; holds nothing of the request's body and no key.
     public let detail: String
+    /// Further members of the document (RFC 9457 §3.2), such as the name of the `parameter` that is wrong.
+    package let members: Properties
 
     /// The detail must hold nothing of the request's body and no key.
     public init(_ code: Code, detail: String) {
+        self.init(code, detail: detail, members: [:])
+    }
+
+    /// The members neither.
+    package init(_ code: Code, detail: String, members: Properties) {
         self.code = code
         self.detail = detail
+        self.members = members
     }
 
     /// The media type of every refusal (RFC 9457).
@@ -22,6 +30,8 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case malformed
         /// The body is not the gzip that its header promises.
         case invalidEncoding = "invalid_encoding"
+        /// A parameter of a question is not known, is there twice, or has a value that it cannot have; the member `parameter` names it.
+        case invalidParameter = "invalid_parameter"
         /// Beyond ``EventLimits/maximumEventsPerBatch``.
         case tooManyEvents = "too_many_events"
         /// The key is missing or not known.
@@ -30,6 +40,8 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case wrongKeyKind = "wrong_key_kind"
         /// There is nothing under the path.
         case notFound = "not_found"
+        /// An event of that id would be older than what the store still keeps.
+        case expired
         /// Something is under the path, for another method.
         case methodNotAllowed = "method_not_allowed"
         /// The request did not arrive within its deadline.
@@ -40,6 +52,10 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case unsupportedType = "unsupported_type"
         /// Neither gzip nor none.
         case unsupportedEncoding = "unsupported_encoding"
+        /// While public keys are in use the server answers under names of this machine only, so that no page from elsewhere can ask it.
+        case misdirected
+        /// The question asks for more than can be answered in time: ask for less.
+        case rangeTooLarge = "range_too_large"
         /// More of this project waits than it may as long as others have something to send: try again later.
         case projectBusy = "project_busy"
         /// More waits than the server may hold: try again later.
@@ -54,14 +70,16 @@ public struct RequestProblem: Error, Hashable, Sendable {
         /// The HTTP status it is answered with.
         public var status: Int {
             switch self {
-            case .malformed, .invalidEncoding: 400
+            case .malformed, .invalidEncoding, .invalidParameter: 400
             case .unknownKey: 401
             case .wrongKeyKind: 403
-            case .notFound: 404
+            case .notFound, .expired: 404
             case .methodNotAllowed: 405
             case .tooSlow: 408
             case .bodyTooLarge, .tooManyEvents: 413
             case .unsupportedType, .unsupportedEncoding: 415
+            case .misdirected: 421
+            case .rangeTooLarge: 422
             case .projectBusy: 429
             case .overloaded, .storeUnavailable, .stopping: 503
             case .internalError: 500
@@ -73,15 +91,19 @@ public struct RequestProblem: Error, Hashable, Sendable {
             switch self {
             case .malformed: "The batch cannot be read"
             case .invalidEncoding: "The compressed body cannot be read"
+            case .invalidParameter: "A parameter cannot be used"
             case .tooManyEvents: "The batch holds too many events"
             case .unknownKey: "The key is not known"
             case .wrongKeyKind: "The key is of another kind"
             case .notFound: "There is nothing here"
+            case .expired: "The event is older than what is kept"
             case .methodNotAllowed: "The method is not allowed here"
             case .tooSlow: "The request took too long to arrive"
             case .bodyTooLarge: "The body is too large"
             case .unsupportedType: "The content type is not supported"
             case .unsupportedEncoding: "The content encoding is not supported"
+            case .misdirected: "The server has another name"
+            case .rangeTooLarge: "The question asks for too much"
             case .projectBusy: "The project has more waiting than it may"
             case .overloaded: "The server has more waiting than it may hold"
             case .storeUnavailable: "The store cannot be reached"
@@ -112,6 +134,12 @@ public struct RequestProblem: Error, Hashable, Sendable {
         writer.string(detail)
         writer.raw(#","request_id":"#)
         writer.string(requestID)
+        for (name, value) in members.sorted(by: { $0.key < $1.key }) {
+            writer.raw(",")
+            writer.string(name)
+            writer.raw(":")
+            writer.value(value, depth: 1)
+        }
         writer.raw("}")
         return writer.bytes
     }

@@ -28,6 +28,12 @@ struct RequestProblemTests {
         #expect(object["request_id"] as? String == "r\"1")
     }
 
+    @Test func furtherMembersStandBehindTheOthers() throws {
+        let body = RequestProblem(.invalidParameter, detail: "d", members: ["parameter": "limit"]).encoded(requestID: "r")
+        let object = try #require(try JSONSerialization.jsonObject(with: Data(body)) as? [String: Any])
+        #expect(object["parameter"] as? String == "limit" && object["code"] as? String == "invalid_parameter")
+    }
+
     @Test func foreignAnswersHaveNoCode() {
         let body = RequestProblem(.malformed, detail: "d").encoded(requestID: "r")
         let type = RequestProblem.contentType
@@ -49,10 +55,10 @@ struct RequestProblemTests {
         #expect(RequestProblem.code(status: 413, contentType: type, body: Array(#"{"code":"malformed","status":413}"#.utf8)) == nil)
     }
 
-    @Test("only refusals of 400 and 413 concern the batch")
+    @Test("only refusals of 400 and 413 concern the batch, and of these not those of a question")
     func batchConcernsFollowTheStatus() {
         for code in RequestProblem.Code.allCases {
-            #expect(code.concernsBatch == (code.status == 400 || code.status == 413))
+            #expect(code.concernsBatch == (code.status == 400 && code != .invalidParameter || code.status == 413))
             #expect(!code.title.isEmpty)
         }
     }

@@ -77,9 +77,10 @@ struct EventRoutesTests {
             let large = [UInt8](repeating: 0x20, count: EventLimits.maximumBodyBytes + 1)
             #expect(try await code(large, [:]) == .bodyTooLarge)
             #expect(try await RawHTTP.post(port: server.port, path: "/v2/events", body: []).problemCode == .notFound)
-            let get = try await RawHTTP.get(port: server.port, path: "/v1/events")
-            #expect(get.problemCode == .methodNotAllowed)
-            #expect(get["Allow"] == "POST")
+            let put = try await server.get("/v1/events", method: "PUT")
+            #expect(put.problemCode == .methodNotAllowed)
+            #expect(put["Allow"] == "POST, GET, HEAD")
+            #expect(try await server.get("/v1/events/\(Sample.id(1))", method: "PUT").problemCode == .methodNotAllowed)
         }
         #expect(store.committedIDs.isEmpty)
     }

@@ -11,7 +11,11 @@ struct RunningServer: Sendable {
 
     static let key = "write-key-of-shop"
     static let otherKey = "write-key-of-app"
+    static let readKey = "read-key-of-shop"
+    static let otherReadKey = "read-key-of-app"
     static let adminKey = "admin-key"
+    static let keys = Keys(
+        writers: [key: 1, otherKey: 2], readers: [readKey: 1, otherReadKey: 2], admin: adminKey, projects: ["shop": 1, "app": 2])
 
     /// With deadlines that no sender exceeds, however busy the machine is.
     static var options: ServerOptions {
@@ -24,14 +28,14 @@ struct RunningServer: Sendable {
 
     /// Starts a server on the store, runs `body`, stops it gracefully and waits for its end.
     static func run<Value: Sendable>(
-        on store: any EventStore = ScriptedStore(), options: ServerOptions = RunningServer.options,
+        on store: any EventStore = ScriptedStore(), keys: Keys = RunningServer.keys, options: ServerOptions = RunningServer.options,
         _ body: @Sendable @escaping (RunningServer) async throws -> Value
     ) async throws -> Value {
         var options = options
         options.port = 0
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let application = IngestApplication(
-            store: store, keys: Keys(writers: [key: 1, otherKey: 2], admin: adminKey), options: options,
+            store: store, keys: keys, options: options, currentTime: { Sample.now },
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
             onListening: { continuation.yield($0) })
         let group = ServiceGroup(
@@ -68,6 +72,14 @@ struct RunningServer: Sendable {
 
     func post(_ text: String, headers: [String: String] = [:]) async throws -> HTTPMessage {
         try await post(Array(text.utf8), headers: headers)
+    }
+
+    /// Asks with a key: as a reader of the shop, unless another is given.
+    func get(_ path: String, key: String = readKey, method: String = "GET", headers: [String: String] = [:]) async throws -> HTTPMessage {
+        let connection = try await RawHTTP(port: port)
+        try await connection.send(
+            RawHTTP.request(method, path, headers: ["Authorization": "Bearer \(key)"].merging(headers) { $1 }))
+        return try await connection.answer(to: method)
     }
 
     func metrics() async throws -> String {

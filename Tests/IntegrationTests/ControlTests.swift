@@ -105,6 +105,20 @@ private final class PlantedStore: EventStore, AuditedStore {
 
     init(_ bug: Bug? = nil) { self.bug = bug }
 
+    /// Nothing is read from it.
+    private struct NoReader: EventReader {
+        func event(_ key: EventKey) async throws(StoreError) -> StoredEvent? { nil }
+        func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
+        func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+            throw .tooHeavy
+        }
+        func countsByName(
+            projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
+        ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
+        func close() async {}
+    }
+
+    let reader: any EventReader = NoReader()
     let writerCount = 1
     let horizon: Int32 = 0
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }
@@ -165,7 +179,7 @@ private enum InProcessServer {
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         let application = IngestApplication(
-            store: store, keys: Keys(writers: [ServerUnderTest.key: 1]), options: options, logger: logger,
+            store: store, keys: Keys(writers: [ServerUnderTest.key: 1]), options: options, currentTime: { 0 }, logger: logger,
             onListening: { continuation.yield($0) })
         let group = ServiceGroup(configuration: .init(services: [application], logger: logger))
         return try await withThrowingTaskGroup(of: Void.self) { tasks in

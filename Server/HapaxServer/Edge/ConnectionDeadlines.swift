@@ -43,6 +43,8 @@ struct ConnectionDeadlines {
     private var unanswered = 0
     /// Answers that were written and not taken yet.
     private var untaken = 0
+    /// Whether the other side's system takes more of what is being written.
+    private var hasRoom = true
     private var answerDue: NIODeadline?
     private var stopDue: NIODeadline?
     private var endsAfterAnswers = false
@@ -135,6 +137,12 @@ struct ConnectionDeadlines {
     /// Whether the answer that now begins must say that the connection ends: its request has not wholly arrived, or the sender asked for it.
     var answerCloses: Bool { unanswered == 1 && (reading == .body || endsAfterAnswers || stopDue != nil) }
 
+    /// One that takes nothing of a long answer is as late as one that does not take its end.
+    mutating func roomChanged(_ now: NIODeadline, hasRoom: Bool) {
+        self.hasRoom = hasRoom
+        if untaken == 0 { answerDue = hasRoom ? nil : now + TimeAmount(limits.answer) }
+    }
+
     mutating func answerEnded(_ now: NIODeadline) {
         // Without a request it is the answer to what was no HTTP, and nothing follows that.
         if unanswered > 0 { unanswered -= 1 } else { reading = .done }
@@ -146,7 +154,7 @@ struct ConnectionDeadlines {
     /// The other side's system has taken all of an answer.
     mutating func answerTaken(_ now: NIODeadline) -> Action {
         untaken -= 1
-        answerDue = untaken > 0 ? now + TimeAmount(limits.answer) : nil
+        answerDue = untaken > 0 || !hasRoom ? now + TimeAmount(limits.answer) : nil
         if unanswered == 0, !isDiscarding, endsAfterAnswers || stopDue != nil { reading = .done }
         restIfIdle(now)
         return closeIfTaken()

@@ -115,6 +115,12 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         context.fireUserInboundEventTriggered(event)
     }
 
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        deadlines.roomChanged(context.eventLoop.now, hasRoom: context.channel.isWritable)
+        schedule(context)
+        context.fireChannelWritabilityChanged()
+    }
+
     // MARK: - What goes
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {

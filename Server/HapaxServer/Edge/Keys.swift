@@ -9,18 +9,33 @@ package struct Keys: Sendable {
     package enum Holder: Hashable, Sendable {
         /// May send events of one project.
         case writer(projectID: Int32)
+        /// May read what one project has sent.
+        case reader(projectID: Int32)
         /// May look at all of the server.
         case admin
     }
 
-    private let holders: [Data: Holder]
+    /// The keys that the README gives to everybody. They work on loopback only, see ``HostCheck``.
+    package static let demoWriteKey = "demo"
+    package static let demoReadKey = "demo-read"
 
-    /// - Parameter writers: The number of a project for each write key.
-    package init(writers: [String: Int32], admin: String? = nil) {
+    private let holders: [Data: Holder]
+    private let projects: [String: Int32]
+    /// Whether one of the public keys is among them.
+    let holdsDemoKeys: Bool
+
+    /// - Parameters:
+    ///   - writers: The project of each write key.
+    ///   - readers: The project of each read key.
+    ///   - projects: The number of each project by its name, for the admin to choose from.
+    package init(writers: [String: Int32], readers: [String: Int32] = [:], admin: String? = nil, projects: [String: Int32] = [:]) {
         var holders: [Data: Holder] = [:]
         for (key, projectID) in writers { holders[Self.digest(key)] = .writer(projectID: projectID) }
+        for (key, projectID) in readers { holders[Self.digest(key)] = .reader(projectID: projectID) }
         if let admin { holders[Self.digest(admin)] = .admin }
         self.holders = holders
+        self.projects = projects
+        holdsDemoKeys = writers[Self.demoWriteKey] != nil || readers[Self.demoReadKey] != nil
     }
 
     /// - Parameter authorization: The header field; the scheme `Bearer` in any case (RFC 6750 §2.1).
@@ -28,6 +43,27 @@ package struct Keys: Sendable {
     func writer(_ authorization: String?) throws(RequestProblem) -> Int32 {
         guard case .writer(let projectID) = try holder(authorization) else {
             throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key")
+        }
+        return projectID
+    }
+
+    /// Who may read, and which project that is ``project(of:named:)`` says.
+    func reader(_ authorization: String?) throws(RequestProblem) -> Holder {
+        let holder = try holder(authorization)
+        if case .writer = holder {
+            throw RequestProblem(.wrongKeyKind, detail: "reading needs a read key; this is a write key, which is in every app")
+        }
+        return holder
+    }
+
+    /// - Parameter name: Of a project, which only an admin gives.
+    func project(of reader: Holder, named name: String?) throws(RequestProblem) -> Int32 {
+        if case .reader(let projectID) = reader {
+            guard name == nil else { throw QueryParameters.problem("project", "is for the admin key; a read key is for one project") }
+            return projectID
+        }
+        guard let projectID = name.flatMap({ projects[$0] }) else {
+            throw QueryParameters.problem("project", "must name a project: \(projects.keys.sorted().joined(separator: ", "))")
         }
         return projectID
     }

@@ -32,7 +32,9 @@ struct RefusalMiddleware: RouterMiddleware {
     typealias Context = IngestContext
 
     let metrics: ServerMetrics
-    /// The methods of each path.
+    /// See ``HostCheck``.
+    let checksHost: Bool
+    /// The methods of each path; a segment in braces stands for any.
     let methods: [String: [HTTPRequest.Method]]
 
     func handle(
@@ -40,6 +42,7 @@ struct RefusalMiddleware: RouterMiddleware {
     ) async throws -> Response {
         var response: Response
         do {
+            if checksHost { try HostCheck.check(request.head.authority) }
             response = try await next(request, context)
         } catch let problem as RequestProblem {
             response = refusal(problem, context)
@@ -52,13 +55,18 @@ struct RefusalMiddleware: RouterMiddleware {
     }
 
     private func nothingThere(_ request: Request, _ context: Context) -> Response {
-        guard let allowed = methods[request.uri.path] else {
-            return refusal(RequestProblem(.notFound, detail: "events go to POST /v1/events"), context)
+        guard let allowed = methods.first(where: { Self.matches($0.key, request.uri.path) })?.value else {
+            return refusal(RequestProblem(.notFound, detail: "events go to POST /v1/events; the page is at /"), context)
         }
         let list = allowed.map(\.rawValue).joined(separator: ", ")
         var response = refusal(RequestProblem(.methodNotAllowed, detail: "allowed here: \(list)"), context)
         response.headers[.allow] = list
         return response
+    }
+
+    private static func matches(_ pattern: String, _ path: String) -> Bool {
+        let (pattern, path) = (pattern.split(separator: "/"), path.split(separator: "/"))
+        return pattern.count == path.count && zip(pattern, path).allSatisfy { $0 == $1 || $0.hasPrefix("{") }
     }
 
     private func refusal(_ problem: RequestProblem, _ context: Context) -> Response {

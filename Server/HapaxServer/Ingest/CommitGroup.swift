@@ -37,7 +37,7 @@ struct CommitGroup {
                     guard firsts[record.key] == nil else { continue }
                     firsts[record.key] = First(fingerprint: record.fingerprint, request: requestIndex, entry: entryIndex)
                     records.append(record)
-                case .refused(_, let id):
+                case .refused(_, let id, _):
                     if let id { lookups.insert(EventKey(id: id, projectID: request.projectID)) }
                 }
             }
@@ -72,7 +72,7 @@ struct CommitGroup {
                 case .record(let record):
                     return outcome(
                         of: record, at: entryIndex, in: requestIndex, stored: found[record.key], unstored: unstored[record.key])
-                case .refused(let problem, let id):
+                case .refused(let problem, let id, _):
                     let key = id.map { EventKey(id: $0, projectID: request.projectID) }
                     if let key, isStored(key, found: found, unstored: unstored) {
                         return Receipt.Result(index: entryIndex, eventID: id, outcome: .duplicate)

@@ -14,14 +14,22 @@ package struct IngestRequest: Sendable {
     package enum Entry: Sendable {
         case record(EventRecord)
         /// Cannot be stored as it is; looked up all the same if its id could be read.
-        case refused(EventProblem, id: EventID?)
+        case refused(EventProblem, id: EventID?, sent: Sent)
 
         var id: EventID? {
             switch self {
             case .record(let record): record.key.id
-            case .refused(_, let id): id
+            case .refused(_, let id, _): id
             }
         }
+    }
+
+    /// What came of an event that cannot be stored, to show it to people.
+    package struct Sent: Sendable {
+        /// Unescaped UTF-8; empty if it could not be read.
+        package var name: ArraySlice<UInt8> = []
+        /// The whole event, as it was sent.
+        package var wire: ArraySlice<UInt8> = []
     }
 
     /// - Parameter bytes: Of the body, decompressed.
@@ -30,8 +38,9 @@ package struct IngestRequest: Sendable {
         self.bytes = bytes + body.events.count * ServerLimits.bytesPerEvent
         report = InstallReport(body.envelope, projectID: projectID)
         entries = body.events.map { event in
-            if let problem = event.problem { return .refused(problem, id: event.id) }
-            guard let id = event.id else { return .refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil) }
+            let sent = Sent(name: event.name, wire: event.wire)
+            if let problem = event.problem { return .refused(problem, id: event.id, sent: sent) }
+            guard let id = event.id else { return .refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil, sent: sent) }
             return .record(EventRecord(event, id: id, projectID: projectID, envelope: body.envelope))
         }
     }

@@ -19,7 +19,7 @@ import Darwin
 public enum HapaxServer {
     /// Runs the server as its arguments and its environment say, until SIGTERM or SIGINT.
     ///
-    /// Prints `listening on http://HOST:PORT` to standard output when it accepts connections; logs go to standard error.
+    /// Prints `listening on http://HOST:PORT`, and the page's address below it, to standard output when it accepts connections; logs go to standard error.
     ///
     /// - Parameter arguments: Without the program's name.
     /// - Returns: The exit code: 0 stopped, 1 failed, 64 wrong settings.
@@ -64,8 +64,7 @@ public enum HapaxServer {
         EarlyStop.install()
         let currentTime: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1_000) }
         let store = try await open(configuration, currentTime, logger)
-        var keys: [String: Int32] = [:]
-        for entry in configuration.writeKeys { keys[entry.key] = try await store.projectID(named: entry.project) }
+        let keys = try await keys(configuration, store)
         let host = configuration.options.host
         var options = configuration.options
         let descriptors = Descriptors.raise(to: options.limits.connections + ServerLimits.reservedDescriptors)
@@ -76,9 +75,13 @@ public enum HapaxServer {
                 metadata: ["connections": "\(options.limits.connections)"])
         }
         let application = IngestApplication(
-            store: store, keys: Keys(writers: keys, admin: configuration.adminKey), options: options, logger: logger,
+            store: store, keys: keys, options: options, currentTime: currentTime, logger: logger,
             onListening: { port in
-                print("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port)")
+                let address = "http://\(host.contains(":") ? "[\(host)]" : host):\(port)"
+                print("listening on \(address)")
+                // Only a key that is public anyway may stand in an address.
+                let hasDemo = configuration.readKeys.contains { $0.key == Keys.demoReadKey }
+                print("see what arrives: \(address)/\(hasDemo ? "#key=\(Keys.demoReadKey)" : "")")
                 fflush(nil)
             })
         let group = ServiceGroup(
@@ -87,6 +90,19 @@ public enum HapaxServer {
         let hardStop = HardStop.install()
         defer { for source in hardStop { source.cancel() } }
         try await group.run()
+    }
+
+    private static func keys(_ configuration: ServerConfiguration, _ store: any EventStore) async throws(StoreError) -> Keys {
+        var projects: [String: Int32] = [:]
+        for name in Set((configuration.writeKeys + configuration.readKeys).map(\.project)) {
+            projects[name] = try await store.projectID(named: name)
+        }
+        func holders(_ keys: [ServerConfiguration.ProjectKey]) -> [String: Int32] {
+            keys.reduce(into: [:]) { $0[$1.key] = projects[$1.project] }
+        }
+        return Keys(
+            writers: holders(configuration.writeKeys), readers: holders(configuration.readKeys), admin: configuration.adminKey,
+            projects: projects)
     }
 
     private static func open(

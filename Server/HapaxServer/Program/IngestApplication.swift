@@ -5,23 +5,27 @@ import Logging
 import NIOCore
 import ServiceLifecycle
 
-/// The ingest server: routes, group commit and upkeep around one store.
+/// The server: routes, group commit, live view and upkeep around one store.
 @available(macOS 14, *)
 package struct IngestApplication: Service {
     private let store: any EventStore
     private let keys: Keys
     private let options: ServerOptions
+    private let currentTime: @Sendable () -> Int64
     private let onListening: @Sendable (_ port: Int) async -> Void
     private let logger: Logger
 
-    /// - Parameter onListening: Called once, with the port, when connections are accepted.
+    /// - Parameters:
+    ///   - currentTime: The wall clock in Unix milliseconds.
+    ///   - onListening: Called once, with the port, when connections are accepted.
     package init(
-        store: any EventStore, keys: Keys, options: ServerOptions = ServerOptions(), logger: Logger,
-        onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
+        store: any EventStore, keys: Keys, options: ServerOptions = ServerOptions(), currentTime: @escaping @Sendable () -> Int64,
+        logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
     ) {
         self.store = store
         self.keys = keys
         self.options = options
+        self.currentTime = currentTime
         self.onListening = onListening
         self.logger = logger
     }
@@ -30,9 +34,10 @@ package struct IngestApplication: Service {
     package func run() async throws {
         let metrics = ServerMetrics()
         let writer = GroupCommitWriter(store: store, metrics: metrics, heldBytes: options.limits.heldBytes, logger: logger)
+        let live = Live(currentTime: currentTime)
         let connections = Connections(limits: options.limits)
         let application = Application(
-            responder: Routes(keys: keys, writer: writer, store: store, metrics: metrics).responder(metrics),
+            responder: Routes(keys: keys, writer: writer, store: store, live: live, metrics: metrics).responder(metrics),
             server: .http1(
                 configuration: .init(
                     additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
@@ -56,6 +61,7 @@ package struct IngestApplication: Service {
                 try await application.run()
             } onGracefulShutdown: {
                 connections.stop()
+                live.stop()
             }
         } catch {
             await store.close()

@@ -3,7 +3,7 @@ import ArgumentParser
 /// The command line of `hapax-server`.
 struct ServerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "hapax-server", abstract: "Takes events over HTTP and stores each one once.",
+        commandName: "hapax-server", abstract: "Takes events over HTTP, stores each one once, and shows them.",
         subcommands: [ServeCommand.self], defaultSubcommand: ServeCommand.self)
 }
 
@@ -13,7 +13,8 @@ struct ServeCommand: ParsableCommand {
         commandName: "serve", abstract: "Serves until SIGTERM or SIGINT (the default).",
         discussion: """
             Each setting can be a flag, an environment variable, or a key of the JSON file named by --config; the first of these wins. \
-            Events go to POST /v1/events; GET /health/live, /health/ready and /metrics tell how it is. \
+            Events go to POST /v1/events; a page at / shows what arrives, and GET /v1/events and others answer with it (docs/reading.md); \
+            GET /health/live, /health/ready and /metrics tell how it is. \
             It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings.
             """)
 
@@ -22,6 +23,7 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .setting(.store)) var store: String?
     @Option(help: .setting(.storeAdmin)) var storeAdmin: String?
     @Option(help: .setting(.writeKeys)) var writeKeys: String?
+    @Option(help: .setting(.readKeys)) var readKeys: String?
     @Option(help: .setting(.adminKey)) var adminKey: String?
     @Option(help: .setting(.postgresWriters)) var postgresWriters: String?
     @Option(help: .setting(.maximumConnections)) var maximumConnections: String?
@@ -33,7 +35,8 @@ struct ServeCommand: ParsableCommand {
     /// The flags that were given, by their settings' names.
     var flags: [String: String] {
         let given: [(ServerSetting, String?)] = [
-            (.host, host), (.port, port), (.store, store), (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.adminKey, adminKey),
+            (.host, host), (.port, port), (.store, store), (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.readKeys, readKeys),
+            (.adminKey, adminKey),
             (.postgresWriters, postgresWriters), (.maximumConnections, maximumConnections), (.maximumWaitingBytes, maximumWaitingBytes),
             (.logLevel, logLevel), (.config, config), (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),
         ]

@@ -9,10 +9,21 @@ struct Routes {
 
     private var handlers: [(path: String, method: HTTPRequest.Method, handler: Handler)] = []
 
-    init(keys: Keys, writer: GroupCommitWriter, store: any EventStore, metrics: ServerMetrics) {
-        let ingest = IngestRoute(keys: keys, writer: writer, metrics: metrics)
+    private let checksHost: Bool
+
+    init(keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, metrics: ServerMetrics) {
+        checksHost = keys.holdsDemoKeys
+        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live)
+        let reading = ReadRoutes(keys: keys, store: store, live: live)
+        let stream = LiveRoute(reading: reading, live: live)
         let readiness = ReadinessProbe(store: store)
         add("/v1/events", .post) { request, _ in try await ingest.respond(to: request) }
+        add("/v1/events", .get) { request, _ in try await reading.events(request) }
+        add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
+        add("/v1/names", .get) { request, _ in try await reading.names(request) }
+        add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
+        add("/v1/live", .get) { request, _ in try stream.respond(to: request) }
+        for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }
         add("/health/ready", .get) { _, _ in
             guard await readiness.isReady() else {
@@ -35,7 +46,7 @@ struct Routes {
         let methods = Dictionary(grouping: handlers, by: \.path).mapValues { handlers in
             handlers.flatMap { $0.method == .get ? [.get, .head] : [$0.method] }
         }
-        router.add(middleware: RefusalMiddleware(metrics: metrics, methods: methods))
+        router.add(middleware: RefusalMiddleware(metrics: metrics, checksHost: checksHost, methods: methods))
         for route in handlers { router.on(RouterPath(route.path), method: route.method, use: route.handler) }
         return router.buildResponder()
     }

@@ -5,7 +5,8 @@ import Logging
 package struct ServerConfiguration: Sendable {
     package var options = ServerOptions()
     package var store: Store
-    package var writeKeys: [WriteKey]
+    package var writeKeys: [ProjectKey]
+    package var readKeys: [ProjectKey]
     package var adminKey: String?
     package var postgres = PostgresEventStore.Options()
     package var logLevel: Logger.Level
@@ -17,7 +18,7 @@ package struct ServerConfiguration: Sendable {
         case postgres(uri: String)
     }
 
-    package struct WriteKey: Equatable, Sendable {
+    package struct ProjectKey: Equatable, Sendable {
         package var project: String
         package var key: String
     }
@@ -71,13 +72,22 @@ package struct ServerConfiguration: Sendable {
             }
             postgres.admin = uri
         }
-        writeKeys = try Self.writeKeys(value(.writeKeys) ?? "")
+        writeKeys = try Self.projectKeys(value(.writeKeys) ?? "", .writeKeys)
+        guard !writeKeys.isEmpty else { throw Problem(.writeKeys, "is missing: PROJECT=KEY, several separated by commas") }
+        readKeys = try Self.projectKeys(value(.readKeys) ?? "", .readKeys)
         unknownVariables = SettingSources.unknownVariables(environment)
         // Empty is none: docker-compose passes on what is not set as nothing.
         adminKey = value(.adminKey).flatMap { $0.isEmpty ? nil : $0 }
         if writeKeys.contains(where: { $0.key == adminKey }) { throw Problem(.adminKey, "is a write key as well, which is in every app") }
+        if readKeys.contains(where: { $0.key == adminKey }) {
+            throw Problem(.adminKey, "is a read key as well; it would read every project")
+        }
+        if !Set(readKeys.map(\.key)).isDisjoint(with: writeKeys.map(\.key)) {
+            throw Problem(.readKeys, "holds a write key, which is in every app")
+        }
         if !Self.isLoopback(options.host) {
             for entry in writeKeys { try Self.checkSecret(entry.key, .writeKeys) }
+            for entry in readKeys { try Self.checkSecret(entry.key, .readKeys) }
             if let adminKey { try Self.checkSecret(adminKey, .adminKey) }
         }
     }
@@ -85,7 +95,9 @@ package struct ServerConfiguration: Sendable {
     /// What off loopback everybody could guess: the README's key, what `.env.example` holds, and what is too short.
     private static func checkSecret(_ key: String, _ setting: ServerSetting) throws {
         let shortest = ServerLimits.shortestKeyBytes
-        if key == "demo" { throw Problem(setting, "holds the public key demo, which works on a loopback address only") }
+        if [Keys.demoWriteKey, Keys.demoReadKey].contains(key) {
+            throw Problem(setting, "holds the public key \(key), which works on a loopback address only")
+        }
         if key.hasPrefix("replace-this") { throw Problem(setting, "still holds the placeholder of .env.example: make a key of your own") }
         if key.utf8.count < shortest {
             throw Problem(
@@ -108,19 +120,18 @@ package struct ServerConfiguration: Sendable {
         throw Problem(.store, "must be sqlite:PATH or postgres://…")
     }
 
-    private static func writeKeys(_ text: String) throws -> [WriteKey] {
+    private static func projectKeys(_ text: String, _ setting: ServerSetting) throws -> [ProjectKey] {
         let entries = text.split(separator: ",", omittingEmptySubsequences: true)
-        guard !entries.isEmpty else { throw Problem(.writeKeys, "is missing: PROJECT=KEY, several separated by commas") }
         let keys = try entries.map { entry in
             let parts = entry.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let project = parts[0].trimmingCharacters(in: .whitespaces)
             let key = parts.count == 2 ? parts[1].trimmingCharacters(in: .whitespaces) : ""
             guard !project.isEmpty, project.utf8.count <= 64, !key.isEmpty else {
-                throw Problem(.writeKeys, "must be PROJECT=KEY, several separated by commas")
+                throw Problem(setting, "must be PROJECT=KEY, several separated by commas")
             }
-            return WriteKey(project: project, key: key)
+            return ProjectKey(project: project, key: key)
         }
-        guard Set(keys.map(\.key)).count == keys.count else { throw Problem(.writeKeys, "gives one key twice") }
+        guard Set(keys.map(\.key)).count == keys.count else { throw Problem(setting, "gives one key twice") }
         return keys
     }
 }

@@ -62,6 +62,44 @@ package struct ServerLimits: Sendable {
     /// Bytes at which a group takes no further request. Each writer holds one group once more, in the database's form.
     package static let groupBytes = 8 * 1024 * 1024
 
+    // MARK: Reading
+
+    /// Lists and counts that run at once, each on a connection of its own; a further one waits, see ``heavyReadWait``.
+    package static let heavyReads = 2
+    /// How long a heavy question may wait for its turn, then it is answered 503.
+    package static let heavyReadWait = Duration.seconds(2)
+    /// How long a count may take; then it is answered 422.
+    package static let heavyRead = Duration.seconds(10)
+    /// After this a list answers with what it has, and where it goes on.
+    package static let listRead = Duration.seconds(2)
+    /// How long the store may take to find one event by its id.
+    package static let shortRead = Duration.seconds(5)
+    /// Events of one page of a list.
+    package static let pageEvents = 1_000
+    /// Bytes of properties at which a page ends early.
+    package static let pageBytes = 4 * 1024 * 1024
+    /// Events that a reader takes from the store at once.
+    package static let stepEvents = 1_000
+    /// Events whose properties are looked at for a list of names.
+    package static let sampledEvents = 1_000
+
+    // MARK: Live
+
+    /// Projects whose refusals are kept; the one that was refused something longest ago is forgotten first.
+    package static let liveProjects = 50
+    /// Refusals that are kept of one project, the latest.
+    package static let refusals = 200
+    /// Bytes of a refused event that are kept with the reason.
+    package static let refusedBytes = 200
+    /// Streams of one project at once; a further one is answered 429.
+    package static let liveStreams = 16
+    /// Rows that one stream carries in a second; how many were left out it says.
+    package static let liveRowsPerSecond = 50
+    /// How often a stream is looked at.
+    package static let liveInterval = Duration.milliseconds(100)
+    /// After this without anything else a stream sends a comment, so that what lies between keeps it open.
+    package static let liveHeartbeat = Duration.seconds(15)
+
     // MARK: The store
 
     /// Attempts at one transaction that collides with others; afterwards the group is answered 503.

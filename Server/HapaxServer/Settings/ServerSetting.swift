@@ -26,8 +26,11 @@ struct ServerSetting: Sendable {
     static let writeKeys = ServerSetting(
         name: "write-keys", placeholder: "LIST",
         help: "Who may write where: PROJECT=KEY, several separated by commas. Required. The key demo is public and works on loopback only.")
+    static let readKeys = ServerSetting(
+        name: "read-keys", placeholder: "LIST",
+        help: "Who may read what a project has sent, over HTTP and on the page: PROJECT=KEY, several separated by commas.")
     static let adminKey = ServerSetting(
-        name: "admin-key", placeholder: "KEY", help: "Who may read /metrics. Without it nobody may.")
+        name: "admin-key", placeholder: "KEY", help: "Who may read /metrics, and every project. Without it nobody may.")
     static let postgresWriters = ServerSetting(
         name: "postgres-writers", placeholder: "NUMBER", help: "Sessions that commit at the same time, 1 to 16.", defaultText: "2")
     static let maximumConnections = ServerSetting(
@@ -46,7 +49,8 @@ struct ServerSetting: Sendable {
         help: "Run on a PostgreSQL whose settings let an acknowledged event be lost. For experiments only.")
 
     static let all = [
-        host, port, store, storeAdmin, writeKeys, adminKey, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel, config,
+        host, port, store, storeAdmin, writeKeys, readKeys, adminKey, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel,
+        config,
         unsafeAllowNonDurableStore,
     ]
 }

@@ -29,7 +29,7 @@ enum SettingSources {
 
     /// `HAPAX_…` variables that mean nothing here, the client's own excepted.
     static func unknownVariables(_ environment: [String: String]) -> [String] {
-        let known = Set(ServerSetting.all.map(\.environmentName) + ["HAPAX_SERVER", "HAPAX_KEY", "HAPAX_QUEUE"])
+        let known = Set(ServerSetting.all.map(\.environmentName) + ["HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "HAPAX_QUEUE"])
         return environment.keys.filter { $0.hasPrefix("HAPAX_") && !known.contains($0) }.sorted()
     }
 }

@@ -19,6 +19,9 @@ package protocol EventStore: Sendable {
     /// Known without asking the database.
     var moving: Range<Int32>? { get }
 
+    /// Reads what is stored, beside the writers.
+    var reader: any EventReader { get }
+
     /// The number of a project, given once and for ever when its name is first seen.
     func projectID(named name: String) async throws(StoreError) -> Int32
 
@@ -66,6 +69,8 @@ package enum StoreError: Error, Hashable, Sendable {
     case dataRefused(String)
     /// No partition takes some record's bucket (23514).
     case noPartition
+    /// What was asked would take longer than it may.
+    case tooHeavy
     /// The store must not be used as it is: its settings, its version, or somebody else's lock. Trying again does not help.
     case unusable(String)
 }
@@ -77,6 +82,7 @@ extension StoreError: CustomStringConvertible {
         case .collided: "the transaction collided with another"
         case .dataRefused(let state): "the store refused an event's data (SQLSTATE \(state))"
         case .noPartition: "no partition takes an event's day"
+        case .tooHeavy: "the question takes longer than it may"
         case .unusable(let reason): "the store cannot be used: \(reason)"
         }
     }

@@ -10,7 +10,7 @@ actor PostgresAdministration {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// For TID range scans, which upkeep needs; it is also the oldest that is tested.
+    /// For TID range scans, which upkeep needs. The tests run on 15 to 18.
     private static let oldestMajorVersion = 14
 
     init(uri: String, allowsUnsafe: Bool, breaker: Locked<ConnectionBreaker>) {

@@ -1,11 +1,13 @@
 import HapaxModel
 import Logging
 
-/// Events in PostgreSQL 14 or later, through a few writer sessions, one for short questions, and one for upkeep.
+/// Events in PostgreSQL 14 or later, through a few writer sessions, some for reading, one for short questions of the
+/// server's own, and one for upkeep.
 package final class PostgresEventStore: EventStore {
     private let administration: PostgresAdministration
     private let upkeep: PostgresUpkeep
     private let writers: [PostgresWriter]
+    package let reader: any EventReader
     private let known = Locked(Known())
     private let today: (@Sendable () -> Int32)?
     private let hasAdminRole: Bool
@@ -43,6 +45,7 @@ package final class PostgresEventStore: EventStore {
         administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker)
         upkeep = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
         writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker) }
+        reader = PostgresReader(uri: uri, breaker: breaker)
         hasAdminRole = options.admin != nil
         self.today = today
         self.logger = logger
@@ -91,6 +94,7 @@ package final class PostgresEventStore: EventStore {
     }
 
     package func close() async {
+        await reader.close()
         for writer in writers { await writer.close() }
         await upkeep.close()
         await administration.close()

@@ -6,6 +6,7 @@ import HapaxSQLite
 /// Events in one SQLite file, for a single server process: the embedded default, with nothing to install.
 package final class SQLiteEventStore: EventStore {
     let database: DatabaseQueue
+    package let reader: any EventReader
     /// Held until the store is closed.
     private let lock: Locked<FileLock?>
     /// Whether the latest commit failed; then reading is no proof that the store works.
@@ -44,6 +45,7 @@ package final class SQLiteEventStore: EventStore {
                 throw StoreError.unusable("\(path) is newer than this server: it has had the migration \(newer)")
             }
             try migrator.migrate(database)
+            reader = try SQLiteReader(path: path)
             lastReceived = Locked(
                 try database.read { try Int64.fetchOne($0, sql: "SELECT received_at FROM events ORDER BY row DESC") ?? 0 })
         } catch {
@@ -109,6 +111,7 @@ package final class SQLiteEventStore: EventStore {
     package func performUpkeep() async throws(StoreError) {}
 
     package func close() async {
+        await reader.close()
         try? database.close()
         lock.withLock { $0 = nil }
     }
@@ -143,7 +146,7 @@ package final class SQLiteEventStore: EventStore {
     }
 
     /// No failure of SQLite is an event's fault: every value has been checked, and its column takes it.
-    private static func translated(_ error: any Error) -> StoreError {
+    static func translated(_ error: any Error) -> StoreError {
         switch error {
         case let error as StoreError: error
         case let error as DatabaseError: .unavailable("SQLite error \(error.extendedResultCode.rawValue)")

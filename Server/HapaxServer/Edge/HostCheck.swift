@@ -1,0 +1,15 @@
+import HapaxModel
+
+/// While public keys are in use, whoever asks must have asked for this machine: else a page from elsewhere could have its own name resolved to
+/// 127.0.0.1 and read what a browser fetches from there (DNS rebinding).
+enum HostCheck {
+    /// - Parameter authority: `Host`, as it came; nil from what is no browser.
+    static func check(_ authority: String?) throws(RequestProblem) {
+        guard let authority, !authority.isEmpty else { return }
+        let host = authority.hasPrefix("[") ? authority.prefix { $0 != "]" } + "]" : authority.prefix { $0 != ":" }
+        guard ["localhost", "127.0.0.1", "[::1]"].contains(host.lowercased()) else {
+            throw RequestProblem(
+                .misdirected, detail: "with the public keys demo and demo-read the server answers as localhost, 127.0.0.1 and [::1] only")
+        }
+    }
+}

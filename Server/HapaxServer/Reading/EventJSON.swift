@@ -1,0 +1,66 @@
+import HapaxModel
+
+extension JSONWriter {
+    /// An event as it was sent, its properties as the store keeps them.
+    mutating func event(_ event: StoredEvent) {
+        raw(#"{"event_id":"#)
+        id(event.id)
+        raw(#","event":"#)
+        text(event.name)
+        raw(#","time":"#)
+        integer(event.time)
+        raw(#","distinct_id":"#)
+        text(event.distinctID)
+        raw(#","properties":"#)
+        raw(event.properties)
+        raw("}")
+    }
+
+    /// The members that every answer with a stored event has.
+    mutating func members(of event: StoredEvent) {
+        raw(#""received_at":"#)
+        string(event.receivedAt.description)
+        raw(#","install_id":"#)
+        optional(event.installID)
+        raw(#","sequence":"#)
+        if let sequence = event.sequence { integer(sequence) } else { raw("null") }
+        raw(#","event":"#)
+        self.event(event)
+    }
+
+    mutating func text(_ utf8: some Collection<UInt8>) {
+        string(String(decoding: utf8, as: UTF8.self))
+    }
+
+    mutating func optional(_ id: EventID?) {
+        if let id { self.id(id) } else { raw("null") }
+    }
+
+    mutating func optional(_ text: String?) {
+        if let text { string(text) } else { raw("null") }
+    }
+
+    mutating func list<Element>(_ elements: some Sequence<Element>, _ write: (inout JSONWriter, Element) -> Void) {
+        raw("[")
+        var isFirst = true
+        for element in elements {
+            if !isFirst { raw(",") }
+            isFirst = false
+            write(&self, element)
+        }
+        raw("]")
+    }
+}
+
+extension EventPosition {
+    /// As it travels; nobody but this server has to understand it.
+    var text: String { "\(receivedAt.unixMicroseconds).\(id)" }
+
+    init?(text: String) {
+        let parts = text.split(separator: ".", maxSplits: 1)
+        guard parts.count == 2, let instant = Int64(parts[0]).flatMap({ Timestamp(unixMicroseconds: $0) }),
+            let id = EventID(String(parts[1]))
+        else { return nil }
+        self.init(receivedAt: instant, id: id)
+    }
+}

@@ -1,0 +1,33 @@
+import HapaxModel
+
+/// The names of events with how many there are of each, and the properties that a sample of them has.
+struct NameSummary {
+    private let counts: [[UInt8]: Int64]
+    private var properties: [[UInt8]: Set<[UInt8]>] = [:]
+    private let sampled: Int
+
+    init(counts: [[UInt8]: Int64], sample: [StoredEvent]) {
+        self.counts = counts
+        sampled = sample.count
+        for event in sample { properties[event.name, default: []].formUnion(PropertyLookup.names(in: event.properties[...])) }
+    }
+
+    /// The commonest first, ties by their bytes.
+    func write(to writer: inout JSONWriter) {
+        writer.raw(#""names":"#)
+        let order = counts.sorted { $0.value != $1.value ? $0.value > $1.value : $0.key.lexicographicallyPrecedes($1.key) }
+        writer.list(order.prefix(ServerLimits.pageEvents)) { writer, name in
+            writer.raw(#"{"event":"#)
+            writer.text(name.key)
+            writer.raw(#","count":"#)
+            writer.integer(name.value)
+            writer.raw(#","properties":"#)
+            writer.list((properties[name.key] ?? []).sorted { $0.lexicographicallyPrecedes($1) }) { $0.text($1) }
+            writer.raw("}")
+        }
+        writer.raw(#","other":"#)
+        writer.integer(order.dropFirst(ServerLimits.pageEvents).reduce(0) { $0 + $1.value })
+        writer.raw(#","sampled":"#)
+        writer.integer(sampled)
+    }
+}

@@ -1,0 +1,67 @@
+import Foundation
+import HapaxModel
+
+/// The parameters of one question: each is known, there once, and of a value that it can have, or the refusal names it.
+struct QueryParameters {
+    private var values: [String: String] = [:]
+
+    /// - Parameters:
+    ///   - query: What stands behind the `?`, encoded as forms are: `+` is a space.
+    ///   - known: Every name that means something here.
+    ///   - ignoresOthers: Whether further names are let pass, as those that a sender's proxy may add.
+    init(_ query: String?, known: Set<String>, ignoresOthers: Bool = false) throws(RequestProblem) {
+        for pair in (query ?? "").split(separator: "&") {
+            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map {
+                $0.replacingOccurrences(of: "+", with: " ").removingPercentEncoding
+            }
+            if ignoresOthers, parts[0].map({ !known.contains($0) }) ?? true { continue }
+            guard let name = parts[0] else { throw Self.problem("?", "a parameter's name is not UTF-8 in percent encoding") }
+            guard known.contains(name) else {
+                throw Self.problem(
+                    name, known.isEmpty ? "no parameter is known here" : "known here: \(known.sorted().joined(separator: ", "))")
+            }
+            guard parts.count == 2, let value = parts[1], !value.isEmpty, !value.utf8.contains(0) else {
+                throw Self.problem(name, "must have a value, in UTF-8 and percent encoding, without U+0000")
+            }
+            guard values.updateValue(value, forKey: name) == nil else { throw Self.problem(name, "is given twice") }
+        }
+    }
+
+    /// A refusal that names a parameter; the detail holds nothing of its value.
+    static func problem(_ name: String, _ detail: String) -> RequestProblem {
+        RequestProblem(.invalidParameter, detail: detail, members: ["parameter": .string(String(name.prefix(64)))])
+    }
+
+    func text(_ name: String) -> String? { values[name] }
+
+    func id(_ name: String) throws(RequestProblem) -> EventID? {
+        try parse(name, "must be a UUID") { EventID($0) }
+    }
+
+    func count(_ name: String, upTo maximum: Int, default count: Int) throws(RequestProblem) -> Int {
+        try parse(name, "must be a whole number from 1 to \(maximum)") { Int($0).flatMap { (1...maximum).contains($0) ? $0 : nil } }
+            ?? count
+    }
+
+    /// From `from` up to and without `to`, in Unix microseconds; without them from the beginning, and without an end.
+    func span() throws(RequestProblem) -> Range<Int64> {
+        let form = "must be a day (2026-11-25, UTC) or an instant in the form of RFC 3339"
+        func instant(_ text: String) -> Int64? { (CalendarDay(text).map { Timestamp($0) } ?? Timestamp(text))?.unixMicroseconds }
+        let from = try parse("from", form, instant) ?? 0
+        let to = try parse("to", form, instant) ?? .max
+        guard from <= to else { throw Self.problem("to", "must not be before from") }
+        return from..<to
+    }
+
+    /// One of a set of words.
+    func word<Word: RawRepresentable & CaseIterable>(_ name: String, _: Word.Type) throws(RequestProblem) -> Word?
+    where Word.RawValue == String {
+        try parse(name, "must be one of \(Word.allCases.map(\.rawValue).joined(separator: ", "))") { Word(rawValue: $0) }
+    }
+
+    func parse<Value>(_ name: String, _ detail: String, _ read: (String) -> Value?) throws(RequestProblem) -> Value? {
+        guard let text = values[name] else { return nil }
+        guard let value = read(text) else { throw Self.problem(name, detail) }
+        return value
+    }
+}

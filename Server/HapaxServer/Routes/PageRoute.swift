@@ -1,0 +1,28 @@
+import HTTPTypes
+import Hummingbird
+
+/// The page: three files of ours, compiled in. It holds no data; its script asks for that with the reader's key.
+@available(macOS 14, *)
+enum PageRoute {
+    /// Path, content type, and content.
+    static let files: [(path: String, type: String, bytes: [UInt8])] = [
+        ("/", "text/html; charset=utf-8", PackageResources.page_html), ("/page.css", "text/css; charset=utf-8", PackageResources.page_css),
+        ("/page.js", "text/javascript; charset=utf-8", PackageResources.page_js),
+    ]
+
+    /// Nothing from elsewhere, nothing inline, in nobody's frame (https://www.w3.org/TR/CSP3/).
+    private static let policy =
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; "
+        + "base-uri 'none'; form-action 'none'"
+
+    static func response(_ type: String, _ bytes: [UInt8]) -> Response {
+        var response = Routes.response(type, bytes)
+        for (name, value) in [
+            ("Content-Security-Policy", policy), ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-cache"), ("Cross-Origin-Resource-Policy", "same-origin"),
+        ] {
+            if let name = HTTPField.Name(name) { response.headers[name] = value }
+        }
+        return response
+    }
+}

@@ -1,0 +1,193 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+
+/// What has been stored, and what was refused, for people and their tools: each path is a GET and answers JSON.
+@available(macOS 14, *)
+struct ReadRoutes: Sendable {
+    let keys: Keys
+    let store: any EventStore
+    let live: Live
+    let gate = ReadGate()
+
+    // MARK: - One event
+
+    func event(_ request: Request, id text: String) async throws -> Response {
+        let (_, projectID, _) = try question(request, [])
+        guard let id = EventID(text) else { throw QueryParameters.problem("id", "must be a UUID") }
+        var writer = JSONWriter()
+        if let event = try await reading({ () throws(StoreError) in try await store.reader.event(EventKey(id: id, projectID: projectID)) })
+        {
+            writer.raw(#"{"state":"stored","#)
+            writer.members(of: event)
+            writer.raw("}")
+            return Self.json(writer.bytes)
+        }
+        let (latest, since) = live.refusals(of: projectID)
+        if let refusal = latest.first(where: { $0.eventID == id }) {
+            writer.raw(#"{"state":"refused","#)
+            writer.members(of: refusal)
+            writer.raw("}")
+            return Self.json(writer.bytes)
+        }
+        if let moving = store.moving, moving.contains(id.bucket) {
+            throw RequestProblem(.storeUnavailable, detail: "the month of this id is being moved; ask again in a moment")
+        }
+        if id.bucket >= 0, id.bucket < store.horizon {
+            throw RequestProblem(.expired, detail: "events of that day are no longer kept")
+        }
+        throw RequestProblem(
+            .notFound, detail: "no event of this id is stored, and none was refused since ring_since",
+            members: ["ring_since": .string(since.description)])
+    }
+
+    // MARK: - Lists
+
+    func events(_ request: Request) async throws -> Response {
+        let (parameters, projectID, _) = try question(
+            request, ["from", "to", "event", "distinct_id", "install_id", "where", "limit", "after"])
+        let query = EventQuery(
+            projectID: projectID, received: try parameters.span(), name: parameters.text("event"),
+            distinctID: parameters.text("distinct_id"),
+            installID: try parameters.id("install_id"), limit: try parameters.count("limit", upTo: ServerLimits.pageEvents, default: 100),
+            after: try parameters.parse("after", "must be what an answer gave as next") { EventPosition(text: $0) })
+        let filter = try parameters.parse("where", "must be PROPERTY:VALUE") { PropertyFilter($0) }
+        let page = try await heavily(within: ServerLimits.listRead) { deadline throws(StoreError) in
+            try await store.reader.events(query, until: deadline) { filter?.keeps($0) ?? true }
+        }
+        var writer = JSONWriter(capacity: 1_024 + page.events.reduce(0) { $0 + $1.properties.count + 400 })
+        writer.raw(#"{"events":"#)
+        writer.list(page.events) { writer, event in
+            writer.raw("{")
+            writer.members(of: event)
+            writer.raw("}")
+        }
+        writer.raw(#","next":"#)
+        writer.optional(page.next?.text)
+        writer.raw(#","searched_to":"#)
+        writer.optional((page.next?.receivedAt ?? Timestamp(unixMicroseconds: query.received.lowerBound))?.description)
+        writer.raw(#","query":{"#)
+        writer.span(query.received)
+        for (name, value) in [
+            ("event", query.name), ("distinct_id", query.distinctID), ("install_id", query.installID?.description), ("where", filter?.text),
+            ("after", query.after?.text),
+        ] where value != nil {
+            writer.raw(",")
+            writer.string(name)
+            writer.raw(":")
+            writer.optional(value)
+        }
+        writer.raw(#","limit":"#)
+        writer.integer(query.limit)
+        writer.raw("}}")
+        return Self.json(writer.bytes)
+    }
+
+    func names(_ request: Request) async throws -> Response {
+        let (parameters, projectID, _) = try question(request, ["from", "to"])
+        let received = try parameters.span()
+        let summary = try await heavily(within: ServerLimits.heavyRead) { deadline throws(StoreError) in
+            let counts = try await store.reader.countsByName(projectID: projectID, received: received, until: deadline)
+            let sample = EventQuery(projectID: projectID, received: received, limit: ServerLimits.sampledEvents)
+            return NameSummary(counts: counts, sample: try await store.reader.events(sample, until: deadline).events)
+        }
+        var writer = JSONWriter()
+        writer.raw("{")
+        summary.write(to: &writer)
+        writer.raw(#","query":{"#)
+        writer.span(received)
+        writer.raw("}}")
+        return Self.json(writer.bytes)
+    }
+
+    func refusals(_ request: Request) throws -> Response {
+        let (parameters, projectID, isAdmin) = try question(request, ["limit", "after"])
+        let limit = try parameters.count("limit", upTo: ServerLimits.refusals, default: ServerLimits.refusals)
+        let after = try parameters.parse("after", "must be what an answer gave as next") { UInt64($0) }
+        let (latest, since) = live.refusals(of: projectID)
+        let rest = latest.filter { $0.number < after ?? .max }
+        let part = rest.prefix(limit)
+        var writer = JSONWriter()
+        writer.raw(#"{"refusals":"#)
+        writer.list(part) { writer, refusal in
+            writer.raw("{")
+            writer.members(of: refusal)
+            writer.raw("}")
+        }
+        writer.raw(#","next":"#)
+        writer.optional(part.count < rest.count ? part.last.map { "\($0.number)" } : nil)
+        writer.raw(#","since":"#)
+        writer.string(since.description)
+        // Whose keys they were nobody knows, so only who sees everything is told; with public keys it is one's own try.
+        if isAdmin || keys.holdsDemoKeys {
+            writer.raw(#","unknown_keys":"#)
+            writer.integer(live.unknownKeys)
+        }
+        writer.raw("}")
+        return Self.json(writer.bytes)
+    }
+
+    // MARK: - Asking
+
+    func question(
+        _ request: Request, _ known: Set<String>
+    ) throws(RequestProblem) -> (parameters: QueryParameters, projectID: Int32, isAdmin: Bool) {
+        // The key first: who may not ask is told nothing else.
+        let holder = try keys.reader(request.headers[.authorization])
+        let parameters = try QueryParameters(request.uri.query, known: known.union(["project"]))
+        return (parameters, try keys.project(of: holder, named: parameters.text("project")), holder == .admin)
+    }
+
+    private func heavily<Value>(
+        within time: Duration, _ body: (ContinuousClock.Instant) async throws(StoreError) -> Value
+    ) async throws -> Value {
+        try await gate.run {
+            let deadline = ContinuousClock.now + time
+            return try await reading { () throws(StoreError) in try await body(deadline) }
+        }
+    }
+
+    private func reading<Value>(_ body: () async throws(StoreError) -> Value) async throws(RequestProblem) -> Value {
+        do throws(StoreError) {
+            return try await body()
+        } catch .tooHeavy {
+            throw RequestProblem(.rangeTooLarge, detail: "this takes longer than a question may; ask for a shorter span")
+        } catch {
+            throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
+        }
+    }
+
+    static func json(_ body: [UInt8]) -> Response {
+        var response = Routes.response("application/json", body)
+        // What one key may see must not be kept for another.
+        response.headers[.cacheControl] = "no-store"
+        return response
+    }
+}
+
+extension JSONWriter {
+    fileprivate mutating func span(_ received: Range<Int64>) {
+        raw(#""from":"#)
+        optional(received.lowerBound == 0 ? nil : Timestamp(unixMicroseconds: received.lowerBound)?.description)
+        raw(#","to":"#)
+        optional(Timestamp(unixMicroseconds: received.upperBound)?.description)
+    }
+
+    /// The members that every answer with a refusal has.
+    mutating func members(of refusal: LiveFeed.Refusal) {
+        raw(#""at":"#)
+        string(refusal.at.description)
+        raw(#","what":"#)
+        string(refusal.isRequest ? "request" : "event")
+        raw(#","reason":"#)
+        string(refusal.reason)
+        raw(#","detail":"#)
+        string(refusal.detail)
+        raw(#","event_id":"#)
+        optional(refusal.eventID)
+        raw(#","name":"#)
+        optional(refusal.name)
+        raw(#","sample":"#)
+        text(refusal.sample)
+    }
+}

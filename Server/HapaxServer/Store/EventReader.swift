@@ -1,0 +1,121 @@
+import HapaxModel
+
+/// Reads what is stored, on connections of its own: nothing here waits for a commit, and no commit waits for anything here.
+///
+/// Every store's reader passes one contract suite. Whatever is asked concerns one project; no answer holds anything of another.
+package protocol EventReader: Sendable {
+    /// One event by its key; nil if it is not stored.
+    func event(_ key: EventKey) async throws(StoreError) -> StoredEvent?
+
+    /// The fingerprints of those of the keys that are stored.
+    func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64]
+
+    /// One step of a list, back in time from where the query goes on.
+    ///
+    /// - Parameter width: How far to look, from 0, in whatever the store measures: each number is four times the one below.
+    /// - Throws: ``StoreError/tooHeavy`` if it would take longer than the deadline.
+    func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep
+
+    /// How many events of each name were received in a span, by the bytes of the name.
+    ///
+    /// - Throws: ``StoreError/tooHeavy`` if that would take longer than the deadline.
+    func countsByName(
+        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [[UInt8]: Int64]
+
+    /// Lets go of its connections, before the store does of its own.
+    func close() async
+}
+
+/// One row as it is kept.
+package struct StoredEvent: Sendable {
+    package var id: EventID
+    /// Unescaped UTF-8.
+    package var name: [UInt8]
+    /// Unescaped UTF-8.
+    package var distinctID: [UInt8]
+    /// Unix milliseconds.
+    package var time: Int64
+    package var receivedAt: Timestamp
+    package var installID: EventID?
+    package var sequence: Int64?
+    /// A JSON object.
+    package var properties: [UInt8]
+
+    var position: EventPosition { EventPosition(receivedAt: receivedAt, id: id) }
+}
+
+/// A place in the order of all events of a project: by the time they were received, then by id.
+package struct EventPosition: Hashable, Sendable {
+    package var receivedAt: Timestamp
+    package var id: EventID
+}
+
+/// Which events are asked for.
+package struct EventQuery: Sendable {
+    package var projectID: Int32
+    /// Only those received in this span, in Unix microseconds.
+    package var received: Range<Int64>
+    package var name: String?
+    package var distinctID: String?
+    package var installID: EventID?
+    /// At most so many.
+    package var limit: Int
+    /// Only those behind this place, as the list goes: received before it.
+    package var after: EventPosition?
+}
+
+/// What lies in one step of a list.
+package struct EventStep: Sendable {
+    /// Newest first, at most ``ServerLimits/stepEvents``.
+    package var events: [StoredEvent]
+    /// Where the list goes on; nil at its end.
+    package var next: EventPosition?
+    /// Whether the step ended before its width because it had found enough.
+    package var isCut: Bool
+}
+
+/// Part of a list, newest first.
+package struct EventPage: Sendable {
+    package var events: [StoredEvent] = []
+    /// Where the list goes on; nil at its end.
+    package var next: EventPosition?
+}
+
+extension EventReader {
+    /// The latest events that a query names, newest first, in growing steps back. What the deadline leaves unread, ``EventPage/next`` goes
+    /// on with.
+    ///
+    /// - Parameter keeps: Asked for each event that the rest of the query names.
+    func events(
+        _ query: EventQuery, until deadline: ContinuousClock.Instant, where keeps: (StoredEvent) -> Bool = { _ in true }
+    ) async throws(StoreError) -> EventPage {
+        var page = EventPage()
+        var (query, width, bytes) = (query, 0, 0)
+        while true {
+            let step: EventStep
+            do throws(StoreError) {
+                step = try await self.step(query, width: width, until: deadline)
+            } catch .tooHeavy where width > 0 {
+                // The next question begins here with small steps.
+                page.next = query.after
+                return page
+            }
+            for event in step.events where keeps(event) {
+                page.events.append(event)
+                bytes += event.properties.count
+                guard page.events.count < query.limit, bytes < ServerLimits.pageBytes else {
+                    page.next = event.position
+                    return page
+                }
+            }
+            guard let next = step.next else { return page }
+            query.after = next
+            if !step.isCut { width += 1 }
+            guard ContinuousClock.now < deadline else {
+                page.next = next
+                return page
+            }
+        }
+    }
+}

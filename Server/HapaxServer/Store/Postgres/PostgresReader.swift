@@ -1,0 +1,202 @@
+import HapaxModel
+
+/// Reads through sessions of its own: one for short questions, which never stands behind a list, and as many for heavy ones as may run at once.
+final class PostgresReader: EventReader {
+    private let short: PostgresReadSession
+    private let heavy: [PostgresReadSession]
+    /// The heavy sessions that nobody uses; ``ReadGate`` lets no more questions in than there are.
+    private let free: Locked<[Int]>
+
+    init(uri: String, breaker: Locked<ConnectionBreaker>) {
+        short = PostgresReadSession(uri: uri, name: "short", breaker: breaker)
+        heavy = (0..<ServerLimits.heavyReads).map { PostgresReadSession(uri: uri, name: "heavy.\($0)", breaker: breaker) }
+        free = Locked(Array(heavy.indices))
+    }
+
+    func close() async {
+        await short.close()
+        for session in heavy { await session.close() }
+    }
+
+    func event(_ key: EventKey) async throws(StoreError) -> StoredEvent? {
+        let sql = "SELECT \(Self.columns) FROM events WHERE event_id = $1 AND project_id = $2 AND bucket = $3"
+        let parameters = ["\(key.id)", "\(key.projectID)", "\(key.id.bucket)"]
+        return try await short.query(sql, parameters, within: ServerLimits.shortRead).first.flatMap(StoredEvent.init)
+    }
+
+    func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] {
+        guard let projectID = keys.first?.projectID else { return [:] }
+        let buckets = Set(keys.map(\.id.bucket)).sorted()
+        let rows = try await short.query(
+            "SELECT event_id, fingerprint FROM events WHERE event_id = ANY ($1) AND project_id = $2 AND bucket = ANY ($3)",
+            [Self.array(keys.map(\.id)), "\(projectID)", Self.array(buckets)], within: ServerLimits.shortRead)
+        return rows.reduce(into: [:]) { found, row in
+            guard let id = row[0].flatMap({ EventID($0) }), let fingerprint = row[1].flatMap({ Int64($0) }) else { return }
+            found[EventKey(id: id, projectID: projectID)] = fingerprint
+        }
+    }
+
+    func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+        let start = query.received.lowerBound
+        var end = query.received.upperBound
+        if let after = query.after {
+            end = min(end, after.receivedAt.unixMicroseconds + 1)
+        } else if end == .max {
+            // From now by the database's own clock; a transaction that begins meanwhile is behind it, and part of the first step.
+            end =
+                try await heavyQuery("SELECT (extract(epoch FROM now()) * 1000000)::int8", [], until: deadline).first?[0].flatMap {
+                    Int64($0)
+                } ?? 0
+        }
+        let low = max(start, end - Self.microseconds(width))
+        let isOpen = query.after == nil && query.received.upperBound == .max
+        let events = try await select(query, from: low, to: isOpen ? nil : end, until: deadline)
+        if events.count == ServerLimits.stepEvents { return EventStep(events: events, next: events.last?.position, isCut: true) }
+        guard low > start, let reached = Timestamp(unixMicroseconds: low) else { return EventStep(events: events, next: nil, isCut: false) }
+        return EventStep(events: events, next: EventPosition(receivedAt: reached, id: .least), isCut: false)
+    }
+
+    /// A minute, or four times as long with each width.
+    private static func microseconds(_ width: Int) -> Int64 { 60_000_000 << Int64(min(2 * width, 32)) }
+
+    func countsByName(
+        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [[UInt8]: Int64] {
+        var conditions = Conditions()
+        conditions.require("project_id =", "\(projectID)")
+        conditions.require(received)
+        let rows = try await heavyQuery(
+            "SELECT event, count(*) FROM events WHERE \(conditions.sql) GROUP BY event", conditions.parameters, until: deadline)
+        return rows.reduce(into: [:]) { $0[Array(($1[0] ?? "").utf8)] = $1[1].flatMap { Int64($0) } ?? 0 }
+    }
+
+    private func select(
+        _ query: EventQuery, from: Int64, to: Int64?, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [StoredEvent] {
+        var conditions = Conditions()
+        conditions.require("project_id =", "\(query.projectID)")
+        conditions.require(from..<(to ?? .max))
+        if let name = query.name { conditions.require("event =", name) }
+        if let distinctID = query.distinctID { conditions.require("distinct_id =", distinctID) }
+        if let installID = query.installID { conditions.require("install_id =", "\(installID)") }
+        if let after = query.after {
+            conditions.require("(received_at, event_id) <", (after.receivedAt.description, "timestamptz"), ("\(after.id)", "uuid"))
+        }
+        let sql = """
+            SELECT \(Self.columns) FROM events WHERE \(conditions.sql)
+            ORDER BY received_at DESC, event_id DESC LIMIT \(ServerLimits.stepEvents)
+            """
+        return try await heavyQuery(sql, conditions.parameters, until: deadline).compactMap(StoredEvent.init)
+    }
+
+    private func heavyQuery(
+        _ sql: String, _ parameters: [String], until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [[String?]] {
+        guard let index = free.withLock({ $0.popLast() }) else { throw .unavailable("every session for reading is in use") }
+        defer { free.withLock { $0.append(index) } }
+        return try await heavy[index].query(sql, parameters, within: deadline - .now)
+    }
+
+    private static func array(_ values: [some CustomStringConvertible]) -> String {
+        "{" + values.map(\.description).joined(separator: ",") + "}"
+    }
+
+    private static let columns = """
+        event_id, event, distinct_id, (extract(epoch FROM time) * 1000)::int8, (extract(epoch FROM received_at) * 1000000)::int8, install_id, \
+        sequence, properties
+        """
+}
+
+/// What rows must fulfil, and the parameters for it.
+private struct Conditions {
+    private var list: [String] = []
+    private(set) var parameters: [String] = []
+
+    var sql: String { list.joined(separator: " AND ") }
+
+    mutating func require(_ comparison: String, _ value: String) {
+        parameters.append(value)
+        list.append("\(comparison) $\(parameters.count)")
+    }
+
+    mutating func require(_ comparison: String, _ row: (value: String, type: String)...) {
+        parameters += row.map(\.value)
+        let first = parameters.count - row.count + 1
+        list.append("\(comparison) (\(row.enumerated().map { "$\(first + $0.offset)::\($0.element.type)" }.joined(separator: ", ")))")
+    }
+
+    /// - Parameter received: In Unix microseconds; up to `Int64.max` means without an end.
+    mutating func require(_ received: Range<Int64>) {
+        if let from = Timestamp(unixMicroseconds: received.lowerBound) { require("received_at >=", from.description) }
+        if let to = Timestamp(unixMicroseconds: received.upperBound) { require("received_at <", to.description) }
+    }
+}
+
+/// One session that only reads. Connects when it is needed and again after the connection was lost.
+private actor PostgresReadSession {
+    private let uri: String
+    private let breaker: Locked<ConnectionBreaker>
+    private let executor: SerialQueueExecutor
+    private var connection: PostgresConnection?
+    private var isClosed = false
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    init(uri: String, name: String, breaker: Locked<ConnectionBreaker>) {
+        self.uri = uri
+        self.breaker = breaker
+        executor = SerialQueueExecutor(label: "hapax.postgres.reader.\(name)")
+    }
+
+    func close() {
+        connection = nil
+        isClosed = true
+    }
+
+    func query(_ sql: String, _ parameters: [String], within time: Duration) throws(StoreError) -> [[String?]] {
+        let milliseconds = Int64(time / .milliseconds(1))
+        // To PostgreSQL 0 means no limit at all.
+        guard milliseconds > 0 else { throw .tooHeavy }
+        guard !isClosed else { throw .unavailable("the store is closed") }
+        // One that was lost while it rested is replaced: nothing had been asked of it.
+        for isLast in [connection == nil, true] {
+            let connection: PostgresConnection
+            if let known = self.connection { connection = known } else { connection = try connect() }
+            self.connection = connection
+            do throws(PostgresError) {
+                _ = try connection.query("SELECT set_config('statement_timeout', $1, false)", ["\(milliseconds)"])
+                return try connection.query(sql, parameters)
+            } catch {
+                if connection.isBroken { self.connection = nil }
+                // https://www.postgresql.org/docs/current/errcodes-appendix.html: query_canceled.
+                if error.sqlState == "57014" { throw .tooHeavy }
+                guard !isLast, self.connection == nil else { throw StoreError(error) }
+            }
+        }
+        throw .unavailable("the connection was lost")
+    }
+
+    private func connect() throws(StoreError) -> PostgresConnection {
+        let connection = try PostgresConnection.open(uri, breaker, deadline: ServerLimits.heavyRead + .seconds(5))
+        try translating { () throws(PostgresError) in
+            // Parallel workers would take the processors from ingest; text in UTC is what the answers hold.
+            try connection.execute(
+                "SET default_transaction_read_only = on; SET max_parallel_workers_per_gather = 0; SET jit = off; SET TimeZone = 'UTC'; "
+                    + "SET idle_in_transaction_session_timeout = '60s'")
+        }
+        return connection
+    }
+}
+
+extension StoredEvent {
+    fileprivate init?(_ row: [String?]) {
+        guard row.count == 8, let id = row[0].flatMap({ EventID($0) }), let name = row[1], let distinctID = row[2],
+            let time = row[3].flatMap({ Int64($0) }),
+            let receivedAt = row[4].flatMap({ Int64($0) }).flatMap({ Timestamp(unixMicroseconds: $0) }),
+            let properties = row[7]
+        else { return nil }
+        self.init(
+            id: id, name: Array(name.utf8), distinctID: Array(distinctID.utf8), time: time, receivedAt: receivedAt,
+            installID: row[5].flatMap { EventID($0) }, sequence: row[6].flatMap { Int64($0) }, properties: Array(properties.utf8))
+    }
+}

@@ -1,0 +1,26 @@
+import HapaxModel
+
+/// Whether an event has a property of a certain value, decided here so that every store decides alike.
+struct PropertyFilter: Sendable {
+    /// As it was asked for: `plan:pro`.
+    let text: String
+    private let name: String
+    /// Hashes of what the value may be: the text as it stands, and the JSON that it spells.
+    private let hashes: Set<UInt64>
+
+    /// - Parameter text: A name, a colon and a value. `amount:12.5` finds the number, however it is written, and the text.
+    /// - Returns: nil without a name and a colon.
+    init?(_ text: String) {
+        guard let colon = text.firstIndex(of: ":"), colon > text.startIndex else { return nil }
+        self.text = text
+        name = String(text[..<colon])
+        let value = String(text[text.index(after: colon)...])
+        var hashes = [Fingerprint.hash(text: Array(value.utf8)[...])]
+        if (try? PropertyValue(json: value)) != nil { hashes.append(Fingerprint.hash(json: Array(value.utf8)[...])) }
+        self.hashes = Set(hashes)
+    }
+
+    func keeps(_ event: StoredEvent) -> Bool {
+        PropertyLookup.value(of: name, in: event.properties[...]).map { hashes.contains(Fingerprint.hash(json: $0)) } ?? false
+    }
+}

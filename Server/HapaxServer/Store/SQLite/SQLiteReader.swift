@@ -1,0 +1,159 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+/// Reads the embedded store through read-only connections beside its writer.
+///
+/// Rows are in the order in which they were received, so that a span of time is a span of rows, found by halving. Each step is a transaction
+/// of its own, so that the log behind the writer can always be emptied soon.
+final class SQLiteReader: EventReader {
+    private let database: DatabasePool
+
+    /// Rows that a step looks at: this many, or four times as many with each width, up to ``largestStep``: some 50 ms.
+    private static let firstStep: Int64 = 1_000
+    private static let largestStep: Int64 = 64_000
+
+    init(path: String) throws {
+        var configuration = Configuration()
+        configuration.label = "hapax.reader"
+        configuration.readonly = true
+        configuration.maximumReaderCount = ServerLimits.heavyReads + 2
+        configuration.busyMode = .timeout(5)
+        database = try DatabasePool(path: path, configuration: configuration)
+    }
+
+    func close() async {
+        try? database.close()
+    }
+
+    func event(_ key: EventKey) async throws(StoreError) -> StoredEvent? {
+        try await read { db in
+            let select = try db.cachedStatement(sql: "SELECT \(Self.columns) FROM events WHERE event_id = ? AND project_id = ?")
+            return try Row.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID]).flatMap(StoredEvent.init)
+        }
+    }
+
+    func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] {
+        try await read { db in
+            let select = try db.cachedStatement(sql: SQLiteSchema.selectFingerprint)
+            return try keys.reduce(into: [:]) { found, key in
+                found[key] = try Int64.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID])
+            }
+        }
+    }
+
+    func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+        try await read { db in
+            let rows = try Self.rows(query, in: db)
+            let first = max(rows.lowerBound, rows.upperBound - Self.size(width))
+            // Rows of one instant are in no order of ids, so they stay together.
+            let start = first > rows.lowerBound ? try Self.firstRow(at: try Self.receivedAt(first, in: db) ?? 0, in: db) : first
+            let low = max(rows.lowerBound, start)
+            let events = try Self.select(query, low..<rows.upperBound, in: db)
+            if events.count == ServerLimits.stepEvents { return EventStep(events: events, next: events.last?.position, isCut: true) }
+            let reached = low > rows.lowerBound ? try Self.receivedAt(low, in: db) : nil
+            let next = reached.map { EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: $0), id: .least) }
+            return EventStep(events: events, next: next, isCut: false)
+        }
+    }
+
+    func countsByName(
+        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [[UInt8]: Int64] {
+        var counts: [[UInt8]: Int64] = [:]
+        var rows = try await read { try Self.rows(received, in: $0) }
+        while !rows.isEmpty {
+            guard ContinuousClock.now < deadline else { throw .tooHeavy }
+            let part = rows.lowerBound..<min(rows.upperBound, rows.lowerBound + Self.largestStep)
+            let found = try await read { db in
+                let sql = "SELECT CAST(event AS BLOB), count(*) FROM events WHERE row >= ? AND row < ? AND project_id = ? GROUP BY event"
+                return try Row.fetchAll(db, sql: sql, arguments: [part.lowerBound, part.upperBound, projectID]).map { row in
+                    (name: [UInt8](row[0] as Data? ?? Data()), count: row[1] as Int64? ?? 0)
+                }
+            }
+            for name in found { counts[name.name, default: 0] += name.count }
+            rows = part.upperBound..<rows.upperBound
+        }
+        return counts
+    }
+
+    // MARK: - Spans
+
+    private static func size(_ width: Int) -> Int64 { min(firstStep << Int64(min(2 * width, 16)), largestStep) }
+
+    private static func rows(_ query: EventQuery, in db: Database) throws -> Range<Int64> {
+        let rows = try rows(query.received, in: db)
+        guard let after = query.after else { return rows }
+        let end = min(rows.upperBound, try firstRow(at: after.receivedAt.unixMilliseconds + 1, in: db))
+        return rows.lowerBound..<max(rows.lowerBound, end)
+    }
+
+    private static func rows(_ received: Range<Int64>, in db: Database) throws -> Range<Int64> {
+        // The first whole millisecond from each on.
+        func bound(_ microseconds: Int64) throws -> Int64 {
+            try firstRow(at: microseconds / 1_000 + (microseconds % 1_000 > 0 ? 1 : 0), in: db)
+        }
+        let first = try bound(received.lowerBound)
+        return first..<max(first, try bound(received.upperBound))
+    }
+
+    /// The first row that was received at an instant or later; the one behind the last if none was.
+    private static func firstRow(at instant: Int64, in db: Database) throws -> Int64 {
+        var low: Int64 = 0
+        var high = (try Int64.fetchOne(db.cachedStatement(sql: "SELECT max(row) FROM events")) ?? 0) + 1
+        // Asked first: most questions are about what came last.
+        if try receivedAt(high - 1, in: db) ?? .min < instant { return high }
+        while low < high {
+            let middle = low + (high - low) / 2
+            if let found = try receivedAt(middle, in: db), found < instant { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    /// When a row was received, or the next one that there is.
+    private static func receivedAt(_ row: Int64, in db: Database) throws -> Int64? {
+        let select = try db.cachedStatement(sql: "SELECT received_at FROM events WHERE row >= ? ORDER BY row LIMIT 1")
+        return try Int64.fetchOne(select, arguments: [row])
+    }
+
+    // MARK: - Rows
+
+    private static let columns = """
+        event_id, CAST(event AS BLOB), CAST(distinct_id AS BLOB), time, received_at, install_id, sequence, CAST(properties AS BLOB)
+        """
+
+    private static func select(_ query: EventQuery, _ rows: Range<Int64>, in db: Database) throws -> [StoredEvent] {
+        var conditions = ["row >= ?", "row < ?", "project_id = ?"]
+        var arguments: StatementArguments = [rows.lowerBound, rows.upperBound, query.projectID]
+        func require(_ condition: String, _ values: any DatabaseValueConvertible...) {
+            conditions.append(condition)
+            arguments += StatementArguments(values)
+        }
+        if let name = query.name { require("event = ?", name) }
+        if let distinctID = query.distinctID { require("distinct_id = ?", distinctID) }
+        if let installID = query.installID { require("install_id = ?", Data(installID.bytes)) }
+        if let after = query.after {
+            require("(received_at, event_id) < (?, ?)", after.receivedAt.unixMilliseconds, Data(after.id.bytes))
+        }
+        let sql = """
+            SELECT \(columns) FROM events WHERE \(conditions.joined(separator: " AND "))
+            ORDER BY received_at DESC, event_id DESC LIMIT \(ServerLimits.stepEvents)
+            """
+        return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: arguments).compactMap(StoredEvent.init)
+    }
+
+    private func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws(StoreError) -> Value {
+        do { return try await database.read(body) } catch { throw SQLiteEventStore.translated(error) }
+    }
+}
+
+extension StoredEvent {
+    fileprivate init?(_ row: Row) {
+        guard let id = EventID(bytes: [UInt8](row[0] as Data? ?? Data())) else { return nil }
+        self.init(
+            id: id, name: [UInt8](row[1] as Data? ?? Data()), distinctID: [UInt8](row[2] as Data? ?? Data()), time: row[3] ?? 0,
+            receivedAt: Timestamp(clampingUnixMilliseconds: row[4] ?? 0),
+            installID: (row[5] as Data?).flatMap { EventID(bytes: [UInt8]($0)) },
+            sequence: row[6], properties: [UInt8](row[7] as Data? ?? Data()))
+    }
+}

@@ -1,0 +1,51 @@
+/// Looks into the properties of a stored event without building values of them.
+package enum PropertyLookup {
+    /// The value under a name, as JSON: that of the key of this name, else what lies along the path that its dots spell.
+    ///
+    /// - Parameter object: A JSON object that ``EventScanner`` has accepted; of repeated keys the last one counts.
+    /// - Returns: nil if there is none.
+    package static func value(of name: String, in object: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+        if let value = member(Array(name.utf8), of: object) { return value }
+        let path = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard path.count > 1 else { return nil }
+        var found: ArraySlice<UInt8>? = object
+        for step in path { found = found.flatMap { member(Array(step), of: $0) } }
+        return found
+    }
+
+    /// The names of an object's members, unescaped; repeated ones once for each time.
+    ///
+    /// Bytes rather than text: Swift takes differently composed letters for the same.
+    package static func names(in object: ArraySlice<UInt8>) -> [[UInt8]] {
+        var names: [[UInt8]] = []
+        forEachMember(of: object) { name, _ in names.append(name) }
+        return names
+    }
+
+    private static func member(_ name: [UInt8], of object: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+        var found: Range<Int>?
+        forEachMember(of: object) { if $0 == name { found = $1 } }
+        return found.map { object[(object.startIndex + $0.lowerBound)..<(object.startIndex + $0.upperBound)] }
+    }
+
+    private static func forEachMember(of object: ArraySlice<UInt8>, _ body: ([UInt8], Range<Int>) -> Void) {
+        object.withUnsafeBufferPointer { bytes in
+            var cursor = JSONCursor(bytes)
+            cursor.skipWhitespace()
+            guard cursor.skip(UInt8(ascii: "{")) else { return }
+            cursor.skipWhitespace()
+            while !cursor.isAtEnd, !cursor.skip(UInt8(ascii: "}")) {
+                cursor.skipWhitespace()
+                let name = cursor.unescaped(cursor.checkedString())
+                cursor.skipWhitespace()
+                _ = cursor.skip(UInt8(ascii: ":"))
+                cursor.skipWhitespace()
+                let start = cursor.position
+                guard (try? cursor.value(depth: 0)) != nil else { return }
+                body(name, start..<cursor.position)
+                cursor.skipWhitespace()
+                _ = cursor.skip(UInt8(ascii: ","))
+            }
+        }
+    }
+}
