@@ -5,14 +5,17 @@ SWIFT ?= swift
 .PHONY: help run test bench build format lint packages test-packages
 
 help:
-	@echo "make run     start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080, write key: demo)"
+	@echo "make run     start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080, write key: demo) and print its page's address"
 	@echo "make test    run every test, against a PostgreSQL that the tests start and stop themselves"
+	@echo "              (those of the page where Chromium is installed: .ci/install-packages --with-chromium)"
 	@echo "make bench   measure server and client (release build), beside what the database itself can take"
 	@echo "make format  format all sources;  make lint checks them"
 
 run: packages
 	$(SWIFT) build --product hapax-server
-	HAPAX_WRITE_KEYS="$${HAPAX_WRITE_KEYS:-demo=demo}" exec "$$($(SWIFT) build --show-bin-path)/hapax-server"
+	@if [ -z "$$HAPAX_WRITE_KEYS" ]; then \
+		export HAPAX_WRITE_KEYS=demo=demo HAPAX_READ_KEYS="$${HAPAX_READ_KEYS:-demo=demo-read}"; \
+	fi; exec "$$($(SWIFT) build --show-bin-path)/hapax-server"
 
 test: test-packages
 	$(SWIFT) build --build-tests

@@ -183,6 +183,12 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(
+            name: "BrowserTests",
+            dependencies: ["HapaxModel", "TestSupport", "hapax-server"],
+            path: "Tests/BrowserTests",
+            swiftSettings: strict
+        ),
+        .testTarget(
             name: "IntegrationTests",
             dependencies: [
                 "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "dpkg-events", "hapax", "hapax-server", "hapax-test-worker",

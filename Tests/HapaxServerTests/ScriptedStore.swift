@@ -18,7 +18,7 @@ final class ScriptedStore: EventStore {
 
     /// Reads nothing: what can be read, real stores show.
     struct Reader: EventReader {
-        func event(_ key: EventKey) async throws(StoreError) -> StoredEvent? { nil }
+        func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
         func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
         func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
             EventStep(events: [], next: nil, isCut: false)

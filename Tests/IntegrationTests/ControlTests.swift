@@ -107,7 +107,7 @@ private final class PlantedStore: EventStore, AuditedStore {
 
     /// Nothing is read from it.
     private struct NoReader: EventReader {
-        func event(_ key: EventKey) async throws(StoreError) -> StoredEvent? { nil }
+        func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
         func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
         func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
             throw .tooHeavy

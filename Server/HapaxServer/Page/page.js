@@ -175,15 +175,16 @@
 
   function rowElement(row, toggled) {
     const refused = REFUSED.has(row.outcome);
-    const what = el("td", {}, row.name ? shown(row.name) : el("span", { class: "reason" }, row.refusal && row.refusal.what === "request" ? "whole request" : "no name"));
+    const cells = [el("td", {}, row.name ? shown(row.name) : "")];
     if (row.refusal) {
       const reason = row.refusal.reason === row.outcome ? row.refusal.detail : `${row.refusal.reason}: ${row.refusal.detail}`;
-      what.append(el("span", { class: "reason" }, shown(reason)));
+      const name = row.name ? el("span", { class: "name" }, shown(row.name)) : el("span", { class: "name reason" }, row.refusal.what === "request" ? "whole request" : "no name");
+      cells[0] = el("td", { colspan: "3" }, el("div", { class: "what" }, name, el("span", { class: "why" }, shown(reason))));
+    } else {
+      cells.push(el("td", { class: "user" }, shown(row.event.distinct_id)), el("td", { class: "number" }, span(new Date(row.at) - row.event.time)));
     }
     const element = el("tr", { class: `row ${refused ? "refused" : row.outcome}`, tabindex: "0", "aria-expanded": "false", id: "row-" + ++rowNumber },
-      el("td", {}, when(row.at)), el("td", { class: "outcome" }, row.outcome), what,
-      el("td", {}, row.event ? shown(row.event.distinct_id) : ""),
-      el("td", { class: "number" }, row.event ? span(new Date(row.at) - row.event.time) : ""));
+      el("td", {}, when(row.at)), el("td", { class: "outcome" }, row.outcome), ...cells);
     element.row = row;
     const toggle = () => {
       const isOpen = element.getAttribute("aria-expanded") === "true";
@@ -361,7 +362,7 @@
       this.unmatched = this.filter.event || this.filter.outcome ? this.unmatched + Math.max(0, value.received - all) : 0;
       [this.perSecond, this.missed] = [0, 0];
       const said = [[value.stored, "stored"], [value.duplicates, "duplicate"], [value.refused, "refused"]].filter(([n]) => n > 0).map(([n, word]) => `${n} ${word}`);
-      $("rate").textContent = (said.length ? said.join(" · ") + " a second" : "nothing in the last second") + (this.busyText ? " · " + this.busyText : "") + " · this server";
+      $("rate").textContent = (said.length ? said.join(" · ") : "nothing") + " in the last second" + (this.busyText ? " · " + this.busyText : "") + " · this server";
       this.draw();
       this.tell();
     },

@@ -2,7 +2,7 @@ import HapaxModel
 
 extension JSONWriter {
     /// An event as it was sent, its properties as the store keeps them.
-    mutating func event(_ event: StoredEvent) {
+    mutating func event(_ event: EventRow) {
         raw(#"{"event_id":"#)
         id(event.id)
         raw(#","event":"#)
@@ -17,7 +17,7 @@ extension JSONWriter {
     }
 
     /// The members that every answer with a stored event has.
-    mutating func members(of event: StoredEvent) {
+    mutating func members(of event: EventRow) {
         raw(#""received_at":"#)
         string(event.receivedAt.description)
         raw(#","install_id":"#)

@@ -91,10 +91,10 @@ extension LiveFeed.Row {
     /// - Returns: nil for what is told as a refusal.
     fileprivate init?(_ entry: IngestRequest.Entry, _ result: Receipt.Result, _ now: Timestamp) {
         guard case .record(let record) = entry, ![.rejected, .conflict, .expired].contains(result.outcome) else { return nil }
-        self.init(outcome: result.outcome, name: record.name) { Self.json(StoredEvent(record, receivedAt: now), result.outcome) }
+        self.init(outcome: result.outcome, name: record.name) { Self.json(EventRow(record, receivedAt: now), result.outcome) }
     }
 
-    private static func json(_ event: StoredEvent, _ outcome: Receipt.Outcome) -> [UInt8] {
+    private static func json(_ event: EventRow, _ outcome: Receipt.Outcome) -> [UInt8] {
         var writer = JSONWriter(capacity: event.properties.count + 512)
         writer.raw(#"{"outcome":"#)
         writer.string(outcome.rawValue)
@@ -117,7 +117,7 @@ extension LiveFeed.Refusal {
         switch entry {
         case .record(let record):
             var writer = JSONWriter()
-            writer.event(StoredEvent(record, receivedAt: now))
+            writer.event(EventRow(record, receivedAt: now))
             (name, bytes) = (record.name, writer.bytes[...])
         case .refused(_, _, let sent): (name, bytes) = (sent.name, sent.wire)
         }
@@ -128,7 +128,7 @@ extension LiveFeed.Refusal {
     }
 }
 
-extension StoredEvent {
+extension EventRow {
     /// As it would be read back.
     fileprivate init(_ record: EventRecord, receivedAt: Timestamp) {
         self.init(

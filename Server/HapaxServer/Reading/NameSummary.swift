@@ -6,7 +6,7 @@ struct NameSummary {
     private var properties: [[UInt8]: Set<[UInt8]>] = [:]
     private let sampled: Int
 
-    init(counts: [[UInt8]: Int64], sample: [StoredEvent]) {
+    init(counts: [[UInt8]: Int64], sample: [EventRow]) {
         self.counts = counts
         sampled = sample.count
         for event in sample { properties[event.name, default: []].formUnion(PropertyLookup.names(in: event.properties[...])) }

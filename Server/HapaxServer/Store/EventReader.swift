@@ -5,7 +5,7 @@ import HapaxModel
 /// Every store's reader passes one contract suite. Whatever is asked concerns one project; no answer holds anything of another.
 package protocol EventReader: Sendable {
     /// One event by its key; nil if it is not stored.
-    func event(_ key: EventKey) async throws(StoreError) -> StoredEvent?
+    func event(_ key: EventKey) async throws(StoreError) -> EventRow?
 
     /// The fingerprints of those of the keys that are stored.
     func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64]
@@ -28,7 +28,7 @@ package protocol EventReader: Sendable {
 }
 
 /// One row as it is kept.
-package struct StoredEvent: Sendable {
+package struct EventRow: Sendable {
     package var id: EventID
     /// Unescaped UTF-8.
     package var name: [UInt8]
@@ -68,7 +68,7 @@ package struct EventQuery: Sendable {
 /// What lies in one step of a list.
 package struct EventStep: Sendable {
     /// Newest first, at most ``ServerLimits/stepEvents``.
-    package var events: [StoredEvent]
+    package var events: [EventRow]
     /// Where the list goes on; nil at its end.
     package var next: EventPosition?
     /// Whether the step ended before its width because it had found enough.
@@ -77,7 +77,7 @@ package struct EventStep: Sendable {
 
 /// Part of a list, newest first.
 package struct EventPage: Sendable {
-    package var events: [StoredEvent] = []
+    package var events: [EventRow] = []
     /// Where the list goes on; nil at its end.
     package var next: EventPosition?
 }
@@ -88,7 +88,7 @@ extension EventReader {
     ///
     /// - Parameter keeps: Asked for each event that the rest of the query names.
     func events(
-        _ query: EventQuery, until deadline: ContinuousClock.Instant, where keeps: (StoredEvent) -> Bool = { _ in true }
+        _ query: EventQuery, until deadline: ContinuousClock.Instant, where keeps: (EventRow) -> Bool = { _ in true }
     ) async throws(StoreError) -> EventPage {
         var page = EventPage()
         var (query, width, bytes) = (query, 0, 0)

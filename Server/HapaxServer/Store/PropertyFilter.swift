@@ -20,7 +20,7 @@ struct PropertyFilter: Sendable {
         self.hashes = Set(hashes)
     }
 
-    func keeps(_ event: StoredEvent) -> Bool {
+    func keeps(_ event: EventRow) -> Bool {
         PropertyLookup.value(of: name, in: event.properties[...]).map { hashes.contains(Fingerprint.hash(json: $0)) } ?? false
     }
 }

@@ -18,10 +18,10 @@ final class PostgresReader: EventReader {
         for session in heavy { await session.close() }
     }
 
-    func event(_ key: EventKey) async throws(StoreError) -> StoredEvent? {
+    func event(_ key: EventKey) async throws(StoreError) -> EventRow? {
         let sql = "SELECT \(Self.columns) FROM events WHERE event_id = $1 AND project_id = $2 AND bucket = $3"
         let parameters = ["\(key.id)", "\(key.projectID)", "\(key.id.bucket)"]
-        return try await short.query(sql, parameters, within: ServerLimits.shortRead).first.flatMap(StoredEvent.init)
+        return try await short.query(sql, parameters, within: ServerLimits.shortRead).first.flatMap(EventRow.init)
     }
 
     func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] {
@@ -72,7 +72,7 @@ final class PostgresReader: EventReader {
 
     private func select(
         _ query: EventQuery, from: Int64, to: Int64?, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [StoredEvent] {
+    ) async throws(StoreError) -> [EventRow] {
         var conditions = Conditions()
         conditions.require("project_id =", "\(query.projectID)")
         conditions.require(from..<(to ?? .max))
@@ -86,7 +86,7 @@ final class PostgresReader: EventReader {
             SELECT \(Self.columns) FROM events WHERE \(conditions.sql)
             ORDER BY received_at DESC, event_id DESC LIMIT \(ServerLimits.stepEvents)
             """
-        return try await heavyQuery(sql, conditions.parameters, until: deadline).compactMap(StoredEvent.init)
+        return try await heavyQuery(sql, conditions.parameters, until: deadline).compactMap(EventRow.init)
     }
 
     private func heavyQuery(
@@ -188,7 +188,7 @@ private actor PostgresReadSession {
     }
 }
 
-extension StoredEvent {
+extension EventRow {
     fileprivate init?(_ row: [String?]) {
         guard row.count == 8, let id = row[0].flatMap({ EventID($0) }), let name = row[1], let distinctID = row[2],
             let time = row[3].flatMap({ Int64($0) }),

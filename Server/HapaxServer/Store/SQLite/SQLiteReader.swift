@@ -26,10 +26,10 @@ final class SQLiteReader: EventReader {
         try? database.close()
     }
 
-    func event(_ key: EventKey) async throws(StoreError) -> StoredEvent? {
+    func event(_ key: EventKey) async throws(StoreError) -> EventRow? {
         try await read { db in
             let select = try db.cachedStatement(sql: "SELECT \(Self.columns) FROM events WHERE event_id = ? AND project_id = ?")
-            return try Row.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID]).flatMap(StoredEvent.init)
+            return try Row.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID]).flatMap(EventRow.init)
         }
     }
 
@@ -122,7 +122,7 @@ final class SQLiteReader: EventReader {
         event_id, CAST(event AS BLOB), CAST(distinct_id AS BLOB), time, received_at, install_id, sequence, CAST(properties AS BLOB)
         """
 
-    private static func select(_ query: EventQuery, _ rows: Range<Int64>, in db: Database) throws -> [StoredEvent] {
+    private static func select(_ query: EventQuery, _ rows: Range<Int64>, in db: Database) throws -> [EventRow] {
         var conditions = ["row >= ?", "row < ?", "project_id = ?"]
         var arguments: StatementArguments = [rows.lowerBound, rows.upperBound, query.projectID]
         func require(_ condition: String, _ values: any DatabaseValueConvertible...) {
@@ -139,7 +139,7 @@ final class SQLiteReader: EventReader {
             SELECT \(columns) FROM events WHERE \(conditions.joined(separator: " AND "))
             ORDER BY received_at DESC, event_id DESC LIMIT \(ServerLimits.stepEvents)
             """
-        return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: arguments).compactMap(StoredEvent.init)
+        return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: arguments).compactMap(EventRow.init)
     }
 
     private func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws(StoreError) -> Value {
@@ -147,7 +147,7 @@ final class SQLiteReader: EventReader {
     }
 }
 
-extension StoredEvent {
+extension EventRow {
     fileprivate init?(_ row: Row) {
         guard let id = EventID(bytes: [UInt8](row[0] as Data? ?? Data())) else { return nil }
         self.init(

@@ -1,0 +1,313 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+/// READS.md, The page (R63), in a real browser. Each test ends without a script error and without anything that the content security policy
+/// forbids.
+@Suite("The page", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(20)))
+struct PageTests {
+    private static let first = "#rows tbody tr.row"
+
+    private static func rows(_ condition: String) -> String {
+        "[...document.querySelectorAll('#rows tbody tr.row')].filter((row) => \(condition)).length"
+    }
+
+    @Test("The README's event shows as stored, sent again as duplicate, and a refused one with its reason")
+    func readmeEventShows() async throws {
+        let readme = try String(contentsOf: PackageLayout.root.appending(path: "README.md"), encoding: .utf8)
+        let block = try #require(readme.components(separatedBy: "```\n").first { $0.hasPrefix("curl -s http://127.0.0.1:8080/v1/events") })
+        try await ServerWithPage.run { server in
+            #expect(try await server.browser.text(of: "#empty").contains("No event has arrived yet"))
+            try await server.browser.screenshot("empty")
+            let command = block.replacing("http://127.0.0.1:8080", with: server.address)
+            #expect(try await server.shell(command).contains(#""stored":1"#))
+            try await server.browser.until(Self.rows("row.classList.contains('stored') && row.innerText.includes('order_paid')") + " === 1")
+            #expect(try await server.shell(command).contains(#""duplicates":1"#))
+            try await server.browser.until(Self.rows("row.classList.contains('duplicate')") + " === 1")
+            try await server.send([ServerWithPage.event(9, String(repeating: "n", count: 201))])
+            try await server.browser.until(
+                Self.rows("row.classList.contains('refused') && row.innerText.includes('name_too_long: event is 201 bytes, limit 200')")
+                    + " === 1")
+            for number in 10..<16 {
+                try await server.send([
+                    ServerWithPage.event(number, ["order_viewed", "order_paid", "cart_opened"][number % 3], user: "customer-\(number % 4)")
+                ])
+            }
+            try await server.browser.until(Self.rows("true") + " === 9")
+            try await server.browser.until("document.querySelectorAll('#bars rect').length > 1")
+            try await server.browser.screenshot("page")
+            // What was there before shows as well.
+            try await server.browser.reload()
+            try await server.browser.until(
+                Self.rows("row.classList.contains('stored')") + " === 7 && " + Self.rows("row.classList.contains('refused')") + " === 1")
+        }
+    }
+
+    @Test("An event shows within a second of its answer, on one of three tries: a machine may be busy once")
+    func eventShowsWithinASecond() async throws {
+        try await ServerWithPage.run { server in
+            try await server.browser.run(
+                """
+                (window.seen = {}, new MutationObserver(() => {
+                  for (const row of document.querySelectorAll('#rows tbody tr.row')) window.seen[row.row.id] ??= Date.now() - new Date(row.row.at);
+                }).observe(document.querySelector('#rows tbody'), { childList: true }))
+                """)
+            var delays: [Int] = []
+            for number in 1...3 {
+                try await server.send([ServerWithPage.event(number)])
+                let seen = "window.seen['\(ServerWithPage.id(number))']"
+                try await server.browser.until("\(seen) !== undefined")
+                delays.append(Int(try await server.browser.run(seen)) ?? .max)
+            }
+            #expect(delays.contains { $0 <= 1_000 }, "\(delays) ms")
+        }
+    }
+
+    @Test("A hostile event shows as text, in its row, in full and in find; what Copy as curl gives is the same event: duplicate")
+    func hostileEventIsText() async throws {
+        try await ServerWithPage.run { server in
+            let name =
+                #"<img src=x onerror="window.hit=1">'; echo $HOME; '"# + "\u{202E}\u{7}\u{1B}[31m" + String(repeating: "ä", count: 60)
+            let user = "</bdi><script>window.hit=1</script>\u{2066}'\"`$(id)"
+            let properties = #"{"__proto__":{"x":"it's \u001b[2J \u202e <b>"},"constructor":1,"a\nb":"\\ ' \" $x","é":"e\u0301"}"#
+            #expect(try await server.send([ServerWithPage.event(1, name, user: user, properties: properties)]).status == 200)
+            try await server.browser.until(Self.rows("true") + " === 1")
+            let row = try await server.browser.text(of: Self.first)
+            #expect(row.contains("<img src=x onerror=") && row.contains(#"\u202e\u0007\u001b[31m"#) && row.contains("</bdi><script>"))
+            // Keep what would be copied where the test can read it.
+            try await server.browser.run(
+                "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { window.copied = text; } } })")
+            try await server.browser.run("document.querySelector('\(Self.first)').click()")
+            #expect(try await server.browser.text(of: "tr.detail").contains(#""__proto__": {"#))
+            try await server.browser.run("document.querySelector('tr.detail button.copy').click()")
+            let command = try await server.browser.run("window.copied")
+            #expect(!command.unicodeScalars.contains { $0.value == 0x202E || $0.value < 0x20 })
+            let answer = try await server.shell(command)
+            #expect(answer.contains(#""duplicates":1"#), "\(command)\n\(answer)")
+            try await server.browser.run("location.hash = '#find?user=' + encodeURIComponent(\(Browser.quoted(user)))")
+            try await server.browser.until("document.querySelectorAll('#found tr.row').length === 1")
+            #expect(try await server.browser.run("document.querySelectorAll('main img, main script').length") == "0")
+            #expect(try await server.browser.run("window.hit") == "undefined")
+            #expect(try await server.browser.run("({}).x") == "undefined")
+        }
+    }
+
+    @Test("A filter by name and by outcome keeps rows that match, stands in the address, and says how many did not")
+    func filtersKeepWhatMatches() async throws {
+        try await ServerWithPage.run { server in
+            try await server.browser.type("order_paid", into: "#filter")
+            try await server.browser.until("location.hash === '#live?event=order_paid'")
+            try await server.browser.until("document.getElementById('empty').innerText.includes('Nothing matches the filter')")
+            try await server.send([ServerWithPage.event(1, "order_viewed"), ServerWithPage.event(2, "order_viewed")])
+            try await server.browser.until("document.getElementById('empty').innerText.includes('2 other events came')")
+            try await server.send([ServerWithPage.event(3), ServerWithPage.event(4, "order_viewed")])
+            try await server.browser.until(Self.rows("true") + " === 1")
+            try await server.browser.run(
+                "(document.getElementById('outcome').value = 'duplicate', document.getElementById('outcome').dispatchEvent(new Event('change')))"
+            )
+            try await server.browser.until(
+                "location.hash === '#live?event=order_paid&outcome=duplicate' && " + Self.rows("true") + " === 0")
+            try await server.browser.until("document.getElementById('connection').textContent === 'connected'")
+            try await server.send([ServerWithPage.event(3)])
+            try await server.browser.until(Self.rows("row.classList.contains('duplicate')") + " === 1")
+            try await server.browser.reload()
+            try await server.browser.until(
+                "document.getElementById('filter').value === 'order_paid' && document.getElementById('outcome').value === 'duplicate'")
+        }
+    }
+
+    @Test("Pausing goes on counting, and Resume shows what came")
+    func pauseCounts() async throws {
+        try await ServerWithPage.run { server in
+            try await server.browser.run("document.getElementById('pause').click()")
+            try await server.send((1...7).map { ServerWithPage.event($0) })
+            try await server.browser.until(
+                "document.getElementById('notice').innerText === 'paused, 7 new' && " + Self.rows("true") + " === 0")
+            try await server.browser.run("document.getElementById('pause').click()")
+            try await server.browser.until(Self.rows("true") + " === 7")
+        }
+    }
+
+    @Test("By keyboard: rows are walked and opened, the focused one stays, shortcuts act, can be switched off, and leave fields alone")
+    func keyboardWalk() async throws {
+        try await ServerWithPage.run { server in
+            let browser = server.browser
+            try await server.send([ServerWithPage.event(1, "one"), ServerWithPage.event(2, "two")])
+            try await browser.until(Self.rows("true") + " === 2")
+            try await browser.press("/")
+            #expect(try await browser.run("document.activeElement.id") == "filter")
+            // A key belongs to the field that has the focus.
+            try await browser.press("p")
+            #expect(
+                try await browser.run("document.getElementById('filter').value + document.getElementById('pause').textContent") == "pPause")
+            try await browser.run("document.getElementById('filter').value = ''")
+            for _ in 0..<12 where try await browser.run("document.activeElement.classList.contains('row')") == "false" {
+                try await browser.press("Tab")
+            }
+            #expect(try await browser.run("document.activeElement.row.name") == "two")
+            try await browser.press("ArrowDown")
+            #expect(try await browser.run("document.activeElement.row.name") == "one")
+            try await browser.press("Enter")
+            #expect(try await browser.text(of: "tr.detail").contains(ServerWithPage.id(1)))
+            // What comes now waits: the row that is read stays where it is.
+            let place = "document.activeElement.getBoundingClientRect().top"
+            let before = try await browser.run(place)
+            try await server.send([ServerWithPage.event(3, "three")])
+            try await browser.until("document.getElementById('show-new').innerText === 'Show 1 new'")
+            #expect(try await browser.run(place) == before)
+            try await browser.press("Enter")
+            #expect(try await browser.run("document.querySelectorAll('tr.detail').length") == "0")
+            try await browser.press("Escape")
+            try await browser.until(Self.rows("true") + " === 3")
+            try await browser.press("p")
+            #expect(try await browser.text(of: "#pause") == "Resume")
+            try await browser.press("p")
+            try await browser.run("(document.getElementById('shortcuts').click(), document.getElementById('shortcuts').blur())")
+            try await browser.press("p")
+            #expect(try await browser.text(of: "#pause") == "Pause")
+            try await browser.run("(document.getElementById('shortcuts').click(), document.getElementById('shortcuts').blur())")
+            try await browser.press("2")
+            try await browser.until("!document.getElementById('find').hidden")
+        }
+    }
+
+    @Test("Find: an id with its receipt and event, a refused one, an unknown one, a user's events page by page")
+    func findAnswers() async throws {
+        try await ServerWithPage.run { server in
+            let browser = server.browser
+            try await server.send((1...150).map { ServerWithPage.event($0, user: "u<1>") })
+            try await server.send([ServerWithPage.event(500, "")])
+            try await browser.run("document.getElementById('to-find').click()")
+            try await browser.type(ServerWithPage.id(7).uppercased(), into: "#wanted")
+            try await browser.until("document.getElementById('found').innerText.includes('Stored once')")
+            #expect(try await browser.text(of: "#found").contains(#""event": "order_paid""#))
+            try await browser.screenshot("find")
+            try await browser.type(ServerWithPage.id(500), into: "#wanted")
+            try await browser.until("document.getElementById('found').innerText.includes('invalid_event')")
+            try await browser.type(ServerWithPage.id(999), into: "#wanted")
+            try await browser.until("document.getElementById('found').innerText.includes('Nothing is known of it')")
+            try await browser.type("u<1>", into: "#wanted")
+            try await browser.until("document.querySelectorAll('#found tr.row').length === 100")
+            try await browser.run("document.querySelector('#found .more button').click()")
+            try await browser.until("document.querySelectorAll('#found tr.row').length === 150 && !document.querySelector('#found .more')")
+            try await browser.type("nobody", into: "#wanted")
+            try await browser.until("document.getElementById('found').innerText.includes('No event of this user')")
+        }
+    }
+
+    @Test("Above twenty a second it shows the newest of each name, and says of how many")
+    func manyEventsAreThinned() async throws {
+        try await ServerWithPage.run { server in
+            for round in 0..<4 {
+                try await server.send((1...200).map { ServerWithPage.event(round * 200 + $0, $0 % 2 == 0 ? "even" : "odd") })
+            }
+            try await server.browser.until(#"/showing \d+ of \d\d+\/s/.test(document.getElementById('rate').textContent)"#)
+            try await server.browser.screenshot("busy")
+            let height = Int(try await server.browser.run(Self.rows("true"))) ?? .max
+            #expect(height <= 200)
+        }
+    }
+
+    @Test("A key is asked for, refused with the reason, kept in this tab, and forgotten; the admin key chooses a project")
+    func keysAreAskedFor() async throws {
+        try await ServerWithPage.run { server in
+            let browser = server.browser
+            #expect(try await browser.run("location.hash") == "#live")
+            try await browser.run("document.getElementById('forget').click()")
+            try await browser.until("!document.getElementById('key-form').hidden && document.getElementById('live').hidden")
+            try await browser.screenshot("key")
+            try await browser.type("no-such-key", into: "#key")
+            try await browser.until("document.getElementById('key-error').innerText.startsWith('unknown_key')")
+            try await browser.type("demo", into: "#key")
+            try await browser.until("document.getElementById('key-error').innerText.startsWith('wrong_key_kind')")
+            try await browser.type(ServerWithPage.adminKey, into: "#key")
+            try await browser.until(
+                "document.getElementById('connection').textContent === 'connected' && document.getElementById('project').value === 'demo'")
+            // One try above had a key that nobody has.
+            try await browser.until("document.getElementById('notice').innerText === ''")
+            _ = try await RawHTTP.post(port: server.port, headers: ["Authorization": "Bearer nobody"], body: [])
+            try await browser.until("document.getElementById('notice').innerText.startsWith('1 request with an unknown key')")
+        }
+    }
+
+    @Test("A server that is gone is told, with what was there, and found again when it is back")
+    func disconnectionIsTold() async throws {
+        try await ServerWithPage.run { server in
+            try await server.send([ServerWithPage.event(1)])
+            try await server.browser.until(Self.rows("true") + " === 1")
+            server.process.terminate()
+            #expect(await server.process.waitUntilExit() == .exited(0))
+            try await server.browser.until("document.getElementById('notice').innerText.startsWith('Not connected')")
+            #expect(try await server.browser.run(Self.rows("true")) == "1")
+            let again = try await server.restarted()
+            try await server.browser.until("document.getElementById('connection').textContent === 'connected'")
+            try await server.send([ServerWithPage.event(2)])
+            try await server.browser.until(Self.rows("true") + " === 2")
+            again.kill()
+        }
+    }
+
+    @Test(
+        "Both themes, from a phone to 4K: nothing overflows, every control has a name, and every text its contrast (WCAG 2.2, 1.4.3)",
+        arguments: [false, true], [360, 1200, 3840])
+    func looksRight(isDark: Bool, width: Int) async throws {
+        try await ServerWithPage.run(width: width, height: 800) { server in
+            let browser = server.browser
+            try await browser.prefer(dark: isDark)
+            try await server.send([
+                ServerWithPage.event(1, String(repeating: "long_name_", count: 20), user: String(repeating: "u", count: 200))
+            ])
+            try await server.send([
+                ServerWithPage.event(1, String(repeating: "long_name_", count: 20), user: String(repeating: "u", count: 200)),
+                ServerWithPage.event(3, ""),
+            ])
+            try await browser.until(Self.rows("true") + " === 3")
+            try await browser.run("document.querySelector('tr.row.stored').click()")
+            for section in ["live", "find"] {
+                try await browser.run("location.hash = '#\(section)\(section == "find" ? "?id=\(ServerWithPage.id(1))" : "")'")
+                try await browser.until("!document.getElementById('\(section)').hidden")
+                #expect(try await browser.run("document.documentElement.scrollWidth") == "\(width)", "\(section)")
+                #expect(try await browser.run(Self.nameless) == "", "\(section)")
+                #expect(try await browser.run(Self.faint) == "", "\(section)")
+                if section == "live" { try await browser.screenshot("live-\(width)-\(isDark ? "dark" : "light")") }
+                if section == "live" { try await browser.until(Self.rows("true") + " > 0") }
+            }
+        }
+    }
+
+    /// Controls without a name that a screen reader could say.
+    private static let nameless = """
+        [...document.querySelectorAll('button, input, select, a, [tabindex]')].filter((e) => e.checkVisibility())
+          .filter((e) => !(e.innerText || e.getAttribute('aria-label') || [...(e.labels || [])].map((l) => l.innerText || l.textContent).join('')).trim())
+          .map((e) => e.outerHTML.slice(0, 100)).join('\\n')
+        """
+
+    /// Texts whose contrast with what is behind them is below 4.5.
+    private static let faint = """
+        (() => {
+          const numbers = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
+          const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+          const ground = (e) => { for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
+          for (const a of document.getAnimations()) a.finish();
+          return [...document.querySelectorAll('body *')].filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+            .filter((e) => { const [a, b] = [light(numbers(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05) < 4.5; })
+            .map((e) => e.outerHTML.slice(0, 100)).join('\\n');
+        })()
+        """
+
+    @Test("The page is at most 60 kB in all, compressed, and asks for nothing from elsewhere")
+    func pageIsSmall() async throws {
+        try await ServerWithPage.run { server in
+            var bytes = 0
+            for path in ["/", "/page.js", "/page.css"] {
+                bytes += try Gzip.compress(try await RawHTTP.get(port: server.port, path: path).body, level: 9).count
+            }
+            #expect(bytes <= 60_000)
+            let elsewhere =
+                "performance.getEntriesByType('resource').filter((e) => !e.name.startsWith(location.origin)).map((e) => e.name).join()"
+            #expect(try await server.browser.run(elsewhere) == "")
+        }
+    }
+}
