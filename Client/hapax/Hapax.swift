@@ -5,21 +5,22 @@ import Foundation
 struct Hapax: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hapax",
-        abstract: "Sends events to an ingest server, each exactly once.",
+        abstract: "Sends events to a server, each exactly once, and shows what arrived.",
         discussion: """
             Events are stored in a queue directory first and leave it only when the server has acknowledged them. One that the server \
             refuses for good goes to the dead letters with its reason, and stays there until you decide. A command that finds \
             the queue taken by another process stores beside it; the next upload delivers that, too.
 
-            Environment: HAPAX_SERVER, HAPAX_KEY and HAPAX_QUEUE stand for --server, --key and --queue. Prefer HAPAX_KEY to --key: \
-            arguments can be seen by other users of the machine.
+            Environment: HAPAX_SERVER, HAPAX_KEY, HAPAX_READ_KEY and HAPAX_QUEUE stand for --server, --key, --read-key and --queue. Prefer \
+            variables for keys: arguments can be seen by other users of the machine.
 
             Shell completion: hapax --generate-completion-script bash (or zsh, fish) writes a script; see docs/client.md for where to put \
             it. `hapax help track` explains a command.
 
             Exit codes:
               0    done
-              1    failed: the queue or a file cannot be used, the user has opted out, or what was asked for is not there
+              1    failed: the queue or a file cannot be used, the user has opted out, the server does not answer what it was asked, or \
+            what was asked for is not there
               2    stored, but not all of it has been delivered; it will be, or run the command again
               3    some events are in the dead letters
               64   usage
@@ -27,12 +28,13 @@ struct Hapax: AsyncParsableCommand {
               75   the queue is taken by another process, and the command needs it for itself
               128+n  interrupted by signal n; what was stored is kept. Run it again; track only with the same id
 
-            Example:
+            Examples:
               hapax track backup_finished --property host=db1 --property bytes:=73400320
+              hapax tail
             """,
         subcommands: [
             TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
-            IdentityCommand.self,
+            IdentityCommand.self, TailCommand.self, EventsCommand.self,
         ])
 
     static func main() async {
@@ -43,7 +45,7 @@ struct Hapax: AsyncParsableCommand {
             Terminal.complain("argument \(place) is not UTF-8; nothing was done")
             exit(withError: ExitCode.validationFailure)
         }
-        for name in ["HAPAX_QUEUE", "HAPAX_SERVER", "HAPAX_KEY", "XDG_STATE_HOME", "HOME"] {
+        for name in ["HAPAX_QUEUE", "HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "XDG_STATE_HOME", "HOME"] {
             guard let value = getenv(name), String(validatingCString: value) == nil else { continue }
             Terminal.complain("\(name) is not UTF-8; nothing was done")
             exit(withError: ExitCode.validationFailure)

@@ -81,7 +81,7 @@ struct ServerOptions: ParsableArguments {
 }
 
 /// nil also for an empty value, as for a variable that a script set to nothing.
-private func environment(_ name: String) -> String? {
+func environment(_ name: String) -> String? {
     ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
 }
 

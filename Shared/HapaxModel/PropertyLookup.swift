@@ -2,7 +2,8 @@
 package enum PropertyLookup {
     /// The value under a name, as JSON: that of the key of this name, else what lies along the path that its dots spell.
     ///
-    /// - Parameter object: A JSON object that ``EventScanner`` has accepted; of repeated keys the last one counts.
+    /// - Parameter object: A JSON object that ``EventScanner`` has accepted, or one with such an event in it; of repeated keys the last one
+    ///   counts.
     /// - Returns: nil if there is none.
     package static func value(of name: String, in object: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
         if let value = member(Array(name.utf8), of: object) { return value }
@@ -20,6 +21,26 @@ package enum PropertyLookup {
         var names: [[UInt8]] = []
         forEachMember(of: object) { name, _ in names.append(name) }
         return names
+    }
+
+    /// The elements of an array, each as it is written.
+    package static func elements(of array: ArraySlice<UInt8>) -> [ArraySlice<UInt8>] {
+        array.withUnsafeBufferPointer { bytes in
+            var cursor = JSONCursor(bytes)
+            var elements: [ArraySlice<UInt8>] = []
+            cursor.skipWhitespace()
+            guard cursor.skip(UInt8(ascii: "[")) else { return [] }
+            cursor.skipWhitespace()
+            while !cursor.isAtEnd, !cursor.skip(UInt8(ascii: "]")) {
+                let start = cursor.position
+                guard (try? cursor.value(depth: -1)) != nil else { return elements }
+                elements.append(array[(array.startIndex + start)..<(array.startIndex + cursor.position)])
+                cursor.skipWhitespace()
+                _ = cursor.skip(UInt8(ascii: ","))
+                cursor.skipWhitespace()
+            }
+            return elements
+        }
     }
 
     private static func member(_ name: [UInt8], of object: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
@@ -41,7 +62,7 @@ package enum PropertyLookup {
                 _ = cursor.skip(UInt8(ascii: ":"))
                 cursor.skipWhitespace()
                 let start = cursor.position
-                guard (try? cursor.value(depth: 0)) != nil else { return }
+                guard (try? cursor.value(depth: -1)) != nil else { return }
                 body(name, start..<cursor.position)
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))

@@ -196,7 +196,7 @@ private struct UploadThread {
     }
 
     private func perform(_ request: TransportRequest) -> Result<TransportAnswer, TransportFailure> {
-        let answer = AnswerCollector()
+        let answer = AnswerCollector(onBody: request.onBody)
         // Clears the options; the connection stays in the multi handle's cache.
         curl_easy_reset(easy)
         // "Expect:" without a value: the body is small enough to go with the header.
@@ -221,6 +221,11 @@ private struct UploadThread {
         }
         hapax_curl_set_pointer(easy, CURLOPT_HEADERDATA, context)
         return withExtendedLifetime(answer) {
+            guard request.onBody == nil else {
+                hapax_curl_set_long(easy, CURLOPT_LOW_SPEED_LIMIT, 1)
+                hapax_curl_set_long(easy, CURLOPT_LOW_SPEED_TIME, Int(TransportRequest.silence / .seconds(1)))
+                return result(transfer(), answer)
+            }
             var body = request.body
             return body.withUnsafeMutableBytes { bytes in
                 // POSTFIELDS is not copied: the bytes must stay until the transfer has left the multi handle, which is below.
@@ -278,6 +283,12 @@ private final class AnswerCollector {
     private(set) var isTooLarge = false
     private(set) var isHeaderComplete = false
     private var headerBytes = 0
+    private var isSuccess = false
+    private let onBody: (@Sendable ([UInt8]) -> Void)?
+
+    init(onBody: (@Sendable ([UInt8]) -> Void)?) {
+        self.onBody = onBody
+    }
 
     private static let maximumHeaderBytes = 64 * 1024
 
@@ -287,6 +298,10 @@ private final class AnswerCollector {
 
     /// - Returns: How much was taken; less than there is ends the transfer.
     func body(_ start: UnsafeMutablePointer<CChar>?, _ count: Int) -> Int {
+        if let onBody, isSuccess {
+            onBody(Array(UnsafeRawBufferPointer(start: start, count: count)))
+            return count
+        }
         guard bytes.count + count <= EventLimits.maximumAnswerBytes else {
             isTooLarge = true
             return 0
@@ -306,6 +321,7 @@ private final class AnswerCollector {
             // An interim answer, or a proxy's, came before: what it said is not the answer's.
             headers = [:]
             isHeaderComplete = false
+            isSuccess = line.split(separator: " ").dropFirst().first?.prefix(3) == "200"
         } else if line == "\r\n" || line == "\n" {
             isHeaderComplete = true
         } else if let colon = line.firstIndex(of: ":") {

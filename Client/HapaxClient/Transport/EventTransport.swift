@@ -1,7 +1,8 @@
 /// Sends one request and brings back the whole answer.
 ///
 /// Contract: an answer is returned only when it has been received completely; everything else is a ``TransportFailure``, after which the
-/// server may or may not have acted. Redirects are not followed. The answer's body is at most `EventLimits.maximumAnswerBytes`.
+/// server may or may not have acted. Redirects are not followed. The answer's body is at most `EventLimits.maximumAnswerBytes`, unless somebody
+/// takes it as it comes.
 package protocol EventTransport: Sendable {
     func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure>
 
@@ -9,13 +10,30 @@ package protocol EventTransport: Sendable {
     func close()
 }
 
-/// A POST.
+/// A POST, or a GET of what may be long.
 package struct TransportRequest: Sendable {
     package var url: String
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
     /// For everything from connecting to the answer's last byte.
     package var timeout: Duration
+    /// Makes it a GET: takes the body of an answer with status 200 as it comes, on the transport's own thread; that of any other is kept. The
+    /// answer is ``TransportFailure/timedOut`` if nothing comes for ``silence``.
+    package var onBody: (@Sendable ([UInt8]) -> Void)?
+
+    package init(
+        url: String, headers: [(name: String, value: String)], body: [UInt8] = [], timeout: Duration,
+        onBody: (@Sendable ([UInt8]) -> Void)? = nil
+    ) {
+        self.url = url
+        self.headers = headers
+        self.body = body
+        self.timeout = timeout
+        self.onBody = onBody
+    }
+
+    /// Three of the server's heartbeats.
+    package static let silence = Duration.seconds(45)
 }
 
 /// A complete answer.

@@ -35,12 +35,14 @@ package final class URLSessionTransport: EventTransport {
 
     package func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure> {
         guard let url = URL(string: request.url) else { return .failure(.cannotConnect) }
-        var urlRequest = URLRequest(url: url, timeoutInterval: max(request.timeout / .seconds(1), 1))
-        urlRequest.httpMethod = "POST"
+        let silence = request.onBody == nil ? request.timeout : min(request.timeout, TransportRequest.silence)
+        var urlRequest = URLRequest(url: url, timeoutInterval: max(silence / .seconds(1), 1))
+        urlRequest.httpMethod = request.onBody == nil ? "POST" : "GET"
         for (name, value) in request.headers { urlRequest.setValue(value, forHTTPHeaderField: name) }
-        let task = session.uploadTask(with: urlRequest, from: Data(request.body))
+        let task: URLSessionTask =
+            request.onBody == nil ? session.uploadTask(with: urlRequest, from: Data(request.body)) : session.dataTask(with: urlRequest)
         return await withCheckedContinuation { continuation in
-            guard exchanges.begin(task, continuation) else {
+            guard exchanges.begin(task, continuation, request.onBody) else {
                 // The session would wait for it.
                 task.cancel()
                 return continuation.resume(returning: .failure(.aborted))
@@ -61,6 +63,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     private struct Exchange {
         let task: URLSessionTask
         let continuation: CheckedContinuation<Result<TransportAnswer, TransportFailure>, Never>
+        let onBody: (@Sendable ([UInt8]) -> Void)?
         var deadline: DispatchWorkItem?
         var body: [UInt8] = []
     }
@@ -76,11 +79,12 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     /// - Returns: false once it is closed.
     func begin(
-        _ task: URLSessionTask, _ continuation: CheckedContinuation<Result<TransportAnswer, TransportFailure>, Never>
+        _ task: URLSessionTask, _ continuation: CheckedContinuation<Result<TransportAnswer, TransportFailure>, Never>,
+        _ onBody: (@Sendable ([UInt8]) -> Void)?
     ) -> Bool {
         state.withLock { state in
             if state.isClosed { return false }
-            state.exchanges[task.taskIdentifier] = Exchange(task: task, continuation: continuation)
+            state.exchanges[task.taskIdentifier] = Exchange(task: task, continuation: continuation, onBody: onBody)
             return true
         }
     }
@@ -114,6 +118,11 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     // MARK: - What the session tells
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        if (dataTask.response as? HTTPURLResponse)?.statusCode == 200,
+            let onBody = state.withLock({ $0.exchanges[dataTask.taskIdentifier]?.onBody })
+        {
+            return onBody([UInt8](data))
+        }
         let isTooLarge = state.withLock { state in
             guard let count = state.exchanges[dataTask.taskIdentifier]?.body.count else { return false }
             if count + data.count > EventLimits.maximumAnswerBytes { return true }

@@ -1,0 +1,88 @@
+import ArgumentParser
+import Foundation
+import HapaxClient
+import HapaxModel
+
+struct EventsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "events",
+        abstract: "Shows what a server has stored: the latest events, or one by its id.",
+        discussion: """
+            Without an id: one line for each event, the latest first. If there may be more, standard error says with which --after the list \
+            goes on.
+
+            With an id: whether it is stored, and the event; or why it was refused, as far back as that server remembers. Exits with 0 only \
+            if it is stored, with 1 if it was refused, if nothing is known of it, or if the server refuses.
+
+            Examples:
+              hapax events --user customer-1 --where plan:pro --from 2026-11-01
+              hapax events 01980000-0000-7000-8000-000000000002 --json
+            """)
+
+    @Argument(help: ArgumentHelp("An event's id.", valueName: "id"))
+    var id: EventID?
+
+    @Option(help: ArgumentHelp("Only events of this name.", valueName: "name"))
+    var event: String?
+
+    @Option(help: ArgumentHelp("Only events of this user (distinct_id).", valueName: "user"))
+    var user: String?
+
+    @Option(help: ArgumentHelp("Only events of this install.", valueName: "id"))
+    var install: EventID?
+
+    @Option(name: .customLong("where"), help: ArgumentHelp("Only events with this property: PROPERTY:VALUE.", valueName: "property"))
+    var property: String?
+
+    @Option(help: ArgumentHelp("Received from this day (UTC) or instant (RFC 3339) on.", valueName: "time"))
+    var from: String?
+
+    @Option(help: ArgumentHelp("Received before this day or instant.", valueName: "time"))
+    var to: String?
+
+    @Option(help: ArgumentHelp("So many at most, up to 1000.", valueName: "number"))
+    var limit = 100
+
+    @Option(help: ArgumentHelp("Go on where an earlier list ended.", valueName: "place"))
+    var after: String?
+
+    @OptionGroup var reading: ReadOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        let body = Locked<[UInt8]>([])
+        let transport = SystemTransport.make()
+        defer { transport.close() }
+        let request = try reading.request(
+            id.map { "v1/events/\($0)" } ?? "v1/events", id == nil ? filters : [], timeout: .seconds(30)
+        ) { bytes in body.withLock { $0 += bytes } }
+        try ReadOptions.check(await transport.send(request))
+        let answer = body.withLock { $0 }
+        guard let line = EventLine(answer[...]) else {
+            Terminal.complain("what came back is no answer of a Hapax server")
+            throw ExitCode.failure
+        }
+        if id != nil { try tellOne(line, answer) } else { tellAll(line, answer) }
+    }
+
+    private var filters: [(String, String?)] {
+        [
+            ("event", event), ("distinct_id", user), ("install_id", install?.description), ("where", property), ("from", from), ("to", to),
+            ("limit", "\(limit)"), ("after", after),
+        ]
+    }
+
+    private func tellOne(_ line: EventLine, _ answer: [UInt8]) throws {
+        if output.json { Terminal.write(line.oneLine) } else { Terminal.say(line.text(hasDate: true, isColored: false)) }
+        if line.text("state") != "stored" { throw ExitCode.failure }
+    }
+
+    private func tellAll(_ line: EventLine, _ answer: [UInt8]) {
+        let events = PropertyLookup.value(of: "events", in: answer[...]).map { PropertyLookup.elements(of: $0) } ?? []
+        for event in events {
+            guard let line = EventLine(event) else { continue }
+            if output.json { Terminal.write(line.oneLine) } else { Terminal.say(line.text(hasDate: true, isColored: false)) }
+        }
+        if let next = line.text("next") { Terminal.complain("there may be more: --after \(next)") }
+    }
+}
