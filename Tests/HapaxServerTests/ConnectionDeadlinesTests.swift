@@ -126,6 +126,23 @@ struct ConnectionDeadlinesTests {
         var behind = Self.played([(0, .head), (0, .end), (0, .head), (0, .body)])
         #expect(behind.cut() == .close)
     }
+
+    @Test("An answer that goes on is due for as long as nothing of it is taken, and only then")
+    func unreadAnswerIsDue() {
+        var deadlines = Self.played([(0, .bytes), (0, .head), (0, .end)])
+        #expect(deadlines.next == nil)
+        deadlines.roomChanged(Self.at(100), hasRoom: false)
+        #expect(deadlines.next == Self.at(130))
+        deadlines.roomChanged(Self.at(120), hasRoom: true)
+        #expect(deadlines.next == nil)
+        deadlines.roomChanged(Self.at(200), hasRoom: false)
+        #expect(deadlines.expired(Self.at(229)) == .none && deadlines.expired(Self.at(230)) == .close)
+        // One that went before and is taken late changes nothing about that.
+        deadlines = Self.played([(0, .bytes), (0, .head), (0, .end), (0, .head), (0, .end), (1, .answered)])
+        deadlines.roomChanged(Self.at(2), hasRoom: false)
+        _ = deadlines.answerTaken(Self.at(20))
+        #expect(deadlines.expired(Self.at(50)) == .close)
+    }
 }
 
 @Suite("Who has to go, by a clock that is moved (I13)", .timeLimit(.minutes(20)))

@@ -56,6 +56,26 @@ struct ServerConfigurationTests {
         #expect(problem(["--admin-key", "k"], ["HAPAX_WRITE_KEYS": "shop=k"])?.contains("in every app") == true)
     }
 
+    @Test("Read keys are read like write keys, and no key is of two kinds")
+    func readKeysAreKeysOfTheirOwn() throws {
+        #expect(try read().readKeys.isEmpty)
+        #expect(
+            try read([], ["HAPAX_READ_KEYS": "shop=r1, app=r2"]).readKeys == [
+                .init(project: "shop", key: "r1"), .init(project: "app", key: "r2"),
+            ])
+        let off = ["--host", "0.0.0.0", "--write-keys", "shop=1234567890123456", "--read-keys"]
+        #expect(problem(off + ["shop=demo-read"])?.contains("public key demo-read") == true)
+        #expect(problem(off + ["shop=short"])?.contains("HAPAX_READ_KEYS (--read-keys) holds a key of fewer than 16 bytes") == true)
+        #expect(problem(off + ["shop=abcdefghijklmnop"]) == nil)
+        for (arguments, says) in [
+            (["--read-keys", "shop"], "must be PROJECT=KEY"), (["--read-keys", "a=r,b=r"], "gives one key twice"),
+            (["--read-keys", "shop=a-long-key"], "holds a write key"),
+            (["--read-keys", "shop=r", "--admin-key", "r"], "is a read key as well"),
+        ] {
+            #expect(problem(arguments)?.contains(says) == true, "\(arguments)")
+        }
+    }
+
     @Test("The public key works on loopback only")
     func publicKeyIsRefusedOffLoopback() throws {
         let demo = ["HAPAX_WRITE_KEYS": "demo=demo"]

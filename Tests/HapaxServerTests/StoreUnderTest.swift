@@ -27,10 +27,11 @@ struct StoreUnderTest {
         }
     }
 
-    func open() async throws -> any EventStore {
+    /// - Parameter currentTime: For SQLite; PostgreSQL has a clock of its own.
+    func open(currentTime: @escaping @Sendable () -> Int64 = { Sample.now }) async throws -> any EventStore {
         switch kind {
         case .postgres: try await Self.postgres(place)
-        case .sqlite: try SQLiteEventStore(path: place, currentTime: { Sample.now })
+        case .sqlite: try SQLiteEventStore(path: place, currentTime: currentTime)
         }
     }
 
@@ -52,7 +53,7 @@ struct StoreUnderTest {
             """
     }
 
-    private static func uuid(_ column: String) -> String {
+    static func uuid(_ column: String) -> String {
         let hex = "lower(hex(\(column)))"
         let parts = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)].map { "substr(\(hex), \($0.0), \($0.1))" }
         return parts.joined(separator: " || '-' || ")

@@ -9,12 +9,12 @@ struct ServerUnderTest: Sendable {
     let port: Int
 
     /// Returns when it accepts connections.
-    static func start(_ store: PipelineStore) async throws -> ServerUnderTest {
+    static func start(_ store: PipelineStore, readKey: String? = nil) async throws -> ServerUnderTest {
         let process = try ChildProcess(
             "hapax-server",
             environment: [
                 "HAPAX_PORT": "0", "HAPAX_STORE": store.setting, "HAPAX_WRITE_KEYS": "demo=\(key)",
-                "HAPAX_ADMIN_KEY": adminKey, "HAPAX_LOG_LEVEL": "critical",
+                "HAPAX_READ_KEYS": readKey.map { "demo=\($0)" } ?? "", "HAPAX_ADMIN_KEY": adminKey, "HAPAX_LOG_LEVEL": "critical",
             ])
         let text = try await process.line(after: "listening on http://127.0.0.1:")
         guard let port = Int(text) else { throw NoPort() }

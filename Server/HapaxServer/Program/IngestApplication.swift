@@ -37,7 +37,7 @@ package struct IngestApplication: Service {
         let live = Live(currentTime: currentTime)
         let connections = Connections(limits: options.limits)
         let application = Application(
-            responder: Routes(keys: keys, writer: writer, store: store, live: live, metrics: metrics).responder(metrics),
+            responder: Routes(keys: keys, writer: writer, store: store, live: live, metrics: metrics, logger: logger).responder(metrics),
             server: .http1(
                 configuration: .init(
                     additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],

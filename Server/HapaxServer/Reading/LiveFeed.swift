@@ -102,7 +102,8 @@ struct LiveFeed {
         var streams: [StreamID: Stream] = [:]
     }
 
-    private let startedAt: Timestamp
+    /// Since when nothing has been left out of what is known of projects that are not there.
+    private var since: Timestamp
     private var projects: [Int32: Project] = [:]
     private var nextID = 0
     private var refusalCount: UInt64 = 0
@@ -111,7 +112,7 @@ struct LiveFeed {
     private(set) var unknownKeys = 0
 
     init(startedAt: Timestamp) {
-        self.startedAt = startedAt
+        since = startedAt
     }
 
     // MARK: - What happens
@@ -131,7 +132,7 @@ struct LiveFeed {
 
     mutating func refused(_ project: Int32, _ refusal: Refusal, _ now: ContinuousClock.Instant) {
         makeRoom(for: project)
-        var state = projects[project] ?? Project(since: startedAt, refusedAt: now)
+        var state = projects[project] ?? Project(since: since, refusedAt: now)
         state.refusedAt = now
         refusalCount += 1
         var refusal = refusal
@@ -152,21 +153,24 @@ struct LiveFeed {
     private mutating func makeRoom(for project: Int32) {
         guard projects[project] == nil, projects.count >= ServerLimits.liveProjects else { return }
         let oldest = projects.filter { $0.value.streams.isEmpty }.min { $0.value.refusedAt < $1.value.refusedAt }
-        if let oldest { projects[oldest.key] = nil }
+        guard let oldest else { return }
+        projects[oldest.key] = nil
+        // Whose it was is forgotten with it, so this holds for all that are not there.
+        if let last = oldest.value.refusals.last { since = max(since, last.at) }
     }
 
     // MARK: - Who asks
 
     /// The refusals that are kept, newest first, and since when none is missing.
     func refusals(of project: Int32) -> (latest: [Refusal], since: Timestamp) {
-        guard let state = projects[project] else { return ([], startedAt) }
+        guard let state = projects[project] else { return ([], since) }
         return (state.refusals.reversed(), state.since)
     }
 
     /// - Returns: nil if the project has as many streams as it may.
     mutating func subscribe(_ project: Int32, _ filter: Filter, _ now: ContinuousClock.Instant) -> StreamID? {
         makeRoom(for: project)
-        var state = projects[project] ?? Project(since: startedAt, refusedAt: now)
+        var state = projects[project] ?? Project(since: since, refusedAt: now)
         guard state.streams.count < ServerLimits.liveStreams else { return nil }
         nextID += 1
         state.streams[nextID] = Stream(filter: filter, counts: state.counts, countedAt: now)

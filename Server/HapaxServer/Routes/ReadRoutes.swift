@@ -1,6 +1,7 @@
 import HTTPTypes
 import HapaxModel
 import Hummingbird
+import Logging
 
 /// What has been stored, and what was refused, for people and their tools: each path is a GET and answers JSON.
 @available(macOS 14, *)
@@ -8,6 +9,7 @@ struct ReadRoutes: Sendable {
     let keys: Keys
     let store: any EventStore
     let live: Live
+    let logger: Logger
     let gate = ReadGate()
 
     // MARK: - One event
@@ -153,6 +155,7 @@ struct ReadRoutes: Sendable {
         } catch .tooHeavy {
             throw RequestProblem(.rangeTooLarge, detail: "this takes longer than a question may; ask for a shorter span")
         } catch {
+            logger.warning("The store could not be read", metadata: ["store.error": "\(error)"])
             throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
         }
     }

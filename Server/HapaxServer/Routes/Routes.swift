@@ -1,6 +1,7 @@
 import HTTPTypes
 import HapaxModel
 import Hummingbird
+import Logging
 
 /// Every path that the server answers.
 @available(macOS 14, *)
@@ -11,10 +12,10 @@ struct Routes {
 
     private let checksHost: Bool
 
-    init(keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, metrics: ServerMetrics) {
+    init(keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, metrics: ServerMetrics, logger: Logger) {
         checksHost = keys.holdsDemoKeys
         let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live)
-        let reading = ReadRoutes(keys: keys, store: store, live: live)
+        let reading = ReadRoutes(keys: keys, store: store, live: live, logger: logger)
         let stream = LiveRoute(reading: reading, live: live)
         let readiness = ReadinessProbe(store: store)
         add("/v1/events", .post) { request, _ in try await ingest.respond(to: request) }

@@ -1,0 +1,239 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// What every store's reader answers; the same suite runs over PostgreSQL and SQLite (R63).
+@Suite("The contract of every reader", .serialized, .timeLimit(.minutes(20)))
+struct EventReaderContractTests {
+    /// A store with a random past: two projects, ties of `received_at`, some names and users.
+    private struct Past {
+        let fixture: StoreUnderTest
+        let store: any EventStore
+        let clock = Locked(Sample.now)
+        var random: SeededRandom
+
+        init(_ kind: StoreUnderTest.Kind, random: SeededRandom) async throws {
+            self.random = random
+            fixture = try await StoreUnderTest(kind)
+            store = try await fixture.open(currentTime: { [clock] in clock.withLock { $0 } })
+        }
+
+        mutating func commit(_ groups: Int, from first: UInt64) async throws {
+            var next = first
+            for _ in 0..<groups {
+                let records = (0..<Int.random(in: 1...40, using: &random)).map { _ in
+                    next += 1
+                    // Ids in no order of time, as they come from many machines.
+                    let id = Sample.id(next &* 0x9E37_79B9_7F4A_7C15 >> 8)
+                    let install = EventID.derived(name: "install", key: "\(next % 3)")
+                    return EventRecord(
+                        EventScanner.scan(
+                            Sample.event(
+                                id, name: ["a", "b", "c"][Int(next % 3)], distinctID: "u\(next % 5)", sequence: Int64(next),
+                                properties: [
+                                    "n": .integer(Int64(next % 7)), "big": .string(String(repeating: "x", count: Int(next % 200))),
+                                ])[...]),
+                        id: id, projectID: next % 4 == 0 ? 2 : 1, envelope: .init(installID: install))
+                }
+                _ = try await store.commit(Sample.group(records), writer: 0)
+                if Bool.random(using: &random) { clock.withLock { $0 += Int64.random(in: 1...90_000, using: &random) } }
+            }
+        }
+
+        /// The ids of a project as the database itself sorts them.
+        func ids(_ project: Int, where condition: String = "true") async throws -> [EventID] {
+            let id = fixture.kind == .postgres ? "event_id" : StoreUnderTest.uuid("event_id")
+            return try await fixture.rows(
+                "SELECT \(id) FROM events WHERE project_id = \(project) AND \(condition) ORDER BY received_at DESC, event_id DESC"
+            ).compactMap { EventID($0[0]) }
+        }
+    }
+
+    private static let always = 0..<Int64.max
+    private static var later: ContinuousClock.Instant { .now + .seconds(300) }
+
+    /// The whole list, in pages of random length.
+    private static func list(
+        _ reader: any EventReader, _ query: EventQuery, _ random: inout SeededRandom, where keeps: (EventRow) -> Bool = { _ in true },
+        between pages: () async throws -> Void = {}
+    ) async throws -> [EventRow] {
+        var (query, events) = (query, [EventRow]())
+        repeat {
+            query.limit = Int.random(in: 1...150, using: &random)
+            let page = try await reader.events(query, until: later, where: keeps)
+            #expect(page.events.count <= query.limit)
+            events += page.events
+            query.after = page.next
+            try await pages()
+        } while query.after != nil
+        return events
+    }
+
+    @Test(
+        "Pages of any length are the database's own order, newest first; each filter keeps what it names, and no other project is there (I9)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func pagesAreTheWholeList(kind: StoreUnderTest.Kind) async throws {
+        var past = try await Past(kind, random: .printed())
+        try await past.commit(60, from: 0)
+        let reader = past.store.reader
+        var random = past.random
+        for project: Int32 in [1, 2, 3] {
+            let whole = EventQuery(projectID: project, received: Self.always, limit: 1)
+            let all = try await Self.list(reader, whole, &random)
+            #expect(all.map(\.id) == (try await past.ids(Int(project))))
+            var query = whole
+            query.name = "b"
+            query.distinctID = "u2"
+            let filtered = try await Self.list(reader, query, &random)
+            #expect(filtered.map(\.id) == (try await past.ids(Int(project), where: "event = 'b' AND distinct_id = 'u2'")))
+            query = whole
+            query.installID = .derived(name: "install", key: "1")
+            let install = try await Self.list(reader, query, &random)
+            #expect(install.map(\.id) == all.filter { $0.installID == query.installID }.map(\.id))
+            let filter = try #require(PropertyFilter("n:3.0"))
+            let found = try await Self.list(reader, whole, &random, where: filter.keeps)
+            #expect(found.map(\.id) == all.filter { $0.sequence.map { $0 % 7 == 3 } ?? false }.map(\.id))
+            guard let middle = all.dropFirst(all.count / 2).first?.receivedAt.unixMicroseconds else { continue }
+            for span in [0..<middle, middle..<middle + 1, middle..<Int64.max, middle + 1..<Int64.max] {
+                query = EventQuery(projectID: project, received: span, limit: 1)
+                let part = try await Self.list(reader, query, &random)
+                #expect(part.map(\.id) == all.filter { span.contains($0.receivedAt.unixMicroseconds) }.map(\.id))
+            }
+        }
+        await past.store.close()
+    }
+
+    @Test("While others write, no row that was there is repeated or skipped", arguments: StoreUnderTest.Kind.allCases)
+    func listsHoldStillWhileOthersWrite(kind: StoreUnderTest.Kind) async throws {
+        var past = try await Past(kind, random: .printed())
+        try await past.commit(30, from: 0)
+        let before = try await past.ids(1)
+        var (random, writing, next) = (past.random, past, UInt64(100_000))
+        let seen = try await Self.list(
+            past.store.reader, EventQuery(projectID: 1, received: Self.always, limit: 1), &random,
+            between: {
+                next += 1_000
+                try await writing.commit(1, from: next)
+            }
+        ).map(\.id)
+        #expect(Set(seen).count == seen.count)
+        #expect(seen.filter(Set(before).contains) == before)
+        await past.store.close()
+    }
+
+    @Test(
+        "One event is read back as it was sent, with its receipt; fingerprints are those of the writers",
+        arguments: StoreUnderTest.Kind.allCases)
+    func eventIsReadBack(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open(currentTime: { Sample.now })
+        let properties: Properties = ["é\u{202E}": "<b>\u{1}", "__proto__": ["x": 0.1], "big": .integer(.max), "list": [1, nil, true]]
+        let install = Sample.id(900)
+        for (number, id) in [Sample.id(1), .derived(name: "n", key: "k"), EventID(high: 0x4000, low: 0b10 << 62 | 5)].compactMap(\.self)
+            .enumerated()
+        {
+            let event = Sample.event(id, name: "naïve", distinctID: "u\u{301}", sequence: 7, properties: properties)
+            let record = EventRecord(EventScanner.scan(event[...]), id: id, projectID: 1, envelope: .init(installID: install))
+            _ = try await store.commit(Sample.group([record]), writer: 0)
+            let read = try #require(try await store.reader.event(record.key))
+            #expect(
+                read.id == id && read.name == Array("naïve".utf8) && read.distinctID == Array("u\u{301}".utf8) && read.time == Sample.now)
+            #expect(read.installID == install && read.sequence == 7)
+            #expect(try PropertyValue(json: String(decoding: read.properties, as: UTF8.self)) == .object(properties))
+            #expect(try await store.reader.event(EventKey(id: id, projectID: 2)) == nil)
+            let keys = [record.key, EventKey(id: id, projectID: 2), EventKey(id: Sample.id(800 + UInt64(number)), projectID: 1)]
+            #expect(try await store.reader.fingerprints(keys) == [record.key: record.fingerprint])
+        }
+        await store.close()
+    }
+
+    @Test("Counts go by the bytes of a name, within a span and a project", arguments: StoreUnderTest.Kind.allCases)
+    func countsGoByBytes(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open(currentTime: { Sample.now })
+        for (number, name) in ["\u{E9}", "e\u{301}", "e\u{301}", "x"].enumerated() {
+            _ = try await store.commit(Sample.group([Sample.record(Sample.id(UInt64(number)), name: name)]), writer: 0)
+        }
+        _ = try await store.commit(Sample.group([Sample.record(Sample.id(9), project: 2, name: "x")]), writer: 0)
+        let counts = try await store.reader.countsByName(projectID: 1, received: Self.always, until: Self.later)
+        #expect(counts == [[0xC3, 0xA9]: 1, [0x65, 0xCC, 0x81]: 2, [0x78]: 1])
+        #expect(try await store.reader.countsByName(projectID: 1, received: 0..<1, until: Self.later).isEmpty)
+        await #expect(throws: StoreError.tooHeavy) {
+            try await store.reader.countsByName(projectID: 1, received: Self.always, until: .now - .seconds(1))
+        }
+        await store.close()
+    }
+
+    @Test("A reader cannot write, and is there again after its connections were cut")
+    func postgresReadersOnlyRead() async throws {
+        let fixture = try await StoreUnderTest(.postgres)
+        let store = try await fixture.open(currentTime: { Sample.now })
+        _ = try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        let key = EventKey(id: Sample.id(1), projectID: 1)
+        #expect(try await store.reader.event(key) != nil)
+        _ = try await fixture.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+        #expect(try await store.reader.event(key) != nil)
+        #expect(
+            try await fixture.rows(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hapax-server' AND query LIKE '%FROM events%'"
+            ) == [["1"]])
+        await store.close()
+    }
+}
+
+@Suite("A page of a list", .timeLimit(.minutes(20)))
+struct EventPageTests {
+    /// Has nothing in its small steps, and never answers the large ones in time.
+    private struct SlowReader: EventReader {
+        func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
+        func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
+        func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+            if width == 3 { throw .tooHeavy }
+            let at = (query.after?.receivedAt.unixMilliseconds ?? 1_000) - 100
+            return EventStep(
+                events: [], next: EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: at), id: .least), isCut: false)
+        }
+        func countsByName(
+            projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
+        ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
+        func close() async {}
+    }
+
+    @Test("A step that takes too long ends the page where the next one begins, with small steps again")
+    func slowStepEndsThePage() async throws {
+        var query = EventQuery(projectID: 1, received: 0..<Int64.max, limit: 10)
+        let page = try await SlowReader().events(query, until: .now + .seconds(60))
+        #expect(page.next?.receivedAt.unixMilliseconds == 700)
+        query.after = page.next
+        #expect(try await SlowReader().events(query, until: .now + .seconds(60)).next?.receivedAt.unixMilliseconds == 400)
+        #expect(try await SlowReader().events(query, until: .now - .seconds(60)).next?.receivedAt.unixMilliseconds == 600)
+    }
+}
+
+@Suite("Asking for a property", .timeLimit(.minutes(20)))
+struct PropertyFilterTests {
+    @Test(
+        "A value is met as the text it is, and as the JSON it spells",
+        arguments: [
+            ("plan:pro", true), ("plan:Pro", false), ("n:1", true), ("n:1.0", true), ("n:10e-1", true), ("n:2", false), ("text:1", true),
+            ("yes:true", true), ("none:null", true), ("deep.x:a:b", true), ("list:[1,2]", true), ("list:[2,1]", false),
+            ("missing:null", false),
+            ("empty:", true), (#"plan:"pro""#, true), ("é:1", true), ("e\u{301}:1", false),
+        ])
+    func valuesAreMet(text: String, isMet: Bool) throws {
+        let properties =
+            #"{"plan":"pro","n":1,"text":"1","yes":true,"none":null,"deep":{"x":"a:b"},"list":[1, 2.0],"empty":"","\#u{E9}":1}"#
+        let row = EventRow(
+            id: Sample.id(1), name: [], distinctID: [], time: 0, receivedAt: Timestamp(clampingUnixMilliseconds: 0),
+            properties: Array(properties.utf8))
+        #expect(try #require(PropertyFilter(text)).keeps(row) == isMet)
+    }
+
+    @Test("Without a name and a colon there is nothing to ask for", arguments: ["", "plan", ":pro"])
+    func incompleteFiltersAreNone(text: String) {
+        #expect(PropertyFilter(text) == nil)
+    }
+}

@@ -1,0 +1,304 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// READS.md, Requests, over a real socket and both stores (R63).
+@Suite("What can be read, over a real socket", .serialized, .timeLimit(.minutes(20)))
+struct ReadRoutesTests {
+    /// Runs a server on a new store in which the shop has an event, and a refused one.
+    private static func run(
+        _ kind: StoreUnderTest.Kind = .sqlite, keys: Keys = RunningServer.keys,
+        _ body: @Sendable @escaping (RunningServer) async throws -> Void
+    ) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        try await RunningServer.run(on: try await fixture.open(), keys: keys) { server in
+            let event = Sample.event(Sample.id(1), name: "secret_name", distinctID: "secret_user", properties: ["p": "secret_value"])
+            let key = ["Authorization": "Bearer \(keys.shopKey)"]
+            #expect(try await server.post(Array("[".utf8) + event + Array("]".utf8), headers: key).status == 200)
+            let refused = #"[{"event_id":"\#(Sample.id(2))","event":"secret_refused","time":0,"distinct_id":""}]"#
+            #expect(try await server.post(refused, headers: key).status == 200)
+            try await body(server)
+        }
+    }
+
+    /// Every path that a reader may ask, with what is there for the shop.
+    private static let paths = [
+        "/v1/events", "/v1/events/\(Sample.id(1))", "/v1/events/\(Sample.id(2))", "/v1/names", "/v1/refusals", "/v1/live",
+    ]
+
+    @Test("Every path with every kind of key: who may not read is told why, and nobody sees another's project (I9)")
+    func everyPathWithEveryKey() async throws {
+        try await Self.run { server in
+            for path in Self.paths {
+                func status(_ key: String, _ query: String = "", _ method: String = "HEAD") async throws -> Int {
+                    try await server.get(path + query, key: key, method: method).status
+                }
+                let isEvent = path.hasPrefix("/v1/events/")
+                #expect(try await status("nobody") == 401, "\(path)")
+                #expect(try await status(RunningServer.key) == 403, "\(path)")
+                #expect(try await status(RunningServer.readKey) == 200, "\(path)")
+                #expect(try await status(RunningServer.otherReadKey) == (isEvent ? 404 : 200), "\(path)")
+                #expect(try await status(RunningServer.adminKey) == 400, "\(path)")
+                #expect(try await status(RunningServer.adminKey, "?project=nobody") == 400, "\(path)")
+                #expect(try await status(RunningServer.adminKey, "?project=shop") == 200, "\(path)")
+                #expect(try await status(RunningServer.readKey, "?project=app") == 400, "\(path)")
+                guard path != "/v1/live" else { continue }
+                let mine = String(decoding: try await server.get(path).body, as: UTF8.self)
+                let other = String(decoding: try await server.get(path, key: RunningServer.otherReadKey).body, as: UTF8.self)
+                let admin = String(decoding: try await server.get(path + "?project=shop", key: RunningServer.adminKey).body, as: UTF8.self)
+                #expect(mine.contains("secret") && admin.contains("secret") && !other.contains("secret"), "\(path): \(other)")
+            }
+            #expect(try await server.get("/metrics").status == 403)
+            let reader = ["Authorization": "Bearer \(RunningServer.readKey)"]
+            #expect(try await server.post("[]", headers: reader).problemCode == .wrongKeyKind)
+        }
+    }
+
+    @Test(
+        "A parameter that cannot be used is named; what its value was is not repeated",
+        arguments: [
+            ("/v1/events?limit=0", "limit"), ("/v1/events?limit=1001", "limit"), ("/v1/events?limit=1e2", "limit"),
+            ("/v1/events?limit=", "limit"),
+            ("/v1/events?limit", "limit"), ("/v1/events?limit=1&limit=1", "limit"), ("/v1/events?from=yesterday", "from"),
+            ("/v1/events?from=2026-02-30", "from"), ("/v1/events?from=2026-01-02&to=2026-01-01", "to"),
+            ("/v1/events?install_id=x", "install_id"),
+            ("/v1/events?where=plan", "where"), ("/v1/events?after=x", "after"), ("/v1/events?after=1.x", "after"),
+            ("/v1/events?event=%ff", "event"),
+            ("/v1/events?event=a%00b", "event"), ("/v1/events?event=%4", "event"), ("/v1/events?evnet=x", "evnet"), ("/v1/events/x", "id"),
+            ("/v1/events/\(Sample.id(1))?limit=1", "limit"), ("/v1/names?to=x", "to"), ("/v1/refusals?limit=201", "limit"),
+            ("/v1/refusals?after=-1", "after"), ("/v1/live?outcome=lost", "outcome"), ("/v1/live?from=2026-01-01", "from"),
+        ])
+    func badParameterIsNamed(path: String, parameter: String) async throws {
+        try await RunningServer.run { server in
+            let answer = try await server.get(path)
+            #expect(answer.problemCode == .invalidParameter)
+            let problem = try #require(try JSONSerialization.jsonObject(with: Data(answer.body)) as? [String: Any])
+            #expect(problem["parameter"] as? String == parameter)
+        }
+    }
+
+    @Test("A list, one event, names and refusals in their documented shapes", arguments: StoreUnderTest.Kind.allCases)
+    func answersHaveTheirShapes(kind: StoreUnderTest.Kind) async throws {
+        try await Self.run(kind) { server in
+            func json(_ path: String) async throws -> NSDictionary {
+                let answer = try await server.get(path)
+                #expect(answer["Content-Type"] == "application/json" && answer["Cache-Control"] == "no-store", "\(path)")
+                return try #require(try JSONSerialization.jsonObject(with: Data(answer.body)) as? NSDictionary)
+            }
+            let list = try await json("/v1/events?event=secret_name&where=p:secret_value&distinct_id=secret+user%20&limit=5")
+            #expect(
+                list == [
+                    "events": [], "next": NSNull(), "searched_to": "1970-01-01T00:00:00.000000Z",
+                    "query": [
+                        "from": NSNull(), "to": NSNull(), "event": "secret_name", "distinct_id": "secret user ", "where": "p:secret_value",
+                        "limit": 5,
+                    ] as NSDictionary,
+                ] as NSDictionary)
+            let event: NSDictionary = [
+                "event_id": "\(Sample.id(1))", "event": "secret_name", "time": Sample.now, "distinct_id": "secret_user",
+                "properties": ["p": "secret_value"],
+            ]
+            let one = try #require(try await json("/v1/events?limit=1&from=2025-12-31&to=2099-01-01")["events"] as? [NSDictionary])
+            let receivedAt = try #require(one[0]["received_at"] as? String)
+            #expect(Timestamp(receivedAt) != nil)
+            let row: NSMutableDictionary = ["received_at": receivedAt, "install_id": NSNull(), "sequence": NSNull(), "event": event]
+            #expect(one == [row])
+            row["state"] = "stored"
+            #expect(try await json("/v1/events/\(Sample.id(1).description.uppercased())") == row)
+            let refused = try await json("/v1/events/\(Sample.id(2))")
+            #expect(refused["state"] as? String == "refused" && refused["reason"] as? String == "invalid_distinct_id")
+            #expect(refused["detail"] as? String == "distinct_id is empty" && refused["name"] as? String == "secret_refused")
+            let missing = try await server.get("/v1/events/\(Sample.id(3))")
+            #expect(missing.problemCode == .notFound && String(decoding: missing.body, as: UTF8.self).contains(#""ring_since":""#))
+            #expect(
+                try await json("/v1/names") == [
+                    "names": [["event": "secret_name", "count": 1, "properties": ["p"]] as NSDictionary], "other": 0, "sampled": 1,
+                    "query": ["from": NSNull(), "to": NSNull()] as NSDictionary,
+                ] as NSDictionary)
+        }
+    }
+
+    @Test("Refusals are paged, newest first; a whole request's is one of them; unknown keys are counted for the admin alone")
+    func refusalsArePaged() async throws {
+        try await Self.run { server in
+            #expect(try await server.post("nonsense").status == 400)
+            #expect(try await server.post("[]", headers: ["Authorization": "Bearer nobody"]).status == 401)
+            struct Refusals: Decodable {
+                struct Refusal: Decodable { var what: String, reason: String, sample: String }
+                var refusals: [Refusal], next: String?, unknown_keys: Int?
+            }
+            func refusals(_ query: String, key: String = RunningServer.readKey) async throws -> Refusals {
+                try JSONDecoder().decode(Refusals.self, from: Data(try await server.get("/v1/refusals" + query, key: key).body))
+            }
+            let first = try await refusals("?limit=1")
+            #expect(first.refusals.map(\.reason) == ["malformed"] && first.refusals[0].what == "request" && first.unknown_keys == nil)
+            let second = try await refusals("?after=\(first.next ?? "")")
+            #expect(second.refusals.map(\.reason) == ["invalid_distinct_id"] && second.next == nil)
+            #expect(second.refusals[0].sample.hasPrefix(#"{"event_id":"#))
+            #expect(try await refusals("?project=app", key: RunningServer.adminKey).unknown_keys == 1)
+        }
+    }
+
+    @Test("A dry run says what would become of each event, stores nothing and counts nothing", arguments: StoreUnderTest.Kind.allCases)
+    func dryRunStoresNothing(kind: StoreUnderTest.Kind) async throws {
+        try await Self.run(kind) { server in
+            let before = try await server.metrics()
+            let stored = Sample.event(Sample.id(1), name: "secret_name", distinctID: "secret_user", properties: ["p": "secret_value"])
+            let events = [stored, Sample.event(Sample.id(1)), Sample.event(Sample.id(4)), Sample.event(Sample.id(4)), Array("{}".utf8)]
+            let body = EventBatch(envelope: .init(batchID: Sample.id(70)), events: events).encoded()
+            func dryRun(_ query: String) async throws -> HTTPMessage {
+                try await RawHTTP.post(port: server.port, path: "/v1/events?\(query)", headers: RunningServer.headers, body: body)
+            }
+            struct Answer: Decodable {
+                struct Verdict: Decodable { var index: Int, event_id: String?, outcome: String, reason: String? }
+                var dry_run: Bool, would: [Verdict]
+            }
+            let answer = try JSONDecoder().decode(Answer.self, from: Data(try await dryRun("dry_run=true").body))
+            #expect(answer.would.map(\.outcome) == ["duplicate", "conflict", "stored", "duplicate", "rejected"])
+            #expect(answer.would.map(\.index) == [0, 1, 2, 3, 4] && answer.would[4].reason == "missing_event_id")
+            for wrong in ["dry_run=false", "dry_run=1", "dry_run", "dry_run=true&dry_run=true"] {
+                #expect(try await dryRun(wrong).problemCode == .invalidParameter, "\(wrong)")
+            }
+            #expect(try await server.get("/v1/events/\(Sample.id(4))").problemCode == .notFound)
+            // But for the four refusals.
+            let ignored = { (text: String) in
+                text.split(separator: "\n").filter { !$0.contains("invalid_parameter") && !$0.contains("not_found") }
+            }
+            #expect(ignored(try await server.metrics()) == ignored(before))
+        }
+    }
+
+    @Test("What is no longer kept is said to be so, not to be unknown (R41)")
+    func expiredIsSaid() async throws {
+        let fixture = try await StoreUnderTest(.postgres)
+        await (try await fixture.open()).close()
+        try await fixture.execute("UPDATE retention SET horizon = \(Sample.day + 1)")
+        try await RunningServer.run(on: try await fixture.open()) { server in
+            let answer = try await server.get("/v1/events/\(Sample.id(1))")
+            #expect(answer.problemCode == .expired)
+        }
+    }
+
+    @Test("With a public key the server answers as this machine only: 421 against names that lead here from elsewhere")
+    func otherHostsAreMisdirected() async throws {
+        let demo = Keys(writers: ["demo": 1], readers: ["demo-read": 1])
+        try await Self.run(keys: demo) { server in
+            for (host, status) in [
+                ("evil.example", 421), ("127.0.0.1.evil.example", 421), ("localhost:1", 200), ("127.0.0.1:80", 200), ("[::1]:8080", 200),
+                ("LOCALHOST", 200), ("[::1", 421), ("10.0.0.1", 421),
+            ] {
+                for path in ["/", "/v1/events"] {
+                    let answer = try await server.get(path, key: "demo-read", headers: ["Host": host])
+                    #expect(answer.status == status, "\(host)")
+                }
+            }
+        }
+        try await RunningServer.run { server in
+            let answer = try await server.get("/v1/events", headers: ["Host": "events.example.org"])
+            #expect(answer.status == 200)
+        }
+    }
+
+    // MARK: - Live
+
+    /// A stream that has begun.
+    private static func stream(_ server: RunningServer, _ query: String = "", key: String = RunningServer.readKey) async throws
+        -> LiveStream
+    {
+        let socket = try await blocking { [port = server.port] in try LoopbackSocket.connected(port: port, timeout: RawHTTP.patience) }
+        let stream = LiveStream(socket: socket)
+        try await blocking {
+            try socket.write(RawHTTP.request("GET", "/v1/live\(query)", headers: ["Authorization": "Bearer \(key)"]))
+        }
+        try await stream.until("from now on")
+        return stream
+    }
+
+    @Test("A stream tells each event with its outcome and each refusal with its reason, of its own project, and ends when the server stops")
+    func streamTellsWhatHappens() async throws {
+        let (ends, continuation) = AsyncStream.makeStream(of: LiveStream.self)
+        try await Self.run { server in
+            let all = try await Self.stream(server)
+            let paid = try await Self.stream(server, "?event=order_paid&outcome=duplicate")
+            let other = try await Self.stream(server, key: RunningServer.otherReadKey)
+            let event =
+                #"{"event_id":"\#(Sample.id(5))","event":"order_paid","time":0,"distinct_id":"u","properties":{"a": "x\r\n",\#n"b":1}}"#
+            for _ in 0..<2 { _ = try await server.post("[\(event)]") }
+            try await all.until(#"event: event\#ndata: {"outcome":"stored""#)
+            try await all.until(#""outcome":"duplicate""#)
+            try await all.until(#""properties":{"a": "x\r\n", "b":1}}}\#n\#n"#)
+            _ = try await server.post(#"[{"event_id":"\#(Sample.id(6))"}]"#)
+            try await all.until(#""reason":"missing_event""#)
+            _ = try await server.post("nonsense")
+            try await all.until(#""what":"request","reason":"malformed""#)
+            try await all.until("event: rate\ndata: {\"received\":")
+            try await paid.until("event: rate")
+            #expect(
+                paid.text.contains(#""outcome":"duplicate""#) && !paid.text.contains("stored\",\"at")
+                    && !paid.text.contains("missing_event"))
+            try await other.until("event: rate")
+            #expect(!other.text.contains("order_paid"))
+            continuation.yield(all)
+        }
+        continuation.finish()
+        for await stream in ends { try await stream.untilEnd() }
+    }
+
+    @Test("As many streams as may be are open at once, and one that goes makes room")
+    func streamsAreBounded() async throws {
+        try await Self.run { server in
+            var streams: [LiveStream] = []
+            for _ in 0..<ServerLimits.liveStreams { streams.append(try await Self.stream(server)) }
+            #expect(try await server.get("/v1/live").problemCode == .projectBusy)
+            _ = try await Self.stream(server, key: RunningServer.otherReadKey)
+            streams.removeLast().close()
+            // The server notices with the next thing that it says.
+            var isOpen = false
+            while !isOpen {
+                _ = try await server.post("nonsense")
+                isOpen = (try? await Self.stream(server)) != nil
+            }
+        }
+    }
+}
+
+extension Keys {
+    /// The shop's write key.
+    fileprivate var shopKey: String { holdsDemoKeys ? "demo" : RunningServer.key }
+}
+
+/// What has come of a stream.
+private final class LiveStream: Sendable {
+    private let socket: LoopbackSocket
+    private let bytes = Locked<[UInt8]>([])
+
+    init(socket: LoopbackSocket) { self.socket = socket }
+
+    deinit { socket.shutDown() }
+
+    struct Ended: Error { var text: String }
+
+    var text: String { bytes.withLock { String(decoding: $0, as: UTF8.self) } }
+
+    func until(_ wanted: String) async throws {
+        // Chunks end anywhere.
+        while !text.replacing(/\r\n[0-9a-f]+\r\n/, with: "").contains(wanted) {
+            guard !text.contains("problem+json"), try await readMore() else { throw Ended(text: text) }
+        }
+    }
+
+    func untilEnd() async throws {
+        while try await readMore() {}
+    }
+
+    func close() { socket.shutDown() }
+
+    private func readMore() async throws -> Bool {
+        let more = try await blocking { [socket] in try socket.read() }
+        bytes.withLock { $0 += more }
+        return !more.isEmpty
+    }
+}

@@ -1,0 +1,116 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+/// READS.md, In a terminal: the real command against the real server.
+@Suite("hapax tail and hapax events (R63)", .serialized, .timeLimit(.minutes(20)))
+struct ReadingCommandsTests {
+    private static let readKey = "read-key-of-demo"
+
+    private struct Ran {
+        var status: ChildProcess.Exit
+        var lines: [String]
+        var errors: String
+    }
+
+    private static func start(_ server: ServerUnderTest, _ arguments: [String], key: String = readKey) throws -> ChildProcess {
+        try ChildProcess(
+            "hapax", arguments, environment: ["HAPAX_SERVER": "http://127.0.0.1:\(server.port)", "HAPAX_READ_KEY": key, "TZ": "UTC"])
+    }
+
+    private static func run(_ server: ServerUnderTest, _ arguments: [String], key: String = readKey) async throws -> Ran {
+        let process = try start(server, arguments, key: key)
+        let lines = await process.remainingLines()
+        return Ran(status: await process.waitUntilExit(), lines: lines, errors: process.standardErrorTail)
+    }
+
+    private static func send(_ server: ServerUnderTest, _ events: String...) async throws {
+        let answer = try await RawHTTP.post(
+            port: server.port, headers: ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"],
+            body: Array("[\(events.joined(separator: ","))]".utf8))
+        #expect(answer.status == 200)
+    }
+
+    private static func event(_ number: Int, _ name: String, user: String = "u", properties: String = "{}") -> String {
+        #"{"event_id":"01980000-0000-7000-8000-\#(String(100_000_000_000 + number))","event":"\#(name)","time":0,"distinct_id":"\#(user)","properties":\#(properties)}"#
+    }
+
+    /// Under a new id each time.
+    private static func hostile(_ number: Int = 2) -> String {
+        event(number, #"\u001b[2J\u202e\u009b31m"#, user: #"\n\u0007"#, properties: "{\"a\u{9B}\":\"\u{202E}\\u001b\"}")
+    }
+
+    @Test("tail shows events and refusals as they arrive, ends by itself, and sends no escape sequence of an event to the terminal")
+    func tailShowsWhatArrives() async throws {
+        let store = try await PipelineStore(.sqlite)
+        let server = try await ServerUnderTest.start(store, readKey: Self.readKey)
+        let text = try Self.start(server, ["tail"])
+        let json = try Self.start(server, ["tail", "--json", "--count", "1", "--timeout", "300", "--event", "\u{1B}[2J\u{202E}\u{9B}31m"])
+        // A stream has no past: events are sent until both have shown one.
+        async let firstLine = text.nextLine()
+        async let objects = json.remainingLines()
+        let isSeen = Locked(false)
+        async let sending: Void = {
+            var number = 1_000
+            while !isSeen.withLock({ $0 }) {
+                number += 1
+                try await Self.send(server, Self.hostile(number))
+            }
+        }()
+        let (line, object) = (await firstLine ?? "", await objects.joined())
+        isSeen.withLock { $0 = true }
+        try await sending
+        #expect(await json.waitUntilExit() == .exited(0))
+        #expect(line.contains(#"stored     \u{1B}[2J\u{202E}\u{9B}31m  \u{A}\u{7}  {"a\u{9B}""#), "\(line)")
+        #expect(object.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value != 0x9B && $0.value != 0x202E }, "\(object)")
+        let event = try #require(try JSONSerialization.jsonObject(with: Data(object.utf8)) as? [String: Any])["event"] as? [String: Any]
+        #expect(event?["properties"] as? [String: String] == ["a\u{9B}": "\u{202E}\u{1B}"])
+        try await Self.send(server, Self.event(3, ""))
+        while let line = await text.nextLine() {
+            if line.contains("rejected   invalid_event: event is empty") { break }
+            #expect(line.contains("stored"), "\(line)")
+        }
+        text.terminate()
+        #expect(await text.waitUntilExit() == .signaled(SIGTERM))
+        await server.stop()
+        withExtendedLifetime(store) {}
+    }
+
+    @Test("events lists and finds; exit codes and complaints say what is wrong", arguments: PipelineStore.Kind.allCases)
+    func eventsListsAndFinds(kind: PipelineStore.Kind) async throws {
+        let store = try await PipelineStore(kind)
+        let server = try await ServerUnderTest.start(store, readKey: Self.readKey)
+        try await Self.send(server, Self.event(1, "order_paid", user: "c+1 & Ü", properties: #"{"plan":"pro"}"#))
+        try await Self.send(server, Self.hostile())
+        try await Self.send(server, Self.event(3, ""))
+        let all = try await Self.run(server, ["events"])
+        try #require(all.status == .exited(0) && all.lines.count == 2, "\(all)")
+        #expect(
+            all.lines[0].contains(#"\u{1B}[2J\u{202E}\u{9B}31m"#)
+                && all.lines[1].hasSuffix(#"stored     order_paid  c+1 & Ü  {"plan": "pro"}"#) || kind == .sqlite)
+        let found = try await Self.run(server, ["events", "--user", "c+1 & Ü", "--where", "plan:pro", "--event", "order_paid", "--json"])
+        #expect(found.lines.count == 1 && found.lines[0].contains(#""event_id":"01980000-0000-7000-8000-100000000001""#))
+        let page = try await Self.run(server, ["events", "--limit", "1"])
+        let next = try #require(page.errors.split(separator: " ").last)
+        #expect(page.lines.count == 1 && page.errors.contains("there may be more: --after"))
+        #expect(
+            try await Self.run(server, ["events", "--after", next.trimmingCharacters(in: .whitespacesAndNewlines)]).lines == [all.lines[1]])
+        let id = "01980000-0000-7000-8000-10000000000"
+        #expect(try await Self.run(server, ["events", id + "1"]).status == .exited(0))
+        let refused = try await Self.run(server, ["events", id + "3"])
+        #expect(refused.status == .exited(1) && refused.lines[0].contains("rejected   invalid_event: event is empty"))
+        for (arguments, key, says) in [
+            (["events", id + "9"], Self.readKey, "not_found"), (["events"], "nobody", "unknown_key"),
+            (["tail"], ServerUnderTest.key, "wrong_key_kind"),
+            (["events", "--from", "x"], Self.readKey, "invalid_parameter (from)"), (["tail", "--outcome", "x"], Self.readKey, "(outcome)"),
+            (["tail", "--timeout", "1", "--count", "1"], Self.readKey, "0 of 1 came in time"),
+        ] {
+            let ran = try await Self.run(server, arguments, key: key)
+            #expect(ran.status == .exited(1) && ran.errors.contains(says), "\(arguments): \(ran)")
+        }
+        await server.stop()
+        #expect(try await Self.run(server, ["events"]).errors.contains("the server cannot be read"))
+        withExtendedLifetime(store) {}
+    }
+}
