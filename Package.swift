@@ -179,6 +179,7 @@ let package = Package(
                 .product(name: "NIOEmbedded", package: "swift-nio", condition: server),
             ],
             path: "Tests/HapaxServerTests",
+            exclude: ["day_bounds.py", "daily_report.py"],
             resources: [.copy("Golden")],
             swiftSettings: strict
         ),

@@ -5,6 +5,18 @@ public struct CalendarDay: Hashable, Sendable, Comparable {
 
     private static let range: ClosedRange<Int32> = 0...2_932_896
 
+    package static let first = CalendarDay(inRange: range.lowerBound)
+    package static let last = CalendarDay(inRange: range.upperBound)
+
+    private init(inRange days: Int32) { daysSince1970 = days }
+
+    /// - Returns: The day so many days later, or earlier; the first or the last one outside of the calendar.
+    package func advanced(by days: Int) -> CalendarDay {
+        let (sum, isOverflow) = Int(daysSince1970).addingReportingOverflow(days)
+        guard !isOverflow else { return days < 0 ? .first : .last }
+        return CalendarDay(inRange: Int32(min(max(sum, Int(Self.range.lowerBound)), Int(Self.range.upperBound))))
+    }
+
     /// - Returns: nil outside 1970-01-01…9999-12-31.
     public init?(daysSince1970 days: Int32) {
         guard Self.range.contains(days) else { return nil }

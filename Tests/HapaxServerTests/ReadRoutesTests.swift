@@ -27,14 +27,19 @@ struct ReadRoutesTests {
     /// Every path that a reader may ask, with what is there for the shop.
     private static let paths = [
         "/v1/events", "/v1/events/\(Sample.id(1))", "/v1/events/\(Sample.id(2))", "/v1/names", "/v1/refusals", "/v1/live",
+        "/v1/reports/daily?from=2026-01-01&to=2026-01-02&basis=all",
     ]
+
+    private static func path(_ path: String, _ query: String) -> String {
+        path + (path.contains("?") ? query.replacing("?", with: "&") : query)
+    }
 
     @Test("Every path with every kind of key: who may not read is told why, and nobody sees another's project (I9)")
     func everyPathWithEveryKey() async throws {
         try await Self.run { server in
             for path in Self.paths {
                 func status(_ key: String, _ query: String = "", _ method: String = "HEAD") async throws -> Int {
-                    try await server.get(path + query, key: key, method: method).status
+                    try await server.get(Self.path(path, query), key: key, method: method).status
                 }
                 let isEvent = path.hasPrefix("/v1/events/")
                 #expect(try await status("nobody") == 401, "\(path)")
@@ -48,7 +53,8 @@ struct ReadRoutesTests {
                 guard path != "/v1/live" else { continue }
                 let mine = String(decoding: try await server.get(path).body, as: UTF8.self)
                 let other = String(decoding: try await server.get(path, key: RunningServer.otherReadKey).body, as: UTF8.self)
-                let admin = String(decoding: try await server.get(path + "?project=shop", key: RunningServer.adminKey).body, as: UTF8.self)
+                let admin = String(
+                    decoding: try await server.get(Self.path(path, "?project=shop"), key: RunningServer.adminKey).body, as: UTF8.self)
                 #expect(mine.contains("secret") && admin.contains("secret") && !other.contains("secret"), "\(path): \(other)")
             }
             #expect(try await server.get("/metrics").status == 403)
@@ -69,7 +75,9 @@ struct ReadRoutesTests {
             ("/v1/events?event=%ff", "event"),
             ("/v1/events?event=a%00b", "event"), ("/v1/events?event=%4", "event"), ("/v1/events?evnet=x", "evnet"), ("/v1/events/x", "id"),
             ("/v1/events/\(Sample.id(1))?limit=1", "limit"), ("/v1/names?to=x", "to"), ("/v1/refusals?limit=201", "limit"),
-            ("/v1/refusals?after=-1", "after"), ("/v1/live?outcome=lost", "outcome"), ("/v1/live?from=2026-01-01", "from"),
+            ("/v1/refusals?after=-1", "after"), ("/v1/live?outcome=lost", "outcome"),
+            ("/v1/reports/daily?from=2026-01-01T00:00:00Z", "from"), ("/v1/reports/daily?from=2026-01-02&to=2026-01-01", "to"),
+            ("/v1/reports/daily?basis=most", "basis"), ("/v1/reports/daily?day=2026-01-01", "day"), ("/v1/live?from=2026-01-01", "from"),
         ])
     func badParameterIsNamed(path: String, parameter: String) async throws {
         try await RunningServer.run { server in
@@ -118,6 +126,28 @@ struct ReadRoutesTests {
                     "names": [["event": "secret_name", "count": 1, "properties": ["p"]] as NSDictionary], "other": 0, "sampled": 1,
                     "query": ["from": NSNull(), "to": NSNull()] as NSDictionary,
                 ] as NSDictionary)
+        }
+    }
+
+    @Test("A daily report as JSON and as CSV; more days than may be are too many", arguments: StoreUnderTest.Kind.allCases)
+    func dailyReportHasItsShape(kind: StoreUnderTest.Kind) async throws {
+        try await Self.run(kind) { server in
+            let day = "/v1/reports/daily?from=2026-01-01&to=2026-01-02&basis=all"
+            let json = try #require(try JSONSerialization.jsonObject(with: Data(try await server.get(day).body)) as? NSDictionary)
+            let report = try #require((json["days"] as? [NSDictionary])?.first)
+            #expect(json["query"] as? NSDictionary == ["from": "2026-01-01", "to": "2026-01-02", "time_zone": "UTC", "basis": "all"])
+            #expect(report["starts_at"] as? String == "2026-01-01T00:00:00Z" && report["closes_at"] as? String == "2026-01-02T04:00:00Z")
+            #expect(report["events"] as? NSDictionary == ["total": 1, "by_name": [["event": "secret_name", "count": 1]], "other": 0])
+            #expect(report["users"] as? Int == 1 && report["mean_session_ms"] is NSNull)
+            let csv = try await server.get(day, headers: ["Accept": "text/csv"])
+            let lines = String(decoding: csv.body, as: UTF8.self).components(separatedBy: "\r\n")
+            #expect(csv["Content-Type"]?.hasPrefix("text/csv") == true && lines.count == 3)
+            #expect(
+                lines[1].hasPrefix("2026-01-01,")
+                    && lines[1].hasSuffix(",UTC,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,2026-01-02T04:00:00Z,1,0,0,0,0,,,1,0,0"))
+            let week = try JSONSerialization.jsonObject(with: Data(try await server.get("/v1/reports/daily").body)) as? NSDictionary
+            #expect((week?["days"] as? [Any])?.count == 7)
+            #expect(try await server.get("/v1/reports/daily?from=2024-01-01&to=2026-01-02").problemCode == .rangeTooLarge)
         }
     }
 

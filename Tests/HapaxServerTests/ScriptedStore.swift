@@ -30,6 +30,7 @@ final class ScriptedStore: EventStore {
     }
 
     let reader: any EventReader = Reader()
+    let reports: any ReportDatabase = NoReports()
 
     var committedIDs: Set<EventID> { state.withLock { Set($0.rows.keys.map(\.id)) } }
     var refreshes: Int { state.withLock { $0.refreshes } }

@@ -76,6 +76,17 @@ struct ServerConfigurationTests {
         }
     }
 
+    @Test("Time zones are names of the time zone database, one for a project")
+    func timeZonesAreChecked() throws {
+        let zones = try read(["--time-zones", "shop=Europe/Berlin,app=Asia/Kolkata"]).timeZones
+        #expect(zones == [.init(project: "shop", zone: "Europe/Berlin"), .init(project: "app", zone: "Asia/Kolkata")])
+        for (text, says) in [
+            ("shop", "must be PROJECT=ZONE"), ("shop=Mars/Olympus", "does not hold: Mars/Olympus"), ("a=UTC,a=UTC", "two zones"),
+        ] {
+            #expect(problem(["--time-zones", text])?.contains(says) == true, "\(text)")
+        }
+    }
+
     @Test("The public key works on loopback only")
     func publicKeyIsRefusedOffLoopback() throws {
         let demo = ["HAPAX_WRITE_KEYS": "demo=demo"]

@@ -44,7 +44,7 @@ struct StoreFileTests {
 
     @Test(
         "Each is opened: its events are found again with their content, its projects keep their numbers",
-        arguments: StoreUnderTest.Kind.allCases, ["001_store"])
+        arguments: StoreUnderTest.Kind.allCases, ["001_store", "002_reads"])
     func storeIsOpened(kind: StoreUnderTest.Kind, version: String) async throws {
         let fixture = try await Self.restored(kind, version)
         let store = try await fixture.open()

@@ -119,6 +119,7 @@ private final class PlantedStore: EventStore, AuditedStore {
     }
 
     let reader: any EventReader = NoReader()
+    let reports: any ReportDatabase = NoReports()
     let writerCount = 1
     let horizon: Int32 = 0
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }

@@ -187,7 +187,7 @@ struct CrashTests {
             let answer = try await store.query(
                 """
                 SELECT count(*) FROM pg_stat_activity
-                WHERE wait_event_type = 'Lock' AND application_name = 'hapax-server' AND state = 'active' AND xact_start IS NOT NULL
+                WHERE wait_event_type = 'Lock' AND application_name LIKE 'hapax-server%' AND state = 'active' AND xact_start IS NOT NULL
                 """)
             if let count = answer.first?.first.flatMap({ Int($0) }), count > 0 { return count }
         }

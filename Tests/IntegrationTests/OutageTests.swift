@@ -117,7 +117,7 @@ struct OutageTests {
     @Test("Out of connections, with all of ours cut")
     func refusedConnectionsAreSurvived() async throws {
         let fixture = try await Fixture()
-        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hapax-server'"
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'hapax-server%'"
         try await Self.survive(
             fixture,
             begin: {

@@ -64,7 +64,10 @@ public enum HapaxServer {
         EarlyStop.install()
         let currentTime: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1_000) }
         let store = try await open(configuration, currentTime, logger)
-        let keys = try await keys(configuration, store)
+        let projects = try await projects(configuration, store)
+        let keys = keys(configuration, projects)
+        var zones: [Int32: String] = [:]
+        for entry in configuration.timeZones { zones[projects[entry.project] ?? 0] = entry.zone }
         let host = configuration.options.host
         var options = configuration.options
         let descriptors = Descriptors.raise(to: options.limits.connections + ServerLimits.reservedDescriptors)
@@ -75,7 +78,7 @@ public enum HapaxServer {
                 metadata: ["connections": "\(options.limits.connections)"])
         }
         let application = IngestApplication(
-            store: store, keys: keys, options: options, currentTime: currentTime, logger: logger,
+            store: store, keys: keys, zones: zones, options: options, currentTime: currentTime, logger: logger,
             onListening: { port in
                 let address = "http://\(host.contains(":") ? "[\(host)]" : host):\(port)"
                 print("listening on \(address)")
@@ -92,11 +95,18 @@ public enum HapaxServer {
         try await group.run()
     }
 
-    private static func keys(_ configuration: ServerConfiguration, _ store: any EventStore) async throws(StoreError) -> Keys {
+    /// The number of each project that a setting names.
+    private static func projects(
+        _ configuration: ServerConfiguration, _ store: any EventStore
+    ) async throws(StoreError) -> [String: Int32] {
         var projects: [String: Int32] = [:]
-        for name in Set((configuration.writeKeys + configuration.readKeys).map(\.project)) {
+        for name in Set((configuration.writeKeys + configuration.readKeys).map(\.project) + configuration.timeZones.map(\.project)) {
             projects[name] = try await store.projectID(named: name)
         }
+        return projects
+    }
+
+    private static func keys(_ configuration: ServerConfiguration, _ projects: [String: Int32]) -> Keys {
         func holders(_ keys: [ServerConfiguration.ProjectKey]) -> [String: Int32] {
             keys.reduce(into: [:]) { $0[$1.key] = projects[$1.project] }
         }

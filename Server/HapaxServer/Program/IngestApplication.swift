@@ -10,20 +10,24 @@ import ServiceLifecycle
 package struct IngestApplication: Service {
     private let store: any EventStore
     private let keys: Keys
+    private let zones: [Int32: ReportZone]
     private let options: ServerOptions
     private let currentTime: @Sendable () -> Int64
     private let onListening: @Sendable (_ port: Int) async -> Void
     private let logger: Logger
 
     /// - Parameters:
+    ///   - zones: The time zone of each project by its number, by the names of the time zone database; UTC for others, and for what is no name.
     ///   - currentTime: The wall clock in Unix milliseconds.
     ///   - onListening: Called once, with the port, when connections are accepted.
     package init(
-        store: any EventStore, keys: Keys, options: ServerOptions = ServerOptions(), currentTime: @escaping @Sendable () -> Int64,
+        store: any EventStore, keys: Keys, zones: [Int32: String] = [:], options: ServerOptions = ServerOptions(),
+        currentTime: @escaping @Sendable () -> Int64,
         logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
     ) {
         self.store = store
         self.keys = keys
+        self.zones = zones.compactMapValues { ReportZone($0) }
         self.options = options
         self.currentTime = currentTime
         self.onListening = onListening
@@ -37,7 +41,11 @@ package struct IngestApplication: Service {
         let live = Live(currentTime: currentTime)
         let connections = Connections(limits: options.limits)
         let application = Application(
-            responder: Routes(keys: keys, writer: writer, store: store, live: live, metrics: metrics, logger: logger).responder(metrics),
+            responder: Routes(
+                keys: keys, writer: writer, store: store, live: live, zones: zones, metrics: metrics, logger: logger,
+                currentTime: currentTime
+            )
+            .responder(metrics),
             server: .http1(
                 configuration: .init(
                     additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
@@ -47,7 +55,10 @@ package struct IngestApplication: Service {
             configuration: ApplicationConfiguration(
                 address: .hostname(options.host, port: options.port), serverName: nil, backlog: ServerLimits.backlog),
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
-            services: [UpkeepService(store: store, logger: logger), GroupCommitService(writer: writer)],
+            services: [
+                ReportService(closing: DayClosing(database: store.reports, zones: zones), currentTime: currentTime, logger: logger),
+                UpkeepService(store: store, logger: logger), GroupCommitService(writer: writer),
+            ],
             onServerRunning: { [onListening, options] channel in
                 try? await channel.eventLoop.submit {
                     try channel.pipeline.syncOperations.addHandler(AcceptPause(connections: connections), position: .first)

@@ -25,6 +25,7 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .setting(.writeKeys)) var writeKeys: String?
     @Option(help: .setting(.readKeys)) var readKeys: String?
     @Option(help: .setting(.adminKey)) var adminKey: String?
+    @Option(help: .setting(.timeZones)) var timeZones: String?
     @Option(help: .setting(.postgresWriters)) var postgresWriters: String?
     @Option(help: .setting(.maximumConnections)) var maximumConnections: String?
     @Option(help: .setting(.maximumWaitingBytes)) var maximumWaitingBytes: String?
@@ -36,7 +37,7 @@ struct ServeCommand: ParsableCommand {
     var flags: [String: String] {
         let given: [(ServerSetting, String?)] = [
             (.host, host), (.port, port), (.store, store), (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.readKeys, readKeys),
-            (.adminKey, adminKey),
+            (.adminKey, adminKey), (.timeZones, timeZones),
             (.postgresWriters, postgresWriters), (.maximumConnections, maximumConnections), (.maximumWaitingBytes, maximumWaitingBytes),
             (.logLevel, logLevel), (.config, config), (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),
         ]

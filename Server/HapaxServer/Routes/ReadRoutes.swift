@@ -140,7 +140,7 @@ struct ReadRoutes: Sendable {
         return (parameters, try keys.project(of: holder, named: parameters.text("project")), holder == .admin)
     }
 
-    private func heavily<Value>(
+    func heavily<Value>(
         within time: Duration, _ body: (ContinuousClock.Instant) async throws(StoreError) -> Value
     ) async throws -> Value {
         try await gate.run {

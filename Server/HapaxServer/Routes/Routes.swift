@@ -12,10 +12,16 @@ struct Routes {
 
     private let checksHost: Bool
 
-    init(keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, metrics: ServerMetrics, logger: Logger) {
+    init(
+        keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone], metrics: ServerMetrics,
+        logger: Logger,
+        currentTime: @escaping @Sendable () -> Int64
+    ) {
         checksHost = keys.holdsDemoKeys
         let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live)
         let reading = ReadRoutes(keys: keys, store: store, live: live, logger: logger)
+        let reports = ReportRoutes(
+            reading: reading, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
         let stream = LiveRoute(reading: reading, live: live)
         let readiness = ReadinessProbe(store: store)
         add("/v1/events", .post) { request, _ in try await ingest.respond(to: request) }
@@ -23,6 +29,7 @@ struct Routes {
         add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
         add("/v1/names", .get) { request, _ in try await reading.names(request) }
         add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
+        add("/v1/reports/daily", .get) { request, _ in try await reports.daily(request) }
         add("/v1/live", .get) { request, _ in try stream.respond(to: request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }

@@ -8,6 +8,7 @@ package struct ServerConfiguration: Sendable {
     package var writeKeys: [ProjectKey]
     package var readKeys: [ProjectKey]
     package var adminKey: String?
+    package var timeZones: [ProjectZone]
     package var postgres = PostgresEventStore.Options()
     package var logLevel: Logger.Level
     /// Variables that look like settings and are none: most likely misspelt.
@@ -21,6 +22,12 @@ package struct ServerConfiguration: Sendable {
     package struct ProjectKey: Equatable, Sendable {
         package var project: String
         package var key: String
+    }
+
+    package struct ProjectZone: Equatable, Sendable {
+        package var project: String
+        /// Of the time zone database.
+        package var zone: String
     }
 
     /// A setting that cannot be used. The description never holds a key or a connection string.
@@ -75,6 +82,13 @@ package struct ServerConfiguration: Sendable {
         writeKeys = try Self.projectKeys(value(.writeKeys) ?? "", .writeKeys)
         guard !writeKeys.isEmpty else { throw Problem(.writeKeys, "is missing: PROJECT=KEY, several separated by commas") }
         readKeys = try Self.projectKeys(value(.readKeys) ?? "", .readKeys)
+        timeZones = try Self.entries(value(.timeZones) ?? "", .timeZones, "must be PROJECT=ZONE, several separated by commas").map {
+            guard ReportZone($0.value) != nil else {
+                throw Problem(.timeZones, "names a zone that this machine's time zone database does not hold: \($0.value)")
+            }
+            return ProjectZone(project: $0.project, zone: $0.value)
+        }
+        guard Set(timeZones.map(\.project)).count == timeZones.count else { throw Problem(.timeZones, "gives a project two zones") }
         unknownVariables = SettingSources.unknownVariables(environment)
         // Empty is none: docker-compose passes on what is not set as nothing.
         adminKey = value(.adminKey).flatMap { $0.isEmpty ? nil : $0 }
@@ -121,17 +135,20 @@ package struct ServerConfiguration: Sendable {
     }
 
     private static func projectKeys(_ text: String, _ setting: ServerSetting) throws -> [ProjectKey] {
-        let entries = text.split(separator: ",", omittingEmptySubsequences: true)
-        let keys = try entries.map { entry in
-            let parts = entry.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let project = parts[0].trimmingCharacters(in: .whitespaces)
-            let key = parts.count == 2 ? parts[1].trimmingCharacters(in: .whitespaces) : ""
-            guard !project.isEmpty, project.utf8.count <= 64, !key.isEmpty else {
-                throw Problem(setting, "must be PROJECT=KEY, several separated by commas")
-            }
-            return ProjectKey(project: project, key: key)
+        let keys = try entries(text, setting, "must be PROJECT=KEY, several separated by commas").map {
+            ProjectKey(project: $0.project, key: $0.value)
         }
         guard Set(keys.map(\.key)).count == keys.count else { throw Problem(setting, "gives one key twice") }
         return keys
+    }
+
+    private static func entries(_ text: String, _ setting: ServerSetting, _ form: String) throws -> [(project: String, value: String)] {
+        try text.split(separator: ",", omittingEmptySubsequences: true).map { entry in
+            let parts = entry.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let project = parts[0].trimmingCharacters(in: .whitespaces)
+            let value = parts.count == 2 ? parts[1].trimmingCharacters(in: .whitespaces) : ""
+            guard !project.isEmpty, project.utf8.count <= 64, !value.isEmpty else { throw Problem(setting, form) }
+            return (project, value)
+        }
     }
 }

@@ -83,6 +83,18 @@ package struct ServerLimits: Sendable {
     /// Events whose properties are looked at for a list of names.
     package static let sampledEvents = 1_000
 
+    // MARK: Reports
+
+    /// Names of events that a day's report lists; the rest is one number.
+    package static let reportNames = 100
+    /// Days of one question for a report.
+    package static let reportDays = 400
+    /// How often days are looked at that may be closed.
+    package static let reportInterval = Duration.seconds(30)
+    /// An open day's figures are kept for this long, or for ``reportScans`` times what it took to compute them.
+    package static let reportAge = Duration.seconds(5)
+    package static let reportScans = 20
+
     // MARK: Live
 
     /// Projects whose refusals are kept; the one that was refused something longest ago is forgotten first.

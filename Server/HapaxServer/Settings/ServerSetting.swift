@@ -31,6 +31,9 @@ struct ServerSetting: Sendable {
         help: "Who may read what a project has sent, over HTTP and on the page: PROJECT=KEY, several separated by commas.")
     static let adminKey = ServerSetting(
         name: "admin-key", placeholder: "KEY", help: "Who may read /metrics, and every project. Without it nobody may.")
+    static let timeZones = ServerSetting(
+        name: "time-zones", placeholder: "LIST",
+        help: "The zone whose days a project's reports are of: PROJECT=ZONE (Europe/Berlin), several separated by commas. UTC for others.")
     static let postgresWriters = ServerSetting(
         name: "postgres-writers", placeholder: "NUMBER", help: "Sessions that commit at the same time, 1 to 16.", defaultText: "2")
     static let maximumConnections = ServerSetting(
@@ -49,7 +52,8 @@ struct ServerSetting: Sendable {
         help: "Run on a PostgreSQL whose settings let an acknowledged event be lost. For experiments only.")
 
     static let all = [
-        host, port, store, storeAdmin, writeKeys, readKeys, adminKey, postgresWriters, maximumConnections, maximumWaitingBytes, logLevel,
+        host, port, store, storeAdmin, writeKeys, readKeys, adminKey, timeZones, postgresWriters, maximumConnections, maximumWaitingBytes,
+        logLevel,
         config,
         unsafeAllowNonDurableStore,
     ]

@@ -22,6 +22,9 @@ package protocol EventStore: Sendable {
     /// Reads what is stored, beside the writers.
     var reader: any EventReader { get }
 
+    /// Keeps the reports, beside the writers.
+    var reports: any ReportDatabase { get }
+
     /// The number of a project, given once and for ever when its name is first seen.
     func projectID(named name: String) async throws(StoreError) -> Int32
 

@@ -9,7 +9,7 @@ struct CommandHelpTests {
     private static let commands: [[String]] = [
         ["track"], ["import"], ["flush"], ["status"], ["queue", "list"], ["queue", "show"], ["queue", "purge"], ["dead-letters", "list"],
         ["dead-letters", "export"], ["dead-letters", "retry"], ["dead-letters", "purge"], ["identity", "show"], ["identity", "login"],
-        ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"],
+        ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"], ["tail"], ["events"],
     ]
 
     @Test("every command says how it exits and shows an example, by --help and by help", arguments: commands)

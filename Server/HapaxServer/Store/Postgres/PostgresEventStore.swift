@@ -8,6 +8,7 @@ package final class PostgresEventStore: EventStore {
     private let upkeep: PostgresUpkeep
     private let writers: [PostgresWriter]
     package let reader: any EventReader
+    private let worker: PostgresReports
     private let known = Locked(Known())
     private let today: (@Sendable () -> Int32)?
     private let hasAdminRole: Bool
@@ -45,7 +46,9 @@ package final class PostgresEventStore: EventStore {
         administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker)
         upkeep = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
         writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker) }
-        reader = PostgresReader(uri: uri, breaker: breaker)
+        let reader = PostgresReader(uri: uri, breaker: breaker)
+        self.reader = reader
+        worker = PostgresReports(uri: uri, reader: reader, breaker: breaker)
         hasAdminRole = options.admin != nil
         self.today = today
         self.logger = logger
@@ -58,6 +61,8 @@ package final class PostgresEventStore: EventStore {
         }
         try await refresh()
     }
+
+    package var reports: any ReportDatabase { worker }
 
     package var writerCount: Int { writers.count }
 
@@ -95,6 +100,7 @@ package final class PostgresEventStore: EventStore {
 
     package func close() async {
         await reader.close()
+        await worker.close()
         for writer in writers { await writer.close() }
         await upkeep.close()
         await administration.close()

@@ -2,14 +2,14 @@ import HapaxModel
 
 /// Reads through sessions of its own: one for short questions, which never stands behind a list, and as many for heavy ones as may run at once.
 final class PostgresReader: EventReader {
-    private let short: PostgresReadSession
-    private let heavy: [PostgresReadSession]
+    private let short: PostgresQuerySession
+    private let heavy: [PostgresQuerySession]
     /// The heavy sessions that nobody uses; ``ReadGate`` lets no more questions in than there are.
     private let free: Locked<[Int]>
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
-        short = PostgresReadSession(uri: uri, name: "short", breaker: breaker)
-        heavy = (0..<ServerLimits.heavyReads).map { PostgresReadSession(uri: uri, name: "heavy.\($0)", breaker: breaker) }
+        short = PostgresQuerySession(uri: uri, name: "short", breaker: breaker)
+        heavy = (0..<ServerLimits.heavyReads).map { PostgresQuerySession(uri: uri, name: "heavy.\($0)", breaker: breaker) }
         free = Locked(Array(heavy.indices))
     }
 
@@ -89,7 +89,7 @@ final class PostgresReader: EventReader {
         return try await heavyQuery(sql, conditions.parameters, until: deadline).compactMap(EventRow.init)
     }
 
-    private func heavyQuery(
+    func heavyQuery(
         _ sql: String, _ parameters: [String], until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [[String?]] {
         guard let index = free.withLock({ $0.popLast() }) else { throw .unavailable("every session for reading is in use") }
@@ -129,62 +129,6 @@ private struct Conditions {
     mutating func require(_ received: Range<Int64>) {
         if let from = Timestamp(unixMicroseconds: received.lowerBound) { require("received_at >=", from.description) }
         if let to = Timestamp(unixMicroseconds: received.upperBound) { require("received_at <", to.description) }
-    }
-}
-
-/// One session that only reads. Connects when it is needed and again after the connection was lost.
-private actor PostgresReadSession {
-    private let uri: String
-    private let breaker: Locked<ConnectionBreaker>
-    private let executor: SerialQueueExecutor
-    private var connection: PostgresConnection?
-    private var isClosed = false
-
-    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
-
-    init(uri: String, name: String, breaker: Locked<ConnectionBreaker>) {
-        self.uri = uri
-        self.breaker = breaker
-        executor = SerialQueueExecutor(label: "hapax.postgres.reader.\(name)")
-    }
-
-    func close() {
-        connection = nil
-        isClosed = true
-    }
-
-    func query(_ sql: String, _ parameters: [String], within time: Duration) throws(StoreError) -> [[String?]] {
-        let milliseconds = Int64(time / .milliseconds(1))
-        // To PostgreSQL 0 means no limit at all.
-        guard milliseconds > 0 else { throw .tooHeavy }
-        guard !isClosed else { throw .unavailable("the store is closed") }
-        // One that was lost while it rested is replaced: nothing had been asked of it.
-        for isLast in [connection == nil, true] {
-            let connection: PostgresConnection
-            if let known = self.connection { connection = known } else { connection = try connect() }
-            self.connection = connection
-            do throws(PostgresError) {
-                _ = try connection.query("SELECT set_config('statement_timeout', $1, false)", ["\(milliseconds)"])
-                return try connection.query(sql, parameters)
-            } catch {
-                if connection.isBroken { self.connection = nil }
-                // https://www.postgresql.org/docs/current/errcodes-appendix.html: query_canceled.
-                if error.sqlState == "57014" { throw .tooHeavy }
-                guard !isLast, self.connection == nil else { throw StoreError(error) }
-            }
-        }
-        throw .unavailable("the connection was lost")
-    }
-
-    private func connect() throws(StoreError) -> PostgresConnection {
-        let connection = try PostgresConnection.open(uri, breaker, deadline: ServerLimits.heavyRead + .seconds(5))
-        try translating { () throws(PostgresError) in
-            // Parallel workers would take the processors from ingest; text in UTC is what the answers hold.
-            try connection.execute(
-                "SET default_transaction_read_only = on; SET max_parallel_workers_per_gather = 0; SET jit = off; SET TimeZone = 'UTC'; "
-                    + "SET idle_in_transaction_session_timeout = '60s'")
-        }
-        return connection
     }
 }
 

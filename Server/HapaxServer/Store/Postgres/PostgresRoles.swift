@@ -11,6 +11,9 @@ enum PostgresRoles {
                 GRANT USAGE ON SCHEMA \(schema) TO \(name);
                 GRANT SELECT, INSERT ON events, projects TO \(name);
                 GRANT SELECT, INSERT, UPDATE ON installs TO \(name);
+                GRANT SELECT, INSERT, UPDATE, DELETE ON report_zones, report_bounds, report_progress, report_days, report_events, report_users,
+                  report_late, report_late_progress TO \(name);
+                GRANT SELECT ON daily_report, events_with_late TO \(name);
                 GRANT SELECT ON event_partitions, retention, hapax_migrations TO \(name);
                 """)
         }

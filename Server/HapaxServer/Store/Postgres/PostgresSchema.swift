@@ -51,7 +51,54 @@ enum PostgresSchema {
                   heard_at      timestamptz NOT NULL DEFAULT now(),
                   PRIMARY KEY (project_id, install_id)
                 ) WITH (fillfactor = 50);
-                """)
+                """),
+        // What reading and reports need. Nothing of it costs a row that is stored more than a comparison: the blocks of a BRIN index are summed
+        // up behind the writers, and hardly any event is ahead.
+        Migration(
+            name: "002_reads",
+            sql: """
+                CREATE INDEX events_arrival ON events USING brin (
+                  received_at timestamptz_minmax_multi_ops, time timestamptz_minmax_multi_ops, distinct_id text_bloom_ops
+                ) WITH (autosummarize = on);
+                CREATE INDEX events_ahead ON events (project_id, time) WHERE time - received_at > interval '86400 seconds';
+                CREATE TABLE report_zones (
+                  project_id integer NOT NULL, from_day date NOT NULL, time_zone text NOT NULL, PRIMARY KEY (project_id, from_day)
+                );
+                CREATE TABLE report_bounds (
+                  project_id integer NOT NULL, day date NOT NULL, starts timestamptz NOT NULL, ends timestamptz NOT NULL,
+                  closes timestamptz NOT NULL, time_zone text NOT NULL, PRIMARY KEY (project_id, day)
+                );
+                CREATE TABLE report_progress (project_id integer PRIMARY KEY, next_day date NOT NULL, folded_to timestamptz NOT NULL);
+                CREATE TABLE report_days (
+                  project_id integer NOT NULL, day date NOT NULL, users bigint NOT NULL, active_users bigint NOT NULL, new_users bigint NOT NULL,
+                  sessions bigint NOT NULL, timed_sessions bigint NOT NULL, session_ms bigint NOT NULL, timed_users bigint NOT NULL,
+                  events bigint NOT NULL, ahead bigint NOT NULL, PRIMARY KEY (project_id, day)
+                );
+                CREATE TABLE report_events (
+                  project_id integer NOT NULL, day date NOT NULL, event text COLLATE "C" NOT NULL, count bigint NOT NULL,
+                  PRIMARY KEY (project_id, day, event)
+                );
+                CREATE TABLE report_users (
+                  project_id integer NOT NULL, distinct_id text COLLATE "C" NOT NULL, first_start timestamptz NOT NULL,
+                  PRIMARY KEY (project_id, distinct_id)
+                );
+                CREATE TABLE report_late (project_id integer NOT NULL, day date NOT NULL, late bigint NOT NULL, PRIMARY KEY (project_id, day));
+                CREATE TABLE report_late_progress (singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton), late_to timestamptz NOT NULL);
+                INSERT INTO report_late_progress (late_to) VALUES ('1970-01-01T00:00:00Z');
+                CREATE VIEW daily_report AS
+                  SELECT p.name AS project, b.day, b.time_zone, b.starts, b.ends, b.closes, d.users, d.active_users, d.new_users, d.sessions,
+                    d.timed_sessions, floor((2.0 * d.session_ms + d.timed_sessions) / nullif(2 * d.timed_sessions, 0))::bigint AS mean_session_ms,
+                    floor((2.0 * d.session_ms + d.timed_users) / nullif(2 * d.timed_users, 0))::bigint AS mean_use_ms, d.events,
+                    coalesce(l.late, 0) AS late, d.ahead
+                  FROM report_days d JOIN projects p USING (project_id) JOIN report_bounds b USING (project_id, day)
+                  LEFT JOIN report_late l USING (project_id, day);
+                CREATE VIEW events_with_late AS
+                  SELECT p.name AS project, b.day, e.event_id, e.event, e.distinct_id, e.time, e.received_at,
+                    coalesce(e.received_at >= b.closes, false) AS late, e.time - e.received_at > interval '86400 seconds' AS ahead, e.install_id,
+                    e.sequence, e.properties
+                  FROM events e JOIN projects p USING (project_id)
+                  LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time >= b.starts AND e.time < b.ends;
+                """),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

@@ -189,7 +189,7 @@ actor PostgresWriter {
             // The look-up of ids must walk the index, whatever the statistics say; nothing may wait for ever.
             try connection.execute(
                 """
-                SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
+                SET application_name = 'hapax-server writer'; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
                 SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
                 """)
             try PostgresSettings.pin(connection)

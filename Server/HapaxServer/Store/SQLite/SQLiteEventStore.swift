@@ -7,6 +7,7 @@ import HapaxSQLite
 package final class SQLiteEventStore: EventStore {
     let database: DatabaseQueue
     package let reader: any EventReader
+    package let reports: any ReportDatabase
     /// Held until the store is closed.
     private let lock: Locked<FileLock?>
     /// Whether the latest commit failed; then reading is no proof that the store works.
@@ -45,9 +46,24 @@ package final class SQLiteEventStore: EventStore {
                 throw StoreError.unusable("\(path) is newer than this server: it has had the migration \(newer)")
             }
             try migrator.migrate(database)
-            reader = try SQLiteReader(path: path)
-            lastReceived = Locked(
-                try database.read { try Int64.fetchOne($0, sql: "SELECT received_at FROM events ORDER BY row DESC") ?? 0 })
+            // What has been folded as settled stays so, whatever the clock says after a restart.
+            let last = try database.read { db in
+                try Int64.fetchOne(
+                    db,
+                    sql: """
+                        SELECT max(coalesce((SELECT received_at FROM events ORDER BY row DESC LIMIT 1), 0), (SELECT late_to FROM report_late_progress))
+                        """) ?? 0
+            }
+            let lastReceived = Locked(last)
+            self.lastReceived = lastReceived
+            let reader = try SQLiteReader(path: path)
+            self.reader = reader
+            reports = SQLiteReports(reader: reader, writer: database) {
+                lastReceived.withLock { last in
+                    last = max(last, currentTime())
+                    return last
+                }
+            }
         } catch {
             throw Self.translated(error)
         }

@@ -19,6 +19,12 @@ final class SQLiteReader: EventReader {
         configuration.readonly = true
         configuration.maximumReaderCount = ServerLimits.heavyReads + 2
         configuration.busyMode = .timeout(5)
+        configuration.prepareDatabase { db in
+            db.add(
+                function: DatabaseFunction("hapax_session_ms", argumentCount: 1, pure: true) { values in
+                    String.fromDatabaseValue(values[0]).flatMap { SessionDuration.milliseconds(Array($0.utf8)[...]) }
+                })
+        }
         database = try DatabasePool(path: path, configuration: configuration)
     }
 
@@ -78,6 +84,13 @@ final class SQLiteReader: EventReader {
     }
 
     // MARK: - Spans
+
+    /// The rows received in a span of Unix seconds.
+    func rows(receivedFrom from: Int64, to: Int64) async throws(StoreError) -> Range<Int64> {
+        func microseconds(_ seconds: Int64) -> Int64 { min(max(seconds, 0), EventLimits.maximumTime / 1_000) * 1_000_000 }
+        let received = microseconds(from)..<microseconds(to)
+        return try await read { try Self.rows(received, in: $0) }
+    }
 
     private static func size(_ width: Int) -> Int64 { min(firstStep << Int64(min(2 * width, 16)), largestStep) }
 
@@ -142,7 +155,7 @@ final class SQLiteReader: EventReader {
         return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: arguments).compactMap(EventRow.init)
     }
 
-    private func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws(StoreError) -> Value {
+    func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws(StoreError) -> Value {
         do { return try await database.read(body) } catch { throw SQLiteEventStore.translated(error) }
     }
 }

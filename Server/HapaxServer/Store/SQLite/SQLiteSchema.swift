@@ -39,6 +39,49 @@ enum SQLiteSchema {
                     );
                     """)
         }
+        migrator.registerMigration("002_reads") { db in
+            // The index holds hardly any row, so it costs a comparison for each. Days are texts such as 2026-11-22.
+            try db.execute(
+                sql: """
+                    CREATE INDEX events_ahead ON events (project_id, time) WHERE time - received_at > 86400000;
+                    CREATE TABLE report_zones (
+                      project_id INTEGER NOT NULL, from_day TEXT NOT NULL, time_zone TEXT NOT NULL, PRIMARY KEY (project_id, from_day)
+                    );
+                    CREATE TABLE report_bounds (
+                      project_id INTEGER NOT NULL, day TEXT NOT NULL, starts INTEGER NOT NULL, ends INTEGER NOT NULL, closes INTEGER NOT NULL,
+                      time_zone TEXT NOT NULL, PRIMARY KEY (project_id, day)
+                    );
+                    CREATE TABLE report_progress (project_id INTEGER PRIMARY KEY, next_day TEXT NOT NULL, folded_to INTEGER NOT NULL);
+                    CREATE TABLE report_days (
+                      project_id INTEGER NOT NULL, day TEXT NOT NULL, users INTEGER NOT NULL, active_users INTEGER NOT NULL,
+                      new_users INTEGER NOT NULL, sessions INTEGER NOT NULL, timed_sessions INTEGER NOT NULL, session_ms INTEGER NOT NULL,
+                      timed_users INTEGER NOT NULL, events INTEGER NOT NULL, ahead INTEGER NOT NULL, PRIMARY KEY (project_id, day)
+                    );
+                    CREATE TABLE report_events (
+                      project_id INTEGER NOT NULL, day TEXT NOT NULL, event TEXT NOT NULL, count INTEGER NOT NULL,
+                      PRIMARY KEY (project_id, day, event)
+                    );
+                    CREATE TABLE report_users (
+                      project_id INTEGER NOT NULL, distinct_id TEXT NOT NULL, first_start INTEGER NOT NULL, PRIMARY KEY (project_id, distinct_id)
+                    ) WITHOUT ROWID;
+                    CREATE TABLE report_late (project_id INTEGER NOT NULL, day TEXT NOT NULL, late INTEGER NOT NULL, PRIMARY KEY (project_id, day));
+                    CREATE TABLE report_late_progress (singleton INTEGER PRIMARY KEY CHECK (singleton = 1), late_to INTEGER NOT NULL);
+                    INSERT INTO report_late_progress VALUES (1, 0);
+                    CREATE VIEW daily_report AS
+                      SELECT p.name AS project, b.day, b.time_zone, b.starts, b.ends, b.closes, d.users, d.active_users, d.new_users, d.sessions,
+                        d.timed_sessions, (2 * d.session_ms + d.timed_sessions) / nullif(2 * d.timed_sessions, 0) AS mean_session_ms,
+                        (2 * d.session_ms + d.timed_users) / nullif(2 * d.timed_users, 0) AS mean_use_ms, d.events,
+                        coalesce(l.late, 0) AS late, d.ahead
+                      FROM report_days d JOIN projects p USING (project_id) JOIN report_bounds b USING (project_id, day)
+                      LEFT JOIN report_late l USING (project_id, day);
+                    CREATE VIEW events_with_late AS
+                      SELECT p.name AS project, b.day, e.event_id, e.event, e.distinct_id, e.time, e.received_at,
+                        coalesce(e.received_at >= b.closes, 0) AS late, e.time - e.received_at > 86400000 AS ahead, e.install_id, e.sequence,
+                        e.properties
+                      FROM events e JOIN projects p USING (project_id)
+                      LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time >= b.starts AND e.time < b.ends;
+                    """)
+        }
         return migrator
     }
 

@@ -1,0 +1,130 @@
+import HapaxModel
+
+/// The figures of one day of one project (READS.md, The daily report).
+struct DailyFigures: Equatable, Sendable {
+    struct Name: Equatable, Sendable {
+        var event: String
+        var count: Int64
+    }
+
+    var users: Int64 = 0
+    var activeUsers: Int64 = 0
+    var newUsers: Int64 = 0
+    /// Those with a duration, and their sum in milliseconds, are the next two.
+    var sessions: Int64 = 0
+    var timedSessions: Int64 = 0
+    var sessionMilliseconds: Int64 = 0
+    /// Users with a session that has a duration.
+    var timedUsers: Int64 = 0
+    var events: Int64 = 0
+    /// The commonest, ties by their bytes.
+    var byName: [Name] = []
+    var ahead: Int64 = 0
+
+    var other: Int64 { events - byName.reduce(0) { $0 + $1.count } }
+    var meanSession: Int64? { Self.mean(sessionMilliseconds, timedSessions) }
+    var meanUse: Int64? { Self.mean(sessionMilliseconds, timedUsers) }
+
+    /// Half up.
+    private static func mean(_ sum: Int64, _ count: Int64) -> Int64? { count > 0 ? (2 * sum + count) / (2 * count) : nil }
+
+    /// The columns of `report_days`, in this order.
+    static let columns: ReportSQL = "users, active_users, new_users, sessions, timed_sessions, session_ms, timed_users, events, ahead"
+
+    var values: ReportSQL {
+        """
+        \(users), \(activeUsers), \(newUsers), \(sessions), \(timedSessions), \(sessionMilliseconds), \(timedUsers), \(events), \(ahead)
+        """
+    }
+
+    /// - Parameter columns: As ``columns`` names them.
+    init?(columns: some Collection<String?>, byName: [Name]) {
+        let numbers = columns.compactMap { $0.flatMap { Int64($0) } }
+        guard numbers.count == 9 else { return nil }
+        (users, activeUsers, newUsers, sessions, timedSessions) = (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4])
+        (sessionMilliseconds, timedUsers, events, ahead) = (numbers[5], numbers[6], numbers[7], numbers[8])
+        self.byName = byName
+    }
+
+    init() {}
+}
+
+/// Computes the figures of a day from its events.
+struct DailyQuery: Sendable {
+    var projectID: Int32
+    var day: ReportDay
+    /// Only what was received before this counts, in Unix seconds; of a closed day its close, and `.max` for all there is.
+    var receivedBefore: Int64
+    /// Up to here `report_users` holds everybody's first start, in Unix seconds.
+    var foldedTo: Int64
+
+    /// An event a day ahead of its arrival is not of its day, so nothing that was received earlier is.
+    static let longestLead: Int64 = 86_400
+
+    /// - Parameter ask: Runs one statement.
+    func figures(
+        _ database: any ReportDatabase, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+    ) async throws(StoreError) -> DailyFigures {
+        let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: .whole)
+        // Nothing was received in all that time.
+        guard let received = received.first else { return try await onlyAhead(database, ask) }
+        let dialect = database.dialect
+        let events: ReportSQL = """
+            events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends) AND \(received)
+            AND NOT (\(dialect.isAhead))
+            """
+        let sums = try await ask(
+            """
+            SELECT count(DISTINCT distinct_id), count(DISTINCT distinct_id) FILTER (WHERE event = '$AppStart'),
+              count(*) FILTER (WHERE event = '$AppEnd'), count(ms), coalesce(sum(ms), 0), count(DISTINCT distinct_id) FILTER (WHERE ms IS NOT NULL),
+              count(*)
+            FROM (SELECT event, distinct_id, CASE WHEN event = '$AppEnd' THEN \(dialect.duration) END AS ms FROM \(events)) AS of_the_day
+            """)
+        let names = try await ask(
+            "SELECT event, count(*) FROM \(events) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)")
+        let numbers = sums.first?.map { $0.flatMap { Int64($0) } ?? 0 } ?? []
+        var figures = try await onlyAhead(database, ask)
+        guard numbers.count == 7 else { throw .unavailable("a report has no figures") }
+        (figures.users, figures.activeUsers, figures.sessions, figures.timedSessions) = (numbers[0], numbers[1], numbers[2], numbers[3])
+        (figures.sessionMilliseconds, figures.timedUsers, figures.events) = (numbers[4], numbers[5], numbers[6])
+        figures.byName = names.map { DailyFigures.Name(event: $0[0] ?? "", count: $0[1].flatMap { Int64($0) } ?? 0) }
+        if figures.activeUsers > 0 { figures.newUsers = try await newUsers(database, events, ask) }
+        return figures
+    }
+
+    private func onlyAhead(
+        _ database: any ReportDatabase, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+    ) async throws(StoreError) -> DailyFigures {
+        var figures = DailyFigures()
+        let rows = try await ask(
+            """
+            SELECT count(*) FROM events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
+            AND \(database.dialect.isAhead)
+            """)
+        figures.ahead = rows.first?[0].flatMap { Int64($0) } ?? 0
+        return figures
+    }
+
+    /// Of the active ones those without an earlier start: neither among what is folded, nor received since.
+    private func newUsers(
+        _ database: any ReportDatabase, _ events: ReportSQL, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+    ) async throws(StoreError) -> Int64 {
+        var unfolded: ReportSQL = ""
+        if let since = try await database.received(from: foldedTo, to: receivedBefore, parts: .whole).first {
+            unfolded = """
+                AND active.distinct_id NOT IN (
+                  SELECT distinct_id FROM events WHERE project_id = \(projectID) AND event = '$AppStart' AND time < \(instant: day.starts)
+                  AND \(since) AND NOT (\(database.dialect.isAhead)))
+                """
+        }
+        let rows = try await ask(
+            """
+            SELECT count(*) FROM (SELECT DISTINCT distinct_id FROM \(events) AND event = '$AppStart') AS active
+            WHERE NOT EXISTS (
+              SELECT 1 FROM report_users u WHERE u.project_id = \(projectID) AND u.distinct_id = active.distinct_id
+              AND u.first_start < \(instant: day.starts))
+            \(unfolded)
+            """)
+        return rows.first?[0].flatMap { Int64($0) } ?? 0
+    }
+}

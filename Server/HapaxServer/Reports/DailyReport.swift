@@ -1,0 +1,151 @@
+import HapaxModel
+
+/// The daily report of a project over a span of days (READS.md, The daily report).
+struct DailyReport: Sendable {
+    enum Basis: String, CaseIterable, Sendable {
+        /// What had arrived when a day closed: final.
+        case closed
+        /// Everything that has arrived by now.
+        case all
+    }
+
+    enum State: String, Sendable {
+        case open
+        /// Its time is over, and not all that belongs to it is surely there.
+        case closing
+        case closed
+    }
+
+    struct Day: Sendable {
+        var bounds: ReportDay
+        var state: State
+        var figures: DailyFigures
+        var late: Int64
+    }
+
+    /// Half open.
+    var days: [Day]
+    var from: CalendarDay
+    var to: CalendarDay
+    /// Of today.
+    var zone: ReportZone
+    var basis: Basis
+    /// Up to here late events are counted, in Unix seconds; nil before the first time.
+    var lateAsOf: Int64?
+
+    /// Days whose events all came late, as those of imported history do: a report as they were closed is empty.
+    var onlyLate: [Day] { basis == .closed ? days.filter { $0.state == .closed && $0.figures.events == 0 && $0.late > 0 } : [] }
+}
+
+/// Reads reports: closed days from the books, the others from their events.
+struct DailyReportReader: Sendable {
+    let database: any ReportDatabase
+    /// The zone of a project that has none in the store yet.
+    let zones: [Int32: ReportZone]
+
+    /// - Parameters:
+    ///   - span: The days asked for; nil is the last seven, today included.
+    ///   - now: The wall clock in Unix seconds.
+    ///   - figures: Computes a day that is not closed, or remembers it.
+    func report(
+        _ projectID: Int32, _ span: (from: CalendarDay?, to: CalendarDay?), _ basis: DailyReport.Basis, now: Int64,
+        until deadline: ContinuousClock.Instant, figures: (DailyQuery) async throws(StoreError) -> DailyFigures
+    ) async throws(StoreError) -> DailyReport {
+        func ask(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await database.rows(sql, until: deadline) }
+        let history = try await DayClosing.zones(of: projectID, ask) ?? ZoneHistory(zones[projectID] ?? .utc)
+        let today = history.day(at: now)
+        let to = span.to ?? today.advanced(by: 1)
+        let from = span.from ?? to.advanced(by: -7)
+        let milliseconds = database.dialect.milliseconds
+        var known: [CalendarDay: ReportDay] = [:]
+        let bounds: ReportSQL = "project_id = \(projectID) AND day >= \(from) AND day < \(to)"
+        for row in try await ask(
+            "SELECT day, \(milliseconds("starts")), \(milliseconds("ends")), \(milliseconds("closes")), time_zone FROM report_bounds WHERE \(bounds)"
+        ) {
+            let day = try DayClosing.day(row)
+            known[day.day] = day
+        }
+        let closed = try await closed(bounds, ask)
+        let late = try await ask("SELECT day, late FROM report_late WHERE \(bounds)").reduce(into: [String: Int64]()) { late, row in
+            late[row[0] ?? ""] = row[1].flatMap { Int64($0) }
+        }
+        let progress = try await ask(
+            "SELECT next_day, \(milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
+        let next = progress.first?[0].flatMap { CalendarDay($0) }
+        let folded = (progress.first?[1].flatMap { Int64($0) } ?? 0) / 1_000
+        let lateTo = try await ask("SELECT \(milliseconds("late_to")) FROM report_late_progress").first?[0].flatMap { Int64($0) }
+        var report = DailyReport(
+            days: [], from: from, to: to, zone: history.zone(of: today), basis: basis,
+            lateAsOf: lateTo.flatMap { $0 > 0 ? $0 / 1_000 : nil })
+        var date = from
+        while date < to {
+            let day = known[date] ?? history.bounds(of: date)
+            // A day before the first is closed and empty, without a row.
+            let isClosed = closed[date.description] != nil || next.map { date < $0 } ?? false
+            var entry = DailyReport.Day(
+                bounds: day, state: isClosed ? .closed : day.closes <= now ? .closing : .open,
+                figures: closed[date.description] ?? DailyFigures(),
+                late: late[date.description] ?? 0)
+            if !isClosed || basis == .all {
+                let before = basis == .all ? Int64.max : day.closes
+                entry.figures = try await figures(DailyQuery(projectID: projectID, day: day, receivedBefore: before, foldedTo: folded))
+            }
+            report.days.append(entry)
+            guard date < .last else { break }
+            date = date.advanced(by: 1)
+        }
+        return report
+    }
+
+    private func closed(
+        _ bounds: ReportSQL, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+    ) async throws(StoreError) -> [String: DailyFigures] {
+        var names: [String: [DailyFigures.Name]] = [:]
+        for row in try await ask("SELECT day, event, count FROM report_events WHERE \(bounds) ORDER BY day, count DESC, event") {
+            names[row[0] ?? "", default: []].append(.init(event: row[1] ?? "", count: row[2].flatMap { Int64($0) } ?? 0))
+        }
+        return try await ask("SELECT day, \(DailyFigures.columns) FROM report_days WHERE \(bounds)").reduce(into: [:]) { days, row in
+            let day = row[0] ?? ""
+            days[day] = DailyFigures(columns: row.dropFirst(), byName: names[day] ?? [])
+        }
+    }
+}
+
+/// Keeps what was computed of open days, so that a question asked by many, or again and again, is one scan.
+actor ReportCache {
+    private struct Key: Hashable {
+        var projectID: Int32
+        var day: ReportDay
+        var receivedBefore: Int64
+    }
+
+    private struct Entry {
+        var figures: DailyFigures
+        var until: ContinuousClock.Instant
+    }
+
+    private var entries: [Key: Entry] = [:]
+    private var running: [Key: Task<Result<DailyFigures, StoreError>, Never>] = [:]
+
+    /// - Parameter compute: Called unless it is known, or being computed.
+    func figures(
+        _ query: DailyQuery, _ compute: @escaping @Sendable () async throws(StoreError) -> DailyFigures
+    ) async throws(StoreError) -> DailyFigures {
+        let key = Key(projectID: query.projectID, day: query.day, receivedBefore: query.receivedBefore)
+        let now = ContinuousClock.now
+        entries = entries.filter { $0.value.until > now }
+        if let entry = entries[key] { return entry.figures }
+        if let task = running[key] { return try await task.value.get() }
+        let task = Task { () -> Result<DailyFigures, StoreError> in
+            do throws(StoreError) { return .success(try await compute()) } catch { return .failure(error) }
+        }
+        running[key] = task
+        let result = await task.value
+        running[key] = nil
+        if case .success(let figures) = result {
+            let age = max(ServerLimits.reportAge, (.now - now) * ServerLimits.reportScans)
+            entries[key] = Entry(figures: figures, until: .now + age)
+        }
+        return try result.get()
+    }
+}

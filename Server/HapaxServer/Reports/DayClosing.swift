@@ -1,0 +1,222 @@
+import HapaxModel
+
+/// Keeps the books of days: bounds ahead of time, each day closed once all that belongs to it is there, and what comes later counted as late.
+///
+/// One server at a time does it. Whatever it was doing when it ended, the next one goes on with: each step is a transaction, and says itself
+/// where to go on.
+struct DayClosing: Sendable {
+    let database: any ReportDatabase
+    /// The zone of each project by its number; UTC for those that are not there.
+    let zones: [Int32: ReportZone]
+
+    /// Days whose bounds are written before they begin.
+    private static let secondsAhead: Int64 = 86_400
+
+    /// Does all that is due.
+    ///
+    /// - Parameter now: The wall clock in Unix seconds, for bounds and zones alone; what is closed, the store's own clock says.
+    func perform(now: Int64) async throws(StoreError) {
+        try await database.exclusively { () async throws(StoreError) in
+            for row in try await database.rows("SELECT project_id FROM projects ORDER BY project_id") {
+                guard let projectID = row[0].flatMap({ Int32($0) }) else { continue }
+                let history = try await zones(of: projectID, now: now)
+                try await fillBounds(projectID, history, now: now)
+            }
+            let settled = try await database.settled() / 1_000
+            let projects = try await database.rows("SELECT project_id FROM report_progress ORDER BY project_id").compactMap {
+                $0[0].flatMap { Int32($0) }
+            }
+            for projectID in projects {
+                while let day = try await next(projectID, closesUpTo: settled) { try await close(projectID, day) }
+            }
+            try await foldLate(upTo: settled)
+        }
+    }
+
+    // MARK: - Zones and bounds
+
+    /// Its zones as the store has them, with a changed setting added.
+    private func zones(of projectID: Int32, now: Int64) async throws(StoreError) -> ZoneHistory {
+        var history = try await Self.zones(of: projectID, database.rows)
+        let wanted = zones[projectID] ?? .utc
+        guard let known = history else {
+            try await database.write([
+                "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(CalendarDay.first), \(wanted.name))"
+            ])
+            return ZoneHistory(wanted)
+        }
+        guard known.latest != wanted else { return known }
+        let day = ZoneHistory.firstDay(of: wanted, now: now)
+        // One that was to hold from a later day, and never did, is forgotten.
+        try await database.write([
+            "DELETE FROM report_zones WHERE project_id = \(projectID) AND from_day >= \(day)",
+            "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(day), \(wanted.name))",
+        ])
+        history?.add(wanted, from: day)
+        return history ?? known
+    }
+
+    /// - Returns: nil for a project that has none yet.
+    static func zones(
+        of projectID: Int32, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+    ) async throws(StoreError) -> ZoneHistory? {
+        let rows = try await ask("SELECT from_day, time_zone FROM report_zones WHERE project_id = \(projectID) ORDER BY from_day")
+        var history: ZoneHistory?
+        for row in rows {
+            guard let day = row[0].flatMap({ CalendarDay($0) }), let zone = row[1].flatMap({ ReportZone($0) }) else {
+                throw .unusable("this machine does not know the time zone \(row[1] ?? "") (tzdata)")
+            }
+            if history == nil { history = ZoneHistory(zone) } else { history?.add(zone, from: day) }
+        }
+        return history
+    }
+
+    /// Writes the bounds that are missing: from the first day that can have a report to the one that begins tomorrow.
+    private func fillBounds(_ projectID: Int32, _ history: ZoneHistory, now: Int64) async throws(StoreError) {
+        let known = try await database.rows("SELECT max(day) FROM report_bounds WHERE project_id = \(projectID)").first?[0].flatMap {
+            CalendarDay($0)
+        }
+        var statements: [ReportSQL] = []
+        var first: CalendarDay
+        if let known {
+            first = known.advanced(by: 1)
+        } else {
+            let received = try await database.rows(
+                "SELECT \(database.dialect.milliseconds("min(received_at)")) FROM events WHERE project_id = \(projectID)")
+            let start = received.first?[0].flatMap { Int64($0) }.map { $0 / 1_000 } ?? now
+            // The first day that closes after the first event came: nothing can be in an earlier one's report.
+            first = history.day(at: start).advanced(by: -2)
+            while history.bounds(of: first).closes <= start { first = first.advanced(by: 1) }
+            statements.append(
+                "INSERT INTO report_progress (project_id, next_day, folded_to) VALUES (\(projectID), \(first), \(instant: 0))")
+        }
+        var day = history.bounds(of: first)
+        while day.starts <= now + Self.secondsAhead {
+            statements.append(Self.insert(day, projectID))
+            day = history.bounds(of: day.day.advanced(by: 1))
+        }
+        if !statements.isEmpty { try await database.write(statements) }
+    }
+
+    private static func insert(_ day: ReportDay, _ projectID: Int32) -> ReportSQL {
+        """
+        INSERT INTO report_bounds (project_id, day, starts, ends, closes, time_zone)
+        VALUES (\(projectID), \(day.day), \(instant: day.starts), \(instant: day.ends), \(instant: day.closes), \(day.zone.name))
+        """
+    }
+
+    // MARK: - Closing
+
+    /// The next day to close, if it can be.
+    private func next(_ projectID: Int32, closesUpTo settled: Int64) async throws(StoreError) -> ReportDay? {
+        let milliseconds = database.dialect.milliseconds
+        let rows = try await database.rows(
+            """
+            SELECT b.day, \(milliseconds("b.starts")), \(milliseconds("b.ends")), \(milliseconds("b.closes")), b.time_zone
+            FROM report_progress p JOIN report_bounds b ON b.project_id = p.project_id AND b.day = p.next_day
+            WHERE p.project_id = \(projectID) AND b.closes <= \(instant: settled)
+            """)
+        return try rows.first.map { (row) throws(StoreError) in try Self.day(row) }
+    }
+
+    /// - Parameter row: Day, begin, end and close in Unix milliseconds, zone.
+    static func day(_ row: [String?]) throws(StoreError) -> ReportDay {
+        let numbers = row[1...3].compactMap { $0.flatMap { Int64($0) }.map { $0 / 1_000 } }
+        guard let day = row[0].flatMap({ CalendarDay($0) }), numbers.count == 3, let zone = row[4].flatMap({ ReportZone($0) }) else {
+            throw .unusable("a day's bounds cannot be read")
+        }
+        return ReportDay(day: day, starts: numbers[0], ends: numbers[1], closes: numbers[2], zone: zone)
+    }
+
+    private func close(_ projectID: Int32, _ day: ReportDay) async throws(StoreError) {
+        let folded = try await database.rows(
+            "SELECT \(database.dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
+        try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, to: day.closes)
+        let query = DailyQuery(projectID: projectID, day: day, receivedBefore: day.closes, foldedTo: day.closes)
+        let figures = try await query.figures(database, database.rows)
+        // The key of a day is unique: whoever comes second changes nothing.
+        var statements: [ReportSQL] = [
+            "INSERT INTO report_days (project_id, day, \(DailyFigures.columns)) VALUES (\(projectID), \(day.day), \(figures.values))"
+        ]
+        for name in figures.byName {
+            statements.append(
+                "INSERT INTO report_events (project_id, day, event, count) VALUES (\(projectID), \(day.day), \(name.event), \(name.count))")
+        }
+        statements.append(
+            "UPDATE report_progress SET next_day = \(day.day.advanced(by: 1)), folded_to = \(instant: day.closes) WHERE project_id = \(projectID)"
+        )
+        try await database.write(statements)
+    }
+
+    /// Everybody's first start among what was received in a span. Doing it again changes nothing.
+    private func foldUsers(_ projectID: Int32, from: Int64, to: Int64) async throws(StoreError) {
+        for received in try await database.received(from: from, to: to, parts: .small) {
+            try await database.write([
+                """
+                INSERT INTO report_users (project_id, distinct_id, first_start)
+                SELECT project_id, distinct_id, min(time) FROM events
+                WHERE project_id = \(projectID) AND event = '$AppStart' AND \(received) AND NOT (\(database.dialect.isAhead))
+                GROUP BY project_id, distinct_id
+                ON CONFLICT (project_id, distinct_id) DO UPDATE
+                SET first_start = \(database.dialect.least)(report_users.first_start, excluded.first_start)
+                """
+            ])
+        }
+    }
+
+    // MARK: - Late
+
+    /// Counts what was received after its day had closed, up to an instant.
+    private func foldLate(upTo settled: Int64) async throws(StoreError) {
+        let row = try await database.rows("SELECT \(database.dialect.milliseconds("late_to")) FROM report_late_progress")
+        let from = (row.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
+        guard from < settled else { return }
+        for received in try await database.received(from: from, to: settled, parts: .whole) { try await boundHistory(received) }
+        var statements: [ReportSQL] = []
+        for received in try await database.received(from: from, to: settled, parts: .whole) {
+            let days = try await database.rows(
+                """
+                SELECT e.project_id, b.day, count(*) FROM (SELECT project_id, time, received_at FROM events WHERE \(received)) AS e
+                JOIN report_bounds b ON b.project_id = e.project_id AND e.time >= b.starts AND e.time < b.ends
+                WHERE e.received_at >= b.closes GROUP BY e.project_id, b.day
+                """)
+            for row in days {
+                guard let projectID = row[0].flatMap({ Int32($0) }), let day = row[1].flatMap({ CalendarDay($0) }),
+                    let late = row[2].flatMap({ Int64($0) })
+                else { continue }
+                statements.append(
+                    """
+                    INSERT INTO report_late (project_id, day, late) VALUES (\(projectID), \(day), \(late))
+                    ON CONFLICT (project_id, day) DO UPDATE SET late = report_late.late + excluded.late
+                    """)
+            }
+        }
+        statements.append("UPDATE report_late_progress SET late_to = \(instant: settled)")
+        try await database.write(statements)
+    }
+
+    /// Imported history needs bounds of days before the first.
+    private func boundHistory(_ received: ReportSQL) async throws(StoreError) {
+        let milliseconds = database.dialect.milliseconds
+        let rows = try await database.rows(
+            """
+            SELECT e.project_id, \(milliseconds("min(e.time)")), min(b.day) FROM (SELECT project_id, time FROM events WHERE \(received)) AS e
+            JOIN (SELECT project_id, min(day) AS day, min(starts) AS starts FROM report_bounds GROUP BY project_id) AS b
+              ON b.project_id = e.project_id
+            WHERE e.time < b.starts GROUP BY e.project_id
+            """)
+        for row in rows {
+            guard let projectID = row[0].flatMap({ Int32($0) }), let time = row[1].flatMap({ Int64($0) }),
+                let known = row[2].flatMap({ CalendarDay($0) }),
+                let history = try await Self.zones(of: projectID, database.rows)
+            else { continue }
+            var day = history.day(at: time / 1_000)
+            var statements: [ReportSQL] = []
+            while day < known {
+                statements.append(Self.insert(history.bounds(of: day), projectID))
+                day = day.advanced(by: 1)
+            }
+            if !statements.isEmpty { try await database.write(statements) }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+
+/// `GET /v1/reports/daily`.
+@available(macOS 14, *)
+struct ReportRoutes: Sendable {
+    let reading: ReadRoutes
+    let reports: DailyReportReader
+    /// The wall clock in Unix milliseconds.
+    let currentTime: @Sendable () -> Int64
+    private let cache = ReportCache()
+
+    init(reading: ReadRoutes, reports: DailyReportReader, currentTime: @escaping @Sendable () -> Int64) {
+        self.reading = reading
+        self.reports = reports
+        self.currentTime = currentTime
+    }
+
+    func daily(_ request: Request) async throws -> Response {
+        let (parameters, projectID, _) = try reading.question(request, ["from", "to", "basis"])
+        let form = "must be a day of the project's zone: 2026-11-25"
+        let from = try parameters.parse("from", form) { CalendarDay($0) }
+        let to = try parameters.parse("to", form) { CalendarDay($0) }
+        let basis = try parameters.word("basis", DailyReport.Basis.self) ?? .closed
+        if let from, let to {
+            guard from <= to else { throw QueryParameters.problem("to", "must not be before from") }
+            guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
+        }
+        let now = currentTime() / 1_000
+        let report = try await reading.heavily(within: ServerLimits.heavyRead) { deadline throws(StoreError) in
+            try await reports.report(projectID, (from, to), basis, now: now, until: deadline) { query throws(StoreError) in
+                try await cache.figures(query) { [reports] () async throws(StoreError) in
+                    try await query.figures(reports.database) { (sql) async throws(StoreError) in
+                        try await reports.database.rows(sql, until: deadline)
+                    }
+                }
+            }
+        }
+        guard report.days.count <= ServerLimits.reportDays else { throw Self.tooManyDays }
+        guard Self.wantsCSV(request) else { return ReadRoutes.json(report.json()) }
+        var response = ReadRoutes.json(report.csv())
+        response.headers[.contentType] = "text/csv; charset=utf-8; header=present"
+        return response
+    }
+
+    private static let tooManyDays = RequestProblem(.rangeTooLarge, detail: "a report is of \(ServerLimits.reportDays) days at most")
+
+    private static func wantsCSV(_ request: Request) -> Bool {
+        request.headers[.accept]?.split(separator: ",").contains { $0.lowercased().contains("text/csv") } == true
+    }
+}

@@ -1,0 +1,81 @@
+import HapaxModel
+
+/// The reports in PostgreSQL: people's questions through the reader's heavy sessions, the server's own work through one session more.
+final class PostgresReports: ReportDatabase {
+    private let reader: PostgresReader
+    private let worker: PostgresQuerySession
+
+    /// Two servers must not do the same work at once. Any number that no other program is likely to use.
+    private static let advisoryLock: Int64 = 0x4861_7061_79
+
+    init(uri: String, reader: PostgresReader, breaker: Locked<ConnectionBreaker>) {
+        self.reader = reader
+        worker = PostgresQuerySession(uri: uri, name: "worker", breaker: breaker, isReadOnly: false)
+    }
+
+    func close() async {
+        await worker.close()
+    }
+
+    var dialect: ReportDialect {
+        ReportDialect(
+            isAhead: "time - received_at > interval '86400 seconds'",
+            // Exact, as the text of the number is; half up is the floor of what is half a millisecond more.
+            duration: """
+                CASE WHEN jsonb_typeof(properties -> '$event_duration') = 'number'
+                  AND (properties -> '$event_duration')::numeric BETWEEN 0 AND 86400
+                THEN floor((properties -> '$event_duration')::numeric * 1000 + 0.5)::int8 END
+                """,
+            least: "least", milliseconds: { "(extract(epoch FROM \($0)) * 1000)::int8" })
+    }
+
+    func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+        let (text, values) = Self.rendered(sql)
+        return try await reader.heavyQuery(text, values, until: deadline)
+    }
+
+    func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] {
+        let (text, values) = Self.rendered(sql)
+        return try await worker.query(text, values, within: PostgresQuerySession.longest)
+    }
+
+    func write(_ statements: [ReportSQL]) async throws(StoreError) {
+        try await worker.write(statements.map(Self.rendered))
+    }
+
+    /// What a transaction that is open will store was received when it began; a session that begins now is seen within two seconds.
+    func settled() async throws(StoreError) -> Int64 {
+        let rows = try await rows(
+            """
+            SELECT floor(extract(epoch FROM least(now() - interval '2 seconds', (
+              SELECT min(xact_start) FROM pg_stat_activity WHERE application_name = 'hapax-server writer' AND datname = current_database()
+            ))) * 1000)::int8
+            """)
+        return rows.first?[0].flatMap { Int64($0) } ?? 0
+    }
+
+    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+        from < to ? ["received_at >= \(instant: from) AND received_at < \(instant: to)"] : []
+    }
+
+    func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
+        guard try await rows("SELECT pg_try_advisory_lock(\(Self.advisoryLock))").first?[0] == "t" else { return }
+        let result: Result<Void, StoreError>
+        do throws(StoreError) { result = .success(try await body()) } catch { result = .failure(error) }
+        // A session that was lost has lost its lock as well.
+        _ = try? await rows("SELECT pg_advisory_unlock(\(Self.advisoryLock))")
+        try result.get()
+    }
+
+    private static func rendered(_ sql: ReportSQL) -> (sql: String, parameters: [String]) {
+        let (text, values) = sql.rendered { "$\($0)" }
+        let parameters = values.map { value in
+            switch value {
+            case .integer(let number): "\(number)"
+            case .text(let text): text
+            case .instant(let milliseconds): Timestamp(clampingUnixMilliseconds: milliseconds).description
+            }
+        }
+        return (text, parameters)
+    }
+}

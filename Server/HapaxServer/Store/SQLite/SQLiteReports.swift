@@ -1,0 +1,90 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+/// The reports in the embedded store: whatever reads does so beside the writer, and what writes is short.
+final class SQLiteReports: ReportDatabase {
+    private let reader: SQLiteReader
+    private let writer: DatabaseQueue
+    private let raiseReceived: @Sendable () -> Int64
+
+    /// Rows whose users one transaction folds: some 20 ms.
+    private static let foldedRows: Int64 = 20_000
+    /// Rows that one question may look at, about as many as ten seconds allow: a statement cannot be ended in its midst.
+    private static let readRows: Int64 = 8_000_000
+
+    /// - Parameter raiseReceived: Gives the instant below which no further `received_at` will be.
+    init(reader: SQLiteReader, writer: DatabaseQueue, raiseReceived: @escaping @Sendable () -> Int64) {
+        self.reader = reader
+        self.writer = writer
+        self.raiseReceived = raiseReceived
+    }
+
+    var dialect: ReportDialect {
+        ReportDialect(
+            isAhead: "time - received_at > 86400000", duration: "hapax_session_ms(properties)",
+            least: "min", milliseconds: { $0 })
+    }
+
+    func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+        guard ContinuousClock.now < deadline else { throw .tooHeavy }
+        return try await rows(sql)
+    }
+
+    func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] {
+        let (text, arguments) = Self.rendered(sql)
+        return try await reader.read { db in
+            try Row.fetchAll(db, sql: text, arguments: arguments).map { row in
+                row.databaseValues.map { $0.isNull ? nil : String.fromDatabaseValue($0) ?? Int64.fromDatabaseValue($0).map { "\($0)" } }
+            }
+        }
+    }
+
+    func write(_ statements: [ReportSQL]) async throws(StoreError) {
+        do {
+            try await writer.write { db in
+                for statement in statements {
+                    let (text, arguments) = Self.rendered(statement)
+                    try db.execute(sql: text, arguments: arguments)
+                }
+            }
+        } catch {
+            throw SQLiteEventStore.translated(error)
+        }
+    }
+
+    /// Behind whatever is being committed: what begins later is received later.
+    func settled() async throws(StoreError) -> Int64 {
+        do { return try await writer.write { [raiseReceived] _ in raiseReceived() } } catch { throw SQLiteEventStore.translated(error) }
+    }
+
+    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+        guard from < to else { return [] }
+        let rows = try await reader.rows(receivedFrom: from, to: to)
+        let size: Int64
+        switch parts {
+        case .small: size = Self.foldedRows
+        case .whole:
+            size = max(rows.upperBound - rows.lowerBound, 1)
+            guard size <= Self.readRows else { throw .tooHeavy }
+        }
+        return stride(from: rows.lowerBound, to: rows.upperBound, by: Int64.Stride(size)).map { first in
+            "row >= \(first) AND row < \(min(first + size, rows.upperBound))"
+        }
+    }
+
+    /// The file has one server.
+    func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) { try await body() }
+
+    private static func rendered(_ sql: ReportSQL) -> (String, StatementArguments) {
+        let (text, values) = sql.rendered { "?\($0)" }
+        let arguments: [any DatabaseValueConvertible] = values.map { value in
+            switch value {
+            case .integer(let number): number
+            case .text(let text): text
+            case .instant(let milliseconds): milliseconds
+            }
+        }
+        return (text, StatementArguments(arguments))
+    }
+}

@@ -1,0 +1,417 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// READS.md, Time and The daily report (R60, R61, R62): one suite over both stores.
+@Suite("The daily report", .serialized, .timeLimit(.minutes(20)))
+struct DailyReportTests {
+    // MARK: - A project whose clock is moved
+
+    /// A store whose rows are received when the test says, and whose days close when the test says.
+    private final class Books: Sendable {
+        let fixture: StoreUnderTest
+        private let state: Locked<(store: any EventStore, now: Int64, number: UInt64)>
+        private let clock: Locked<Int64>
+        let zones: Locked<[Int32: ReportZone]>
+
+        /// - Parameter start: RFC 3339.
+        init(_ kind: StoreUnderTest.Kind, zone: String = "Europe/Berlin", start: String) async throws {
+            fixture = try await StoreUnderTest(kind)
+            let clock = Locked(Books.seconds(start) * 1_000)
+            self.clock = clock
+            let store = try await fixture.open(currentTime: { clock.withLock { $0 } })
+            state = Locked((store, Books.seconds(start), 0))
+            zones = Locked([1: try #require(ReportZone(zone)), 2: .utc])
+            for name in ["shop", "app"] { _ = try await store.projectID(named: name) }
+        }
+
+        static func seconds(_ text: String) -> Int64 { (Timestamp(text)?.unixMilliseconds ?? -1) / 1_000 }
+
+        var store: any EventStore { state.withLock { $0.store } }
+        var now: Int64 { state.withLock { $0.now } }
+
+        func move(to text: String) { move(to: Self.seconds(text)) }
+
+        func move(to seconds: Int64) {
+            state.withLock { $0.now = max($0.now, seconds) }
+            clock.withLock { $0 = now * 1_000 }
+        }
+
+        /// Stores events that are received now.
+        func receive(_ events: [(name: String, time: Int64, user: String, properties: Properties)], project: Int32 = 1) async throws {
+            let records = events.map { event in
+                let number = state.withLock { state in
+                    state.number += 1
+                    return state.number
+                }
+                let id = Sample.id(number)
+                let bytes = Sample.event(id, name: event.name, distinctID: event.user, time: event.time, properties: event.properties)
+                return EventRecord(EventScanner.scan(bytes[...]), id: id, projectID: project, envelope: .init())
+            }
+            _ = try await store.commit(Sample.group(records), writer: 0)
+            guard fixture.kind == .postgres else { return }
+            // PostgreSQL's own clock gave another time.
+            try await fixture.execute(
+                "UPDATE events SET received_at = to_timestamp(\(now)) WHERE event_id IN (\(records.map { "'\($0.key.id)'" }.joined(separator: ",")))"
+            )
+        }
+
+        func receive(_ name: String, at time: String, user: String = "u1", _ properties: Properties = [:], project: Int32 = 1) async throws
+        {
+            try await receive([(name, Self.seconds(time) * 1_000, user, properties)], project: project)
+        }
+
+        /// Closes what is due at the test's own time.
+        func close() async throws {
+            try await DayClosing(database: ClockedDatabase(base: store.reports, now: now), zones: zones.withLock { $0 }).perform(now: now)
+        }
+
+        func report(_ from: String, _ to: String, _ basis: DailyReport.Basis = .closed, project: Int32 = 1) async throws -> DailyReport {
+            let database = store.reports
+            let reader = DailyReportReader(database: database, zones: zones.withLock { $0 })
+            return try await reader.report(
+                project, (CalendarDay(from), CalendarDay(to)), basis, now: now, until: .now + .seconds(600)
+            ) { query throws(StoreError) in
+                try await query.figures(database) { (sql) async throws(StoreError) in try await database.rows(sql) }
+            }
+        }
+
+        func day(_ day: String, _ basis: DailyReport.Basis = .closed) async throws -> DailyReport.Day {
+            let next = try #require(CalendarDay(day)).advanced(by: 1).description
+            return try #require(try await report(day, next, basis).days.first)
+        }
+
+        /// All events of a project, as the server lists them.
+        func rows(_ project: Int32 = 1) async throws -> String {
+            var writer = JSONWriter()
+            var query = EventQuery(projectID: project, received: 0..<Int64.max, limit: 1_000)
+            var events: [EventRow] = []
+            repeat {
+                let page = try await store.reader.events(query, until: .now + .seconds(600))
+                events += page.events
+                query.after = page.next
+            } while query.after != nil
+            writer.list(events) { writer, event in
+                writer.raw("{")
+                writer.members(of: event)
+                writer.raw("}")
+            }
+            return String(decoding: writer.bytes, as: UTF8.self)
+        }
+
+        /// Compares a report with what another program makes of the same events.
+        func expectPythonAgrees(_ report: DailyReport, project: Int32 = 1) async throws {
+            let json = String(decoding: report.json(), as: UTF8.self)
+            let answer = try await Python.run("daily_report", input: #"{"report":\#(json),"events":\#(try await rows(project))}"#)
+            #expect(answer == "checked \(report.days.count)\n", "\(answer)")
+        }
+
+        func restart() async throws {
+            await store.close()
+            let store = try await fixture.open(currentTime: { [clock] in clock.withLock { $0 } })
+            state.withLock { $0.store = store }
+        }
+    }
+
+    /// Days close by the test's clock, not by the store's.
+    private struct ClockedDatabase: ReportDatabase {
+        let base: any ReportDatabase
+        let now: Int64
+
+        var dialect: ReportDialect { base.dialect }
+        func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+            try await base.rows(sql, until: deadline)
+        }
+        func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
+        func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
+        func settled() async throws(StoreError) -> Int64 { min(try await base.settled(), now * 1_000) }
+        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+            try await base.received(from: from, to: to, parts: parts)
+        }
+        func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
+            try await base.exclusively(body)
+        }
+    }
+
+    // MARK: - R60, R61
+
+    @Test(
+        "An event of 23:59 has four hours to arrive, one of 00:00 has 28; later it is late, and the closed day does not change (R60, R61)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func bothExamples(kind: StoreUnderTest.Kind) async throws {
+        let books = try await Books(kind, start: "2026-01-12T12:00:00+01:00")
+        try await books.receive("a", at: "2026-01-12T11:00:00+01:00")
+        books.move(to: "2026-01-14T03:59:59+01:00")
+        try await books.receive("a", at: "2026-01-13T00:00:00+01:00", user: "midnight")
+        try await books.receive("a", at: "2026-01-13T23:59:00+01:00", user: "evening")
+        try await books.close()
+        #expect(try await books.day("2026-01-13").state == .open)
+        books.move(to: "2026-01-14T04:00:00+01:00")
+        try await books.close()
+        let closed = try await books.day("2026-01-13")
+        #expect(closed.state == .closed && closed.figures.events == 2 && closed.figures.users == 2 && closed.late == 0)
+        try await books.receive("a", at: "2026-01-13T23:59:00+01:00", user: "late")
+        books.move(to: "2026-01-14T05:00:00+01:00")
+        try await books.close()
+        let later = try await books.day("2026-01-13")
+        #expect(later.figures == closed.figures && later.late == 1)
+        #expect(try await books.day("2026-01-13", .all).figures.events == 3)
+        await books.store.close()
+    }
+
+    @Test(
+        "Both changes of daylight saving: days of 23 and 25 hours, which close at 04:00 as the clock then shows it (R61)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func daylightSaving(kind: StoreUnderTest.Kind) async throws {
+        for (day, hours, closes) in [
+            ("2026-03-29", 23, "2026-03-30T02:00:00Z"), ("2026-10-25", 25, "2026-10-26T03:00:00Z"),
+            ("2026-03-28", 24, "2026-03-29T02:00:00Z"),
+        ] {
+            let books = try await Books(kind, start: "\(day)T00:00:00Z")
+            try await books.receive("a", at: "\(day)T00:00:00Z")
+            let closing = Books.seconds(closes)
+            books.move(to: closing - 1)
+            try await books.receive("a", at: "\(day)T20:00:00Z", user: "in time")
+            try await books.close()
+            #expect(try await books.day(day).state == .open)
+            books.move(to: closing)
+            try await books.receive("a", at: "\(day)T20:00:00Z", user: "late")
+            try await books.close()
+            books.move(to: closing + 1)
+            try await books.close()
+            let report = try await books.day(day)
+            #expect(report.state == .closed && report.figures.users == 2 && report.late == 1, "\(day)")
+            #expect(report.bounds.ends - report.bounds.starts == Int64(hours) * 3_600 && report.bounds.closes == closing)
+            await books.store.close()
+        }
+    }
+
+    @Test(
+        "A server that was down over several cut-offs closes them in order, each as if it had been there",
+        arguments: StoreUnderTest.Kind.allCases)
+    func longSleepIsCaughtUp(kind: StoreUnderTest.Kind) async throws {
+        let books = try await Books(kind, start: "2026-01-10T10:00:00Z")
+        try await books.receive("$AppStart", at: "2026-01-10T09:00:00Z", user: "old")
+        // Another server stores meanwhile; nobody closes.
+        for day in 11...14 {
+            books.move(to: "2026-01-\(day)T10:00:00Z")
+            try await books.receive("$AppStart", at: "2026-01-\(day)T09:00:00Z", user: "old")
+            try await books.receive("$AppStart", at: "2026-01-\(day)T09:00:00Z", user: "new of \(day)")
+            try await books.receive("$AppStart", at: "2026-01-\(day - 1)T09:00:00Z", user: "late of \(day)")
+        }
+        books.move(to: "2026-01-15T10:00:00Z")
+        try await books.close()
+        let report = try await books.report("2026-01-10", "2026-01-15")
+        #expect(report.days.map(\.figures.newUsers) == [1, 1, 1, 1, 1] && report.days.map(\.figures.activeUsers) == [1, 2, 2, 2, 2])
+        #expect(report.days.map(\.late) == [1, 1, 1, 1, 0])
+        try await books.expectPythonAgrees(report)
+        await books.store.close()
+    }
+
+    @Test("Two servers close at once, their clocks an hour apart: each day is closed once, as one server would have")
+    func twoServersCloseOnce() async throws {
+        let books = try await Books(.postgres, start: "2026-01-10T10:00:00Z")
+        for day in 10...20 {
+            books.move(to: "2026-01-\(day)T12:00:00Z")
+            try await books.receive((0..<50).map { ("$AppStart", (books.now - 3_600) * 1_000, "u\($0 * day % 70)", [:]) })
+        }
+        books.move(to: "2026-01-21T12:00:00Z")
+        let others = [try await StoreUnderTest.postgres(books.fixture.place), try await StoreUnderTest.postgres(books.fixture.place)]
+        let (now, zones) = (books.now, books.zones.withLock { $0 })
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (skew, store) in zip([0, 3_600] as [Int64], others) {
+                group.addTask {
+                    for _ in 0..<5 {
+                        try await DayClosing(database: ClockedDatabase(base: store.reports, now: now), zones: zones).perform(
+                            now: now + skew)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        try await books.close()
+        let report = try await books.report("2026-01-10", "2026-01-21")
+        #expect(report.days.allSatisfy { $0.state == .closed })
+        try await books.expectPythonAgrees(report)
+        for store in others { await store.close() }
+        await books.store.close()
+    }
+
+    @Test("A transaction that is open while its day closes is waited for: its events are of the day, not late")
+    func openTransactionIsWaitedFor() async throws {
+        let fixture = try await StoreUnderTest(.postgres)
+        let store = try await fixture.open()
+        let before = try await store.reports.settled()
+        let writer = try PostgresConnection(uri: fixture.place)
+        try writer.execute("SET application_name = 'hapax-server writer'; BEGIN; SELECT now()")
+        let began = try #require(try writer.query("SELECT (extract(epoch FROM now()) * 1000)::int8").first?[0].flatMap { Int64($0) })
+        // A session of anybody else holds up nobody.
+        let other = try PostgresConnection(uri: fixture.place)
+        try other.execute("BEGIN; SELECT now()")
+        for _ in 0..<3 {
+            let settled = try await store.reports.settled()
+            #expect(settled >= before && settled <= began)
+        }
+        try writer.execute("COMMIT")
+        while try await store.reports.settled() <= began {}
+        await store.close()
+    }
+
+    // MARK: - R62
+
+    @Test(
+        "Each figure by its definition: starts, passive starts, ends with and without a duration, ahead, names (R62)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func figuresFollowTheirDefinitions(kind: StoreUnderTest.Kind) async throws {
+        let books = try await Books(kind, zone: "UTC", start: "2026-01-12T00:00:00Z")
+        let noon = Books.seconds("2026-01-13T12:00:00Z") * 1_000
+        try await books.receive("$AppStart", at: "2026-01-11T23:00:00Z", user: "known")
+        books.move(to: "2026-01-13T13:00:00Z")
+        try await books.receive([
+            ("$AppStart", noon, "known", [:]), ("$AppStart", noon, "new", [:]), ("$AppStart", noon, "new", [:]),
+            ("$AppStartPassively", noon, "passive", [:]),
+            ("$AppEnd", noon, "new", ["$event_duration": 0.0005]), ("$AppEnd", noon, "new", ["$event_duration": 86_400]),
+            ("$AppEnd", noon, "known", ["$event_duration": .double(1.0005)]), ("$AppEnd", noon, "known", [:]),
+            ("$AppEnd", noon, "known", ["$event_duration": -1]), ("$AppEnd", noon, "known", ["$event_duration": 86_400.001]),
+            ("$AppEnd", noon, "known", ["$event_duration": "5"]), ("$AppEnd", noon, "known", ["$event_duration": true]),
+            ("order", noon, "service", ["$event_duration": 5]),
+        ])
+        // A day and a millisecond before its time: ahead; a day before: of the day.
+        books.move(to: "2026-01-13T14:00:00Z")
+        try await books.receive("ahead", at: "2026-01-15T00:00:00Z")
+        try await books.receive([("just", (books.now + 86_400) * 1_000, "u", [:]), ("ahead", (books.now + 86_400) * 1_000 + 1, "u", [:])])
+        books.move(to: "2026-01-16T10:00:00Z")
+        try await books.close()
+        let day = try await books.day("2026-01-13").figures
+        #expect(day.users == 4 && day.activeUsers == 2 && day.newUsers == 1 && day.events == 13)
+        #expect(day.sessions == 8 && day.timedSessions == 3 && day.sessionMilliseconds == 86_401_002 && day.timedUsers == 2)
+        #expect(day.meanSession == 28_800_334 && day.meanUse == 43_200_501)
+        #expect(day.byName.first == .init(event: "$AppEnd", count: 8) && day.other == 0)
+        let next = try await books.day("2026-01-14").figures
+        let last = try await books.day("2026-01-15").figures
+        #expect(next.ahead == 1 && next.events == 1 && last.ahead == 1 && last.events == 0)
+        try await books.expectPythonAgrees(try await books.report("2026-01-10", "2026-01-17"))
+        await books.store.close()
+    }
+
+    @Test(
+        "Imported history is late by definition: its closed days are empty and say so; all holds it",
+        arguments: StoreUnderTest.Kind.allCases)
+    func importedHistoryIsLate(kind: StoreUnderTest.Kind) async throws {
+        let books = try await Books(kind, start: "2026-01-12T10:00:00Z")
+        try await books.receive("a", at: "2026-01-12T09:00:00Z")
+        try await books.close()
+        for year in [1970, 2019, 2025] { try await books.receive("$AppStart", at: "\(year)-06-15T10:00:00Z", user: "u\(year)") }
+        books.move(to: "2026-01-12T11:00:00Z")
+        try await books.close()
+        for year in ["1970", "2019", "2025"] {
+            let report = try await books.report("\(year)-06-15", "\(year)-06-16")
+            #expect(report.days[0].state == .closed && report.days[0].figures.events == 0 && report.onlyLate.map(\.late) == [1], "\(year)")
+            let all = try await books.report("\(year)-06-15", "\(year)-06-16", .all)
+            #expect(all.days[0].figures.newUsers == 1 && all.onlyLate.isEmpty)
+        }
+        await books.store.close()
+    }
+
+    @Test("A changed zone holds from two days ahead, and no day that has begun gets other bounds", arguments: StoreUnderTest.Kind.allCases)
+    func zoneChanges(kind: StoreUnderTest.Kind) async throws {
+        let books = try await Books(kind, zone: "Europe/Berlin", start: "2026-01-12T10:00:00Z")
+        try await books.receive("a", at: "2026-01-12T09:00:00Z")
+        try await books.close()
+        let before = try await books.report("2026-01-10", "2026-01-14").days.map(\.bounds)
+        books.zones.withLock { $0[1] = ReportZone("America/Los_Angeles") }
+        try await books.close()
+        books.move(to: "2026-01-20T20:00:00Z")
+        try await books.close()
+        let after = try await books.report("2026-01-10", "2026-01-19").days.map(\.bounds)
+        #expect(Array(after.prefix(4)) == before)
+        #expect(after.map(\.zone.name).prefix(5).allSatisfy { $0 == "Europe/Berlin" } && after.last?.zone.name == "America/Los_Angeles")
+        #expect(zip(after, after.dropFirst()).allSatisfy { $0.ends == $1.starts })
+        try await books.expectPythonAgrees(try await books.report("2026-01-10", "2026-01-21"))
+        await books.store.close()
+    }
+
+    // MARK: - Random histories
+
+    @Test(
+        "Random histories: another program makes the same figures of the same events, on both stores alike, and after a restart",
+        arguments: 0..<3)
+    func randomHistoriesAgree(round: Int) async throws {
+        var random = SeededRandom.printed("randomHistoriesAgree \(round)")
+        random = SeededRandom(seed: random.seed &+ UInt64(round))
+        let zone = ["Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles", "Pacific/Apia", "UTC"].randomElement(using: &random) ?? "UTC"
+        let start = ["2026-01-10T10:00:00Z", "2026-03-26T10:00:00Z", "2026-10-22T10:00:00Z"].randomElement(using: &random) ?? ""
+        var both: [Books] = []
+        for kind in StoreUnderTest.Kind.allCases { both.append(try await Books(kind, zone: zone, start: start)) }
+        let end = both[0].now + 8 * 86_400
+        while both[0].now < end {
+            let now = both[0].now
+            let events = (0..<Int.random(in: 1...30, using: &random)).map { _ in Self.event(now, &random) }
+            let project: Int32 = Int.random(in: 0..<5, using: &random) == 0 ? 2 : 1
+            let closes = Int.random(in: 0..<3, using: &random) > 0
+            for books in both {
+                try await books.receive(events, project: project)
+                books.move(to: now)
+                if closes { try await books.close() }
+            }
+            let step = Int64.random(in: 60...30_000, using: &random)
+            for books in both { books.move(to: now + step) }
+        }
+        let from = CalendarDay.first.advanced(by: Int(Books.seconds(start) / 86_400) - 4).description
+        let to = CalendarDay.first.advanced(by: Int(end / 86_400) + 3).description
+        for project: Int32 in [1, 2] {
+            for basis in DailyReport.Basis.allCases {
+                var answers: [[UInt8]] = []
+                for books in both {
+                    try await books.close()
+                    let report = try await books.report(from, to, basis, project: project)
+                    try await books.expectPythonAgrees(report, project: project)
+                    answers.append(report.json())
+                    try await books.restart()
+                    answers.append(try await books.report(from, to, basis, project: project).json())
+                }
+                #expect(Set(answers).count == 1)
+            }
+        }
+        for books in both { await books.store.close() }
+    }
+
+    /// In time, late, ahead, repeated users, recovered ends, passive starts.
+    private static func event(
+        _ now: Int64, _ random: inout SeededRandom
+    ) -> (name: String, time: Int64, user: String, properties: Properties) {
+        let name = ["$AppStart", "$AppStartPassively", "$AppEnd", "a", "b"].randomElement(using: &random) ?? "a"
+        let delay: Int64 =
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0: .random(in: 100_000...400_000, using: &random)
+            case 1: .random(in: -90_000...(-80_000), using: &random)
+            case 2: .random(in: 20_000...120_000, using: &random)
+            default: .random(in: 0...20_000, using: &random)
+            }
+        let durations: [PropertyValue?] = [
+            nil, 0, 1.0005, 17.25, 3_600, 90_000, "x", .double(Double.random(in: 0...1_000, using: &random)),
+        ]
+        let duration = name == "$AppEnd" ? durations.randomElement(using: &random) ?? nil : nil
+        return (
+            name, (now - delay) * 1_000 + .random(in: 0...999, using: &random), "u\(Int.random(in: 0..<20, using: &random))",
+            duration.map { ["$event_duration": $0] } ?? [:]
+        )
+    }
+
+    @Test(
+        "A duration is a number of seconds in 0…86,400, to the millisecond, half up",
+        arguments: [
+            ("1", 1_000), ("0", 0), ("-0", 0), ("-0.0e5", 0), ("0.0005", 1), ("0.00049999999999999999999999999999999999999999999999999", 0),
+            ("1.0005", 1_001), ("1.00049", 1_000), ("5e-4", 1), ("4.9e-4", 0), ("5E+1", 50_000), ("86400", 86_400_000),
+            ("86400.0000", 86_400_000),
+            ("86400.0000001", nil), ("86399.9996", 86_400_000), ("8.64e4", 86_400_000), ("0.0864e+6", 86_400_000), ("1e9", nil),
+            ("1e-900", 0), ("-1e-9", nil),
+            ("\"1\"", nil), ("true", nil), ("null", nil), ("[1]", nil),
+        ] as [(String, Int64?)])
+    func durationsAreExact(text: String, milliseconds: Int64?) {
+        #expect(SessionDuration.milliseconds(Array(#"{"$event_duration":\#(text)}"#.utf8)[...]) == milliseconds)
+    }
+}
