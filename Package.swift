@@ -116,7 +116,9 @@ let package = Package(
                 .product(name: "HummingbirdCore", package: "hummingbird", condition: server),
             ],
             path: "Server/HapaxServer",
-            resources: [.embedInCode("Page/page.html"), .embedInCode("Page/page.css"), .embedInCode("Page/page.js")],
+            resources: ["page.html", "page.css", "page.js", "rows.js", "live.js", "report.js", "find.js", "sections.js"].map {
+                .embedInCode("Page/\($0)")
+            },
             swiftSettings: strict
         ),
         .executableTarget(
@@ -185,7 +187,7 @@ let package = Package(
         ),
         .testTarget(
             name: "BrowserTests",
-            dependencies: ["HapaxModel", "TestSupport", "hapax-server"],
+            dependencies: ["HapaxModel", "TestSupport", "hapax-server", .product(name: "GRDB", package: "GRDB.swift")],
             path: "Tests/BrowserTests",
             swiftSettings: strict
         ),

@@ -50,18 +50,8 @@ struct EventsCommand: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let body = Locked<[UInt8]>([])
-        let transport = SystemTransport.make()
-        defer { transport.close() }
-        let request = try reading.request(
-            id.map { "v1/events/\($0)" } ?? "v1/events", id == nil ? filters : [], timeout: .seconds(30)
-        ) { bytes in body.withLock { $0 += bytes } }
-        try ReadOptions.check(await transport.send(request))
-        let answer = body.withLock { $0 }
-        guard let line = EventLine(answer[...]) else {
-            Terminal.complain("what came back is no answer of a Hapax server")
-            throw ExitCode.failure
-        }
+        let answer = try await reading.answer(id.map { "v1/events/\($0)" } ?? "v1/events", id == nil ? filters : [])
+        guard let line = EventLine(answer[...]) else { throw ReadOptions.foreignAnswer() }
         if id != nil { try tellOne(line, answer) } else { tellAll(line, answer) }
     }
 

@@ -31,10 +31,11 @@ struct Hapax: AsyncParsableCommand {
             Examples:
               hapax track backup_finished --property host=db1 --property bytes:=73400320
               hapax tail
+              hapax report daily
             """,
         subcommands: [
             TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
-            IdentityCommand.self, TailCommand.self, EventsCommand.self,
+            IdentityCommand.self, TailCommand.self, EventsCommand.self, ReportCommand.self,
         ])
 
     static func main() async {

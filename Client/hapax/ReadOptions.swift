@@ -14,9 +14,25 @@ struct ReadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Which project; for the admin key, which reads all.", valueName: "name"))
     var project: String?
 
+    /// A whole answer; ends the command without one.
+    func answer(_ path: String, _ parameters: [(String, String?)], accept: String = "application/json") async throws -> [UInt8] {
+        let body = Locked<[UInt8]>([])
+        let transport = SystemTransport.make()
+        defer { transport.close() }
+        let request = try request(path, parameters, accept: accept, timeout: .seconds(30)) { bytes in body.withLock { $0 += bytes } }
+        try Self.check(await transport.send(request))
+        return body.withLock { $0 }
+    }
+
+    static func foreignAnswer() -> ExitCode {
+        Terminal.complain("what came back is no answer of a Hapax server")
+        return .failure
+    }
+
     /// - Parameter onBody: Takes the answer as it comes.
     func request(
-        _ path: String, _ parameters: [(String, String?)], timeout: Duration, onBody: @escaping @Sendable ([UInt8]) -> Void
+        _ path: String, _ parameters: [(String, String?)], accept: String = "application/json", timeout: Duration,
+        onBody: @escaping @Sendable ([UInt8]) -> Void
     ) throws -> TransportRequest {
         guard let server = server ?? environment("HAPAX_SERVER") else {
             throw ValidationError("From where? Give --server or set HAPAX_SERVER.")
@@ -35,7 +51,7 @@ struct ReadOptions: ParsableArguments {
         }.joined(separator: "&")
         return TransportRequest(
             url: server + (server.hasSuffix("/") ? "" : "/") + path + (query.isEmpty ? "" : "?" + query),
-            headers: [("Authorization", "Bearer \(key)")], timeout: timeout, onBody: onBody)
+            headers: [("Authorization", "Bearer \(key)"), ("Accept", accept)], timeout: timeout, onBody: onBody)
     }
 
     /// Everything but the unreserved characters of RFC 3986, section 2.3.

@@ -167,7 +167,7 @@ struct PageTests {
             try await browser.press("p")
             #expect(try await browser.text(of: "#pause") == "Pause")
             try await browser.run("(document.getElementById('shortcuts').click(), document.getElementById('shortcuts').blur())")
-            try await browser.press("2")
+            try await browser.press("3")
             try await browser.until("!document.getElementById('find').hidden")
         }
     }
@@ -264,13 +264,14 @@ struct PageTests {
             ])
             try await browser.until(Self.rows("true") + " === 3")
             try await browser.run("document.querySelector('tr.row.stored').click()")
-            for section in ["live", "find"] {
+            for section in ["live", "report", "find"] {
                 try await browser.run("location.hash = '#\(section)\(section == "find" ? "?id=\(ServerWithPage.id(1))" : "")'")
                 try await browser.until("!document.getElementById('\(section)').hidden")
+                if section == "report" { try await browser.until("!document.getElementById('report-body').hidden") }
                 #expect(try await browser.run("document.documentElement.scrollWidth") == "\(width)", "\(section)")
                 #expect(try await browser.run(Self.nameless) == "", "\(section)")
                 #expect(try await browser.run(Self.faint) == "", "\(section)")
-                if section == "live" { try await browser.screenshot("live-\(width)-\(isDark ? "dark" : "light")") }
+                if section != "find" { try await browser.screenshot("\(section)-\(width)-\(isDark ? "dark" : "light")") }
                 if section == "live" { try await browser.until(Self.rows("true") + " > 0") }
             }
         }

@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -43,6 +44,27 @@ struct ServerWithPage: Sendable {
     /// Starts it again where it was.
     func restarted() async throws -> ChildProcess { try await Self.start(directory, port: port).0 }
 
+    /// The same server again, as if each event had been received when it happened: what reports are made of has to be older than a test.
+    ///
+    /// - Parameter isOld: Whether that is to be so; else days only close at once.
+    func restarted(_ process: ChildProcess, withOldEvents isOld: Bool) async throws -> ChildProcess {
+        process.terminate()
+        #expect(await process.waitUntilExit() == .exited(0))
+        if isOld {
+            let file = try DatabaseQueue(path: directory.path("events.sqlite"))
+            try await file.write { db in
+                try db.execute(sql: "UPDATE events SET received_at = time")
+                for table in ["zones", "bounds", "progress", "days", "events", "users", "late"] {
+                    try db.execute(sql: "DELETE FROM report_\(table)")
+                }
+            }
+            try file.close()
+        }
+        let again = try await restarted()
+        try await browser.reload()
+        return again
+    }
+
     @discardableResult
     func send(_ events: [String]) async throws -> HTTPMessage {
         try await RawHTTP.post(
@@ -55,9 +77,13 @@ struct ServerWithPage: Sendable {
         return "01980000-0000-7000-8000-" + String(repeating: "0", count: 12 - text.count) + text
     }
 
-    static func event(_ number: Int, _ name: String = "order_paid", user: String = "customer-1", properties: String = "{}") -> String {
+    /// - Parameter daysAgo: At noon of that day, UTC; nil is now.
+    static func event(
+        _ number: Int, _ name: String = "order_paid", user: String = "customer-1", properties: String = "{}", daysAgo: Int? = nil
+    ) -> String {
         let name = Browser.quoted(name)
-        let time = Int(Date().timeIntervalSince1970 * 1_000)
+        let now = Int(Date().timeIntervalSince1970 * 1_000)
+        let time = daysAgo.map { (now / 86_400_000 - $0) * 86_400_000 + 43_200_000 + number } ?? now
         return
             #"{"event_id":"\#(id(number))","event":\#(name),"time":\#(time),"distinct_id":\#(Browser.quoted(user)),"properties":\#(properties)}"#
     }

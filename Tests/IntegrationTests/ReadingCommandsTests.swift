@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// READS.md, In a terminal: the real command against the real server.
-@Suite("hapax tail and hapax events (R63)", .serialized, .timeLimit(.minutes(20)))
+@Suite("hapax tail, events and report (R63)", .serialized, .timeLimit(.minutes(20)))
 struct ReadingCommandsTests {
     private static let readKey = "read-key-of-demo"
 
@@ -111,6 +111,41 @@ struct ReadingCommandsTests {
         }
         await server.stop()
         #expect(try await Self.run(server, ["events"]).errors.contains("the server cannot be read"))
+        withExtendedLifetime(store) {}
+    }
+
+    @Test(
+        "report daily: a table, JSON and CSV of the same days, app figures only where there are any", arguments: PipelineStore.Kind.allCases
+    )
+    func reportIsShown(kind: PipelineStore.Kind) async throws {
+        let store = try await PipelineStore(kind)
+        let server = try await ServerUnderTest.start(store, readKey: Self.readKey)
+        // All of 1970, received now: late by definition.
+        try await Self.send(server, Self.event(1, "order_paid"), Self.event(2, "order_paid"), Self.event(3, "$AppStart", user: "v"))
+        let one = ["report", "daily", "--from", "1970-01-01", "--to", "1970-01-02"]
+        let table = try await Self.run(server, one + ["--basis", "all"])
+        try #require(table.status == .exited(0) && table.lines.count == 3, "\(table)")
+        #expect(
+            table.lines[0].split(separator: " ").joined(separator: " ")
+                == "day state users events active new sessions mean session mean use late")
+        #expect(table.lines[1].hasPrefix("1970-01-01  closed      2       3       1    1         0             -         -"))
+        #expect(table.lines[2] == "days of UTC")
+        let today = try await Self.run(server, ["report", "daily"])
+        #expect(today.lines.count == 9 && today.lines[0].split(separator: " ") == ["day", "state", "users", "events", "late"])
+        #expect(today.lines[7].contains("open"))
+        let csv = try await Self.run(server, one + ["--basis", "all", "--csv"])
+        #expect(
+            csv.lines.count == 2 && csv.lines[1].contains("1970-01-01T00:00:00Z,1970-01-02T00:00:00Z,1970-01-02T04:00:00Z,2,1,1,0,0,,,3,"))
+        let json = try await Self.run(server, one + ["--json"])
+        #expect(json.lines.count == 1 && json.lines[0].contains(#""events":{"total":0,"by_name":[],"other":0}"#))
+        for (arguments, status, says) in [
+            (["report", "daily", "--from", "1"], 1, "invalid_parameter (from)"), (one + ["--basis", "x"], 1, "(basis)"),
+            (one + ["--csv", "--json"], 64, "Either --csv or --json"),
+        ] as [([String], Int32, String)] {
+            let ran = try await Self.run(server, arguments)
+            #expect(ran.status == .exited(status) && ran.errors.contains(says), "\(arguments): \(ran)")
+        }
+        await server.stop()
         withExtendedLifetime(store) {}
     }
 }

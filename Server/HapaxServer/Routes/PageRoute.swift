@@ -1,14 +1,20 @@
 import HTTPTypes
 import Hummingbird
 
-/// The page: three files of ours, compiled in. It holds no data; its script asks for that with the reader's key.
+/// The page: files of ours, compiled in, of which the scripts are sent as one. It holds no data; its script asks for that with the reader's key.
 @available(macOS 14, *)
 enum PageRoute {
     /// Path, content type, and content.
     static let files: [(path: String, type: String, bytes: [UInt8])] = [
         ("/", "text/html; charset=utf-8", PackageResources.page_html), ("/page.css", "text/css; charset=utf-8", PackageResources.page_css),
-        ("/page.js", "text/javascript; charset=utf-8", PackageResources.page_js),
+        ("/page.js", "text/javascript; charset=utf-8", script),
     ]
+
+    /// Each builds on those before it.
+    private static let script = [
+        PackageResources.page_js, PackageResources.rows_js, PackageResources.live_js, PackageResources.report_js, PackageResources.find_js,
+        PackageResources.sections_js,
+    ].reduce([], +)
 
     /// Nothing from elsewhere, nothing inline, in nobody's frame (https://www.w3.org/TR/CSP3/).
     private static let policy =

@@ -90,7 +90,7 @@ package struct ServerLimits: Sendable {
     /// Days of one question for a report.
     package static let reportDays = 400
     /// How often days are looked at that may be closed.
-    package static let reportInterval = Duration.seconds(30)
+    package static let reportInterval = Duration.seconds(10)
     /// An open day's figures are kept for this long, or for ``reportScans`` times what it took to compute them.
     package static let reportAge = Duration.seconds(5)
     package static let reportScans = 20

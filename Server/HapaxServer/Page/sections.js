@@ -1,0 +1,99 @@
+// Which section is shown, and what the controls do.
+
+
+function show() {
+  takeKey();
+  const hasKey = store.key !== "";
+  const { section, parameters } = place();
+  $("key-form").hidden = hasKey;
+  $("account").hidden = !hasKey;
+  $("copy-request").hidden = !hasKey;
+  for (const name of SECTIONS) {
+    $(name).hidden = !hasKey || name !== section;
+    if (name === section) $("to-" + name).setAttribute("aria-current", "page"); else $("to-" + name).removeAttribute("aria-current");
+  }
+  live.stop();
+  report.stop();
+  if (!hasKey) {
+    return $("key").focus();
+  }
+  $("project-label").hidden = !store.project;
+  $("project").value = store.project;
+  if (section === "live") {
+    $("filter").value = parameters.get("event") || "";
+    $("outcome").value = parameters.get("outcome") || "";
+    live.start();
+  } else if (section === "report") {
+    report.start();
+  } else {
+    const wanted = parameters.get("id") || parameters.get("user") || "";
+    $("wanted").value = wanted;
+    if (wanted) find(wanted); else $("found").replaceChildren(el("p", { class: "empty" }, "An id answers with its receipt and the event, or with what is known of it; a user with their latest events."));
+  }
+}
+
+function forgetKey(reason) {
+  store.key = "";
+  sessionStorage.removeItem("hapax.project");
+  $("key-error").textContent = reason || "";
+  show();
+}
+
+$("key-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  store.key = $("key").value.trim();
+  try {
+    await ask("/v1/refusals", { limit: "1" });
+  } catch (error) {
+    // An admin key is for every project: which one has to be said.
+    if (error instanceof Problem && error.parameter === "project") {
+      store.project = (/: ([^,]+)/.exec(error.message) || ["", "-"])[1];
+    } else {
+      return forgetKey(explain(error));
+    }
+  }
+  $("key").value = $("key-error").textContent = "";
+  show();
+});
+$("forget").addEventListener("click", () => forgetKey());
+$("project").addEventListener("change", () => { store.project = $("project").value.trim(); show(); });
+$("pause").addEventListener("click", () => { live.isPaused = !live.isPaused; if (live.isPaused) live.tell(); else live.release(); });
+$("show-new").addEventListener("click", () => live.release());
+for (const id of ["filter", "outcome"]) $(id).addEventListener("change", () => { go("live", live.filter); live.start(); });
+$("filter").addEventListener("focus", async () => {
+  try {
+    const { names } = await askJSON("/v1/names");
+    $("names").replaceChildren(...names.slice(0, 100).map((name) => el("option", { value: name.event })));
+  } catch { /* Suggestions are a convenience. */ }
+});
+$("find-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const wanted = $("wanted").value.trim();
+  go("find", ID.test(wanted) ? { id: wanted } : { user: wanted });
+  find(wanted);
+});
+$("copy-request").addEventListener("click", (event) => {
+  const wanted = $("wanted").value.trim();
+  const text = place().section === "live" ? curlOfRequest("/v1/live", live.filter)
+    : place().section === "report" ? curlOfRequest("/v1/reports/daily", report.question)
+    : ID.test(wanted) ? curlOfRequest("/v1/events/" + wanted, {}) : curlOfRequest("/v1/events", { distinct_id: wanted });
+  copy(text, event.currentTarget);
+});
+$("shortcuts").checked = sessionStorage.getItem("hapax.shortcuts") !== "off";
+$("shortcuts").addEventListener("change", () => sessionStorage.setItem("hapax.shortcuts", $("shortcuts").checked ? "on" : "off"));
+document.addEventListener("keydown", (event) => {
+  if (!$("shortcuts").checked || event.ctrlKey || event.metaKey || event.altKey || store.key === "") return;
+  // A key belongs to the control that has the focus.
+  if (document.activeElement && document.activeElement !== document.body) return;
+  const act = { 1: () => { location.hash = "#live"; }, 2: () => { location.hash = "#report"; }, 3: () => { location.hash = "#find"; }, p: () => $("pause").click(),
+    "/": () => $({ live: "filter", report: "until", find: "wanted" }[place().section]).focus() }[event.key];
+  if (act) { event.preventDefault(); act(); }
+});
+document.addEventListener("focusout", () => setTimeout(() => { if (!$("live").hidden) live.tell(); }, 0));
+window.addEventListener("hashchange", show);
+setInterval(() => { if (!$("live").hidden) live.empty(); }, 5000);
+setInterval(async () => {
+  if ($("live").hidden || document.hidden || live.state !== "connected") return;
+  try { live.unknownKeys = (await askJSON("/v1/refusals", { limit: "1" })).unknown_keys || 0; live.tell(); } catch { /* The stream says so. */ }
+}, 5000);
+show();

@@ -1,0 +1,94 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+/// READS.md, The page, Report (R60, R62, R63).
+@Suite("The page's report", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(20)))
+struct ReportPageTests {
+    /// The third bar from the right is two days ago, whose day is closed at any time of today.
+    private static let twoDaysAgo = "document.querySelector('#report-bars li:nth-last-child(3) button')"
+    private static let tiles =
+        "[...document.querySelectorAll('.tile')].map((tile) => tile.innerText.replace(/\\s*\\n\\s*/g, ' ').trim()).join(' | ')"
+
+    @Test("A day's tiles with their change, fourteen bars, names as text, all in the address, by mouse and by keyboard")
+    func closedDayIsShown() async throws {
+        try await ServerWithPage.run { server in
+            let browser = server.browser
+            var (events, number) = ([String](), 0)
+            func add(_ count: Int, _ name: String, daysAgo: Int, _ properties: String = "{}") {
+                for user in 0..<count {
+                    number += 1
+                    events.append(ServerWithPage.event(number, name, user: "u\(user)", properties: properties, daysAgo: daysAgo))
+                }
+            }
+            for daysAgo in (2...9).reversed() {
+                add(10 - daysAgo, "$AppStart", daysAgo: daysAgo)
+                add(1, "$AppEnd", daysAgo: daysAgo, #"{"$event_duration":90.5}"#)
+            }
+            add(3, "<img src=x onerror=alert(1)>\u{202E}", daysAgo: 2)
+            for part in stride(from: 0, to: events.count, by: 50) {
+                try await server.send(Array(events[part..<min(part + 50, events.count)]))
+            }
+            let closing = try await server.restarted(server.process, withOldEvents: true)
+            try await server.send([ServerWithPage.event(900, "late", user: "late", daysAgo: 2), ServerWithPage.event(901)])
+            let again = try await server.restarted(closing, withOldEvents: false)
+            defer { again.kill() }
+            try await browser.press("2")
+            let label = "(\(Self.twoDaysAgo) || document.body).getAttribute('aria-label')"
+            try await browser.until(
+                "(/: events 12, 1 late, closed$/.test(\(label)) || (report.abort && report.load(report.abort.signal), false))")
+            #expect(try await browser.run("document.querySelectorAll('#report-bars li').length") == "14")
+            try await browser.run("\(Self.twoDaysAgo).click()")
+            #expect(
+                try await browser.run(Self.tiles)
+                    == "Users 8 +14 % | Events 12 +50 % | Active users 8 +14 %"
+                    + " | New users 1 ±0 % | Sessions 1 ±0 % | Mean use 1 m 31 s ±0 %"
+            )
+            #expect(try await browser.text(of: "#period-state").hasSuffix("04:00: final"))
+            #expect(try await browser.text(of: "#compared").contains("compared with"))
+            #expect(try await browser.text(of: "#zone") == "UTC")
+            #expect(try await browser.text(of: "#report-names").contains("<img src=x onerror=alert(1)>\\u202e"))
+            #expect(try await browser.run("document.querySelectorAll('#report-bars .open, #report-bars .closing').length > 0") == "true")
+            #expect(try await browser.run("location.hash").contains("day="))
+            try await browser.screenshot("report")
+            // The chosen figure and day are still there behind a link, and the focus is where it was.
+            try await browser.run("document.querySelectorAll('.tile')[0].focus()")
+            try await browser.press("Enter")
+            #expect(try await browser.run("document.activeElement.innerText").hasPrefix("Users"))
+            try await browser.run("\(Self.twoDaysAgo).focus()")
+            try await browser.press("Enter")
+            #expect(try await browser.run("document.activeElement.getAttribute('aria-label')").contains("users 8, closed"))
+            try await browser.reload()
+            try await browser.until("document.querySelectorAll('#report-bars li').length === 14")
+            #expect(try await browser.run("document.querySelector('.tile[aria-pressed=true]').innerText").hasPrefix("Users\n8"))
+            try await browser.run(
+                "(document.getElementById('days').value = '7', document.getElementById('days').dispatchEvent(new Event('change')))")
+            #expect(try await browser.text(of: "#period").hasSuffix("a day on average"))
+            #expect(try await browser.run(Self.tiles).hasPrefix("Users 5 "))
+            #expect(try await browser.run("document.querySelectorAll('#report-table tbody tr').length") == "14")
+            again.terminate()
+            #expect(await again.waitUntilExit() == .exited(0))
+            try await browser.run("report.load(report.abort.signal)")
+            try await browser.until(
+                "document.getElementById('report-notice').innerText.includes('cannot be reached. Below is what was known at')")
+        }
+    }
+
+    @Test("Imported history: its days are said to be empty because all came late, and one click counts it; no event at all is said, too")
+    func importedHistoryIsCountedWithOneClick() async throws {
+        try await ServerWithPage.run { server in
+            let browser = server.browser
+            try await browser.press("2")
+            try await browser.until("document.getElementById('report-empty').innerText.includes('No event in these days')")
+            try await server.send((1...6).map { ServerWithPage.event($0, user: "u\($0)", daysAgo: 3 + $0 % 2) })
+            let again = try await server.restarted(server.process, withOldEvents: false)
+            defer { again.kill() }
+            let notice = "document.getElementById('report-notice').innerText"
+            try await browser.until("(\(notice).includes('2 days hold only events') || (report.load(report.abort.signal), false))")
+            try await browser.run("document.querySelector('#report-notice button').click()")
+            try await browser.until("\(Self.tiles) === 'Users 3 ±0 % | Events 3 ±0 %' && location.hash.includes('basis=all')")
+            #expect(try await browser.run("document.getElementById('report-notice').hidden") == "true")
+        }
+    }
+}
