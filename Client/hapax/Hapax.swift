@@ -36,6 +36,7 @@ struct Hapax: AsyncParsableCommand {
         subcommands: [
             TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
             IdentityCommand.self, TailCommand.self, EventsCommand.self, ReportCommand.self,
+            ExportCommand.self,
         ])
 
     static func main() async {

@@ -45,10 +45,10 @@ enum Terminal {
     /// The same for who has more to do, and is to call ``exit(after:)`` then.
     ///
     /// - Returns: `errno`; nil if it was written.
-    static func attempt(_ bytes: [UInt8]) -> Int32? {
+    static func attempt(_ bytes: [UInt8], on descriptor: Int32 = STDOUT_FILENO) -> Int32? {
         var rest = bytes[...]
         while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { Foundation.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+            let count = rest.withUnsafeBytes { Foundation.write(descriptor, $0.baseAddress, $0.count) }
             if count >= 0 {
                 rest = rest.dropFirst(count)
             } else if errno != EINTR {
@@ -58,9 +58,10 @@ enum Terminal {
         return nil
     }
 
-    static func exit(after failure: Int32) -> Never {
+    /// - Parameter what: Standard output, or the file that stands for it.
+    static func exit(after failure: Int32, _ what: String = "standard output") -> Never {
         if failure == EPIPE { Foundation.exit(ExitCode.signal(SIGPIPE).rawValue) }
-        complain("standard output cannot be written: \(String(cString: strerror(failure)))")
+        complain("\(what) cannot be written: \(String(cString: strerror(failure)))")
         Foundation.exit(ExitCode.outputFailed.rawValue)
     }
 }

@@ -40,6 +40,40 @@ public enum Gzip {
         return result
     }
 
+    /// One gzip file, made of parts that can be read as soon as they have arrived.
+    package final class Compressor {
+        private var stream = z_stream()
+
+        /// - Throws: ``Failure/unavailable``.
+        package init(level: Int32 = 1) throws(Failure) {
+            guard
+                deflateInit2_(&stream, level, Z_DEFLATED, gzipWindow, 8, Z_DEFAULT_STRATEGY, ZLIB_VERSION, structSize) == Z_OK
+            else { throw .unavailable }
+        }
+
+        deinit { deflateEnd(&stream) }
+
+        /// - Parameter isLast: Whether the file ends behind these bytes.
+        /// - Returns: All that they have become.
+        package func add(_ bytes: [UInt8], isLast: Bool = false) -> [UInt8] {
+            var result: [UInt8] = []
+            bytes.withUnsafeBufferPointer { input in
+                stream.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
+                stream.avail_in = UInt32(input.count)
+                withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 64 * 1024) { chunk in
+                    repeat {
+                        stream.next_out = chunk.baseAddress
+                        stream.avail_out = UInt32(chunk.count)
+                        // https://zlib.net/manual.html: with nothing left to do it says so, and that is no failure.
+                        _ = deflate(&stream, isLast ? Z_FINISH : Z_SYNC_FLUSH)
+                        result.append(contentsOf: UnsafeBufferPointer(rebasing: chunk[..<(chunk.count - Int(stream.avail_out))]))
+                    } while stream.avail_out == 0
+                }
+            }
+            return result
+        }
+    }
+
     /// - Parameter limit: Bytes that may come out, however the input is made.
     public static func decompress(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
         var stream = z_stream()

@@ -75,7 +75,7 @@ struct DailyReportTests {
             return try await reader.report(
                 project, (CalendarDay(from), CalendarDay(to)), basis, now: now, until: .now + .seconds(600)
             ) { query throws(StoreError) in
-                try await query.figures(database) { (sql) async throws(StoreError) in try await database.rows(sql) }
+                try await query.figures(database, .question) { (sql) async throws(StoreError) in try await database.rows(sql) }
             }
         }
 
@@ -84,20 +84,15 @@ struct DailyReportTests {
             return try #require(try await report(day, next, basis).days.first)
         }
 
-        /// All events of a project, as the server lists them.
-        func rows(_ project: Int32 = 1) async throws -> String {
+        /// All events of a project, as they are exported.
+        func export(_ project: Int32 = 1) async throws -> String {
             var writer = JSONWriter()
-            var query = EventQuery(projectID: project, received: 0..<Int64.max, limit: 1_000)
-            var events: [EventRow] = []
-            repeat {
-                let page = try await store.reader.events(query, until: .now + .seconds(600))
-                events += page.events
-                query.after = page.next
-            } while query.after != nil
-            writer.list(events) { writer, event in
-                writer.raw("{")
-                writer.members(of: event)
-                writer.raw("}")
+            let end = Timestamp(clampingUnixMilliseconds: EventLimits.maximumTime).unixMicroseconds
+            var (rest, width) = (Optional(EventQuery(projectID: project, received: 0..<end, limit: .max)), 0)
+            while let query = rest {
+                let step = try await store.reader.stepForward(query, width: &width, until: .now + .seconds(600))
+                for event in step.events { writer.line(event) }
+                rest = step.rest
             }
             return String(decoding: writer.bytes, as: UTF8.self)
         }
@@ -105,7 +100,7 @@ struct DailyReportTests {
         /// Compares a report with what another program makes of the same events.
         func expectPythonAgrees(_ report: DailyReport, project: Int32 = 1) async throws {
             let json = String(decoding: report.json(), as: UTF8.self)
-            let answer = try await Python.run("daily_report", input: #"{"report":\#(json),"events":\#(try await rows(project))}"#)
+            let answer = try await Python.run("daily_report", input: json + "\n" + (try await export(project)))
             #expect(answer == "checked \(report.days.count)\n", "\(answer)")
         }
 

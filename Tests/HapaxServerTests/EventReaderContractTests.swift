@@ -105,6 +105,51 @@ struct EventReaderContractTests {
         await past.store.close()
     }
 
+    @Test(
+        "An export is the database's own order, oldest first, of what was received in its span, and goes on behind any event",
+        arguments: StoreUnderTest.Kind.allCases)
+    func exportIsTheWholeHistory(kind: StoreUnderTest.Kind) async throws {
+        var past = try await Past(kind, random: .printed())
+        try await past.commit(60, from: 0)
+        // More at one instant than a step holds.
+        let crowd = (0..<UInt64(ServerLimits.stepEvents + 200)).map { Sample.record(Sample.id(900_000 + $0)) }
+        _ = try await past.store.commit(Sample.group(crowd), writer: 0)
+        try await past.commit(30, from: 500_000)
+        var random = past.random
+        let reader = past.store.reader
+        func export(_ query: EventQuery) async throws -> [EventRow] {
+            var (rest, width, events) = (Optional(query), Int.random(in: 0...14, using: &random), [EventRow]())
+            while let query = rest {
+                let step = try await reader.stepForward(query, width: &width, until: Self.later)
+                events += step.events
+                rest = step.rest
+            }
+            return events
+        }
+        let end = Timestamp(clampingUnixMilliseconds: EventLimits.maximumTime).unixMicroseconds
+        let whole = EventQuery(projectID: 1, received: 0..<end, limit: .max)
+        let all = try await export(whole)
+        #expect(all.map(\.id) == (try await past.ids(1)).reversed() && all.count > ServerLimits.stepEvents)
+        var query = whole
+        (query.name, query.distinctID) = ("b", "u2")
+        let filtered = try await export(query).map(\.id)
+        #expect(filtered == (try await past.ids(1, where: "event = 'b' AND distinct_id = 'u2'")).reversed())
+        for _ in 0..<5 {
+            let place = Int.random(in: 0..<all.count, using: &random)
+            query = whole
+            query.after = all[place].position
+            let behind = try await export(query)
+            #expect(behind.map(\.id) == all.dropFirst(place + 1).map(\.id))
+            let bound = all[place].receivedAt.unixMicroseconds / 1_000 * 1_000
+            query = EventQuery(projectID: 1, received: 0..<bound, limit: .max)
+            let before = try await export(query)
+            #expect(before.map(\.id) == all.filter { $0.receivedAt.unixMicroseconds < bound }.map(\.id))
+        }
+        let nothing = try await export(EventQuery(projectID: 3, received: 0..<end, limit: .max))
+        #expect(nothing.isEmpty)
+        await past.store.close()
+    }
+
     @Test("While others write, no row that was there is repeated or skipped", arguments: StoreUnderTest.Kind.allCases)
     func listsHoldStillWhileOthersWrite(kind: StoreUnderTest.Kind) async throws {
         var past = try await Past(kind, random: .printed())
@@ -196,6 +241,9 @@ struct EventPageTests {
             return EventStep(
                 events: [], next: EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: at), id: .least), isCut: false)
         }
+        func stepForward(
+            _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+        ) async throws(StoreError) -> ExportStep { ExportStep(events: [], rest: nil) }
         func countsByName(
             projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
         ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
@@ -235,5 +283,21 @@ struct PropertyFilterTests {
     @Test("Without a name and a colon there is nothing to ask for", arguments: ["", "plan", ":pro"])
     func incompleteFiltersAreNone(text: String) {
         #expect(PropertyFilter(text) == nil)
+    }
+}
+
+@Suite("JSON as short as it was", .timeLimit(.minutes(20)))
+struct CompactJSONTests {
+    @Test(
+        "White space goes, and numbers get an exponent where that is shorter; texts stay as they are",
+        arguments: [
+            (#"{"a": [1, 2.50, -0.0, 0, 10, 1000],"# + "\n" + #" "b c": " \" \\"}"#, #"{"a":[1,2.50,-0.0,0,10,1e3],"b c":" \" \\"}"#),
+            ("100000", "1e5"), ("-12300000", "-123e5"), ("0.00001", "1e-5"), ("-0.000012", "-12e-6"), ("1e300", "1e300"),
+            ("0.0000", "0.0000"),
+            ("120.000", "12e1"), ("1" + String(repeating: "0", count: 300), "1e300"),
+            ("0." + String(repeating: "0", count: 299) + "17", "17e-301"), (#""1000000""#, #""1000000""#), ("true", "true"), ("", ""),
+        ])
+    func jsonIsShort(json: String, short: String) {
+        #expect(String(decoding: CompactJSON.rewritten(Array(json.utf8)), as: UTF8.self) == short)
     }
 }

@@ -16,20 +16,7 @@ final class ScriptedStore: EventStore {
 
     private let state = Locked(State())
 
-    /// Reads nothing: what can be read, real stores show.
-    struct Reader: EventReader {
-        func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
-        func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
-        func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
-            EventStep(events: [], next: nil, isCut: false)
-        }
-        func countsByName(
-            projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
-        ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
-        func close() async {}
-    }
-
-    let reader: any EventReader = Reader()
+    let reader: any EventReader = NoReader()
     let reports: any ReportDatabase = NoReports()
 
     var committedIDs: Set<EventID> { state.withLock { Set($0.rows.keys.map(\.id)) } }

@@ -1,6 +1,6 @@
 """Computes daily reports anew from the events, apart from the code under test.
 
-Reads one JSON object: {"report": an answer of /v1/reports/daily, "events": rows of /v1/events}. Prints what differs.
+Reads an answer of /v1/reports/daily on the first line, and behind it the lines of /v1/export. Prints what differs.
 """
 import json
 import sys
@@ -56,17 +56,17 @@ def figures(day, rows, basis):
     }
 
 
-question = json.load(sys.stdin, parse_float=Decimal, parse_int=lambda text: int(text))
-rows = [(microseconds(row["received_at"]), row["event"]) for row in question["events"]]
+report, *events = [json.loads(line, parse_float=Decimal) for line in sys.stdin.buffer.read().split(b"\n") if line]
+rows = [(microseconds(event["received_at"]), event) for event in events]
 for _, event in rows:
     value = event["properties"].get("$event_duration")
     if isinstance(value, int) and not isinstance(value, bool):
         event["properties"]["$event_duration"] = Decimal(value)
-basis = question["report"]["query"]["basis"]
-for day in question["report"]["days"]:
+basis = report["query"]["basis"]
+for day in report["days"]:
     for name, expected in figures(day, rows, basis).items():
         if name == "late" and day["state"] != "closed":
             continue
         if day[name] != expected:
             print(day["day"], name, "expected", expected, "found", day[name])
-print("checked", len(question["report"]["days"]))
+print("checked", len(report["days"]))

@@ -105,19 +105,6 @@ private final class PlantedStore: EventStore, AuditedStore {
 
     init(_ bug: Bug? = nil) { self.bug = bug }
 
-    /// Nothing is read from it.
-    private struct NoReader: EventReader {
-        func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
-        func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
-        func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
-            throw .tooHeavy
-        }
-        func countsByName(
-            projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
-        ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
-        func close() async {}
-    }
-
     let reader: any EventReader = NoReader()
     let reports: any ReportDatabase = NoReports()
     let writerCount = 1

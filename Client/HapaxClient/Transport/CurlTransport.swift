@@ -222,6 +222,8 @@ private struct UploadThread {
         hapax_curl_set_pointer(easy, CURLOPT_HEADERDATA, context)
         return withExtendedLifetime(answer) {
             guard request.onBody == nil else {
+                // Whatever this libcurl can unpack.
+                hapax_curl_set_string(easy, CURLOPT_ACCEPT_ENCODING, "")
                 hapax_curl_set_long(easy, CURLOPT_LOW_SPEED_LIMIT, 1)
                 hapax_curl_set_long(easy, CURLOPT_LOW_SPEED_TIME, Int(TransportRequest.silence / .seconds(1)))
                 return result(transfer(), answer)

@@ -3,6 +3,21 @@ import HapaxModel
 extension JSONWriter {
     /// An event as it was sent, its properties as the store keeps them.
     mutating func event(_ event: EventRow) {
+        eventMembers(event)
+        raw(event.properties)
+        raw("}")
+    }
+
+    /// A line of an export: what `hapax import` takes, and when it was received.
+    mutating func line(_ event: EventRow) {
+        eventMembers(event)
+        raw(CompactJSON.rewritten(event.properties))
+        raw(#","received_at":"#)
+        string(event.receivedAt.description)
+        raw("}\n")
+    }
+
+    private mutating func eventMembers(_ event: EventRow) {
         raw(#"{"event_id":"#)
         id(event.id)
         raw(#","event":"#)
@@ -12,8 +27,6 @@ extension JSONWriter {
         raw(#","distinct_id":"#)
         text(event.distinctID)
         raw(#","properties":"#)
-        raw(event.properties)
-        raw("}")
     }
 
     /// The members that every answer with a stored event has.

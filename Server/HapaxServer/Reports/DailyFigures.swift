@@ -61,11 +61,13 @@ struct DailyQuery: Sendable {
     /// An event a day ahead of its arrival is not of its day, so nothing that was received earlier is.
     static let longestLead: Int64 = 86_400
 
-    /// - Parameter ask: Runs one statement.
+    /// - Parameters:
+    ///   - parts: ``ReportParts/whole`` or ``ReportParts/question``.
+    ///   - ask: Runs one statement.
     func figures(
-        _ database: any ReportDatabase, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+        _ database: any ReportDatabase, _ parts: ReportParts, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> DailyFigures {
-        let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: .whole)
+        let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: parts)
         // Nothing was received in all that time.
         guard let received = received.first else { return try await onlyAhead(database, ask) }
         let dialect = database.dialect
@@ -88,7 +90,7 @@ struct DailyQuery: Sendable {
         (figures.users, figures.activeUsers, figures.sessions, figures.timedSessions) = (numbers[0], numbers[1], numbers[2], numbers[3])
         (figures.sessionMilliseconds, figures.timedUsers, figures.events) = (numbers[4], numbers[5], numbers[6])
         figures.byName = names.map { DailyFigures.Name(event: $0[0] ?? "", count: $0[1].flatMap { Int64($0) } ?? 0) }
-        if figures.activeUsers > 0 { figures.newUsers = try await newUsers(database, events, ask) }
+        if figures.activeUsers > 0 { figures.newUsers = try await newUsers(database, parts, events, ask) }
         return figures
     }
 
@@ -107,10 +109,11 @@ struct DailyQuery: Sendable {
 
     /// Of the active ones those without an earlier start: neither among what is folded, nor received since.
     private func newUsers(
-        _ database: any ReportDatabase, _ events: ReportSQL, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+        _ database: any ReportDatabase, _ parts: ReportParts, _ events: ReportSQL,
+        _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> Int64 {
         var unfolded: ReportSQL = ""
-        if let since = try await database.received(from: foldedTo, to: receivedBefore, parts: .whole).first {
+        if let since = try await database.received(from: foldedTo, to: receivedBefore, parts: parts).first {
             unfolded = """
                 AND active.distinct_id NOT IN (
                   SELECT distinct_id FROM events WHERE project_id = \(projectID) AND event = '$AppStart' AND time < \(instant: day.starts)

@@ -133,7 +133,7 @@ struct DayClosing: Sendable {
             "SELECT \(database.dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
         try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, to: day.closes)
         let query = DailyQuery(projectID: projectID, day: day, receivedBefore: day.closes, foldedTo: day.closes)
-        let figures = try await query.figures(database, database.rows)
+        let figures = try await query.figures(database, .whole, database.rows)
         // The key of a day is unique: whoever comes second changes nothing.
         var statements: [ReportSQL] = [
             "INSERT INTO report_days (project_id, day, \(DailyFigures.columns)) VALUES (\(projectID), \(day.day), \(figures.values))"
@@ -166,7 +166,8 @@ struct DayClosing: Sendable {
 
     // MARK: - Late
 
-    /// Counts what was received after its day had closed, up to an instant.
+    /// Counts what was received after its day had closed, up to an instant. Most events come so soon that they cannot be late, whatever
+    /// their day.
     private func foldLate(upTo settled: Int64) async throws(StoreError) {
         let row = try await database.rows("SELECT \(database.dialect.milliseconds("late_to")) FROM report_late_progress")
         let from = (row.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
@@ -176,8 +177,12 @@ struct DayClosing: Sendable {
         for received in try await database.received(from: from, to: settled, parts: .whole) {
             let days = try await database.rows(
                 """
-                SELECT e.project_id, b.day, count(*) FROM (SELECT project_id, time, received_at FROM events WHERE \(received)) AS e
-                JOIN report_bounds b ON b.project_id = e.project_id AND e.time >= b.starts AND e.time < b.ends
+                SELECT e.project_id, b.day, count(*) FROM (
+                  SELECT project_id, time, received_at FROM events
+                  WHERE \(received) AND received_at - time >= (SELECT min(closes - ends) FROM report_bounds)
+                ) AS e
+                JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
+                  AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time)
                 WHERE e.received_at >= b.closes GROUP BY e.project_id, b.day
                 """)
             for row in days {

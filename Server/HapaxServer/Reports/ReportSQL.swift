@@ -89,6 +89,8 @@ package protocol ReportDatabase: Sendable {
     func settled() async throws(StoreError) -> Int64
 
     /// Conditions that together name the rows received in a span of Unix seconds, each for as many rows as one statement should take.
+    ///
+    /// - Throws: ``StoreError/tooHeavy`` for a question about too many.
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL]
 
     /// Runs `body` unless another server is at it.
@@ -97,8 +99,10 @@ package protocol ReportDatabase: Sendable {
 
 /// How large a part of a span may be.
 package enum ReportParts: Sendable {
-    /// All in one, for a question that only reads.
+    /// All in one, however long it takes: for the server's own work where it only reads.
     case whole
+    /// The same for a person's question: too much is refused.
+    case question
     /// As little as a transaction that writes may hold others up for.
     case small
 }

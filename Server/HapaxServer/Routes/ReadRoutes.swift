@@ -149,7 +149,7 @@ struct ReadRoutes: Sendable {
         }
     }
 
-    private func reading<Value>(_ body: () async throws(StoreError) -> Value) async throws(RequestProblem) -> Value {
+    func reading<Value>(_ body: () async throws(StoreError) -> Value) async throws(RequestProblem) -> Value {
         do throws(StoreError) {
             return try await body()
         } catch .tooHeavy {

@@ -31,7 +31,7 @@ struct ReportRoutes: Sendable {
         let report = try await reading.heavily(within: ServerLimits.heavyRead) { deadline throws(StoreError) in
             try await reports.report(projectID, (from, to), basis, now: now, until: deadline) { query throws(StoreError) in
                 try await cache.figures(query) { [reports] () async throws(StoreError) in
-                    try await query.figures(reports.database) { (sql) async throws(StoreError) in
+                    try await query.figures(reports.database, .question) { (sql) async throws(StoreError) in
                         try await reports.database.rows(sql, until: deadline)
                     }
                 }

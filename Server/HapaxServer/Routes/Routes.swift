@@ -22,6 +22,7 @@ struct Routes {
         let reading = ReadRoutes(keys: keys, store: store, live: live, logger: logger)
         let reports = ReportRoutes(
             reading: reading, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
+        let export = ExportRoute(reading: reading)
         let stream = LiveRoute(reading: reading, live: live)
         let readiness = ReadinessProbe(store: store)
         add("/v1/events", .post) { request, _ in try await ingest.respond(to: request) }
@@ -30,6 +31,7 @@ struct Routes {
         add("/v1/names", .get) { request, _ in try await reading.names(request) }
         add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
         add("/v1/reports/daily", .get) { request, _ in try await reports.daily(request) }
+        add("/v1/export", .get) { request, _ in try await export.respond(to: request) }
         add("/v1/live", .get) { request, _ in try stream.respond(to: request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }

@@ -83,6 +83,11 @@ package struct ServerLimits: Sendable {
     /// Events whose properties are looked at for a list of names.
     package static let sampledEvents = 1_000
 
+    /// Exports of one project that run at once; a further one is answered 429.
+    package static let exports = 2
+    /// How far an export looks at first, see ``EventReader/stepForward(_:width:until:)``.
+    package static let exportWidth = 6
+
     // MARK: Reports
 
     /// Names of events that a day's report lists; the rest is one number.

@@ -16,6 +16,15 @@ package protocol EventReader: Sendable {
     /// - Throws: ``StoreError/tooHeavy`` if it would take longer than the deadline.
     func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep
 
+    /// One step of an export: the oldest of what the query names, in order.
+    ///
+    /// - Parameters:
+    ///   - query: Of a span that ends; whatever ``EventQuery/limit`` says.
+    ///   - width: How far to look; becomes what to try with the next step.
+    func stepForward(
+        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> ExportStep
+
     /// How many events of each name were received in a span, by the bytes of the name.
     ///
     /// - Throws: ``StoreError/tooHeavy`` if that would take longer than the deadline.
@@ -61,7 +70,7 @@ package struct EventQuery: Sendable {
     package var installID: EventID?
     /// At most so many.
     package var limit: Int
-    /// Only those behind this place, as the list goes: received before it.
+    /// Only those behind this place, as the list goes: in one that is newest first received before it, in an export after it.
     package var after: EventPosition?
 }
 
@@ -75,11 +84,38 @@ package struct EventStep: Sendable {
     package var isCut: Bool
 }
 
+/// What lies in one step of an export.
+package struct ExportStep: Sendable {
+    /// Oldest first, at most ``ServerLimits/stepEvents``.
+    package var events: [EventRow]
+    /// The query for what is left; nil at the end.
+    package var rest: EventQuery?
+}
+
 /// Part of a list, newest first.
 package struct EventPage: Sendable {
     package var events: [EventRow] = []
     /// Where the list goes on; nil at its end.
     package var next: EventPosition?
+}
+
+extension EventQuery {
+    /// What is left of an export behind a step.
+    ///
+    /// - Parameters:
+    ///   - reached: The step went up to this instant, in Unix microseconds.
+    ///   - isCut: It ended before, because it had found enough.
+    func rest(_ events: [EventRow], reached: Int64, isCut: Bool) -> EventQuery? {
+        var rest = self
+        if isCut {
+            rest.after = events.last?.position
+        } else {
+            guard reached < received.upperBound else { return nil }
+            rest.after = nil
+            rest.received = reached..<received.upperBound
+        }
+        return rest
+    }
 }
 
 extension EventReader {

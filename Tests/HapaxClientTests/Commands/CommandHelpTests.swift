@@ -10,7 +10,7 @@ struct CommandHelpTests {
         ["track"], ["import"], ["flush"], ["status"], ["queue", "list"], ["queue", "show"], ["queue", "purge"], ["dead-letters", "list"],
         ["dead-letters", "export"], ["dead-letters", "retry"], ["dead-letters", "purge"], ["identity", "show"], ["identity", "login"],
         ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"], ["tail"], ["events"],
-        ["report", "daily"],
+        ["report", "daily"], ["export"],
     ]
 
     @Test("every command says how it exits and shows an example, by --help and by help", arguments: commands)

@@ -59,6 +59,38 @@ final class PostgresReader: EventReader {
     /// A minute, or four times as long with each width.
     private static func microseconds(_ width: Int) -> Int64 { 60_000_000 << Int64(min(2 * width, 32)) }
 
+    /// Some 15 ms, or four times as long with each width; the widest are five hundred years.
+    private static let widest = 20
+    private static func forwardMicroseconds(_ width: Int) -> Int64 { 14_648 << Int64(2 * width) }
+
+    func stepForward(
+        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> ExportStep {
+        let start = max(query.received.lowerBound, query.after?.receivedAt.unixMicroseconds ?? 0)
+        while true {
+            let reached = min(query.received.upperBound, start + Self.forwardMicroseconds(width))
+            var conditions = Conditions(query, received: start..<reached)
+            if let after = query.after { conditions.require(">", after) }
+            do throws(StoreError) {
+                // To sort what lies in far too long a span takes longer than to see that it holds enough.
+                if width > 0 {
+                    let enough = "SELECT count(*) FROM (SELECT FROM events WHERE \(conditions.sql) LIMIT \(ServerLimits.stepEvents)) AS e"
+                    let count = try await heavyQuery(enough, conditions.parameters, until: deadline).first?[0].flatMap { Int($0) } ?? 0
+                    guard count < ServerLimits.stepEvents else {
+                        width -= 1
+                        continue
+                    }
+                }
+                let events = try await rows(conditions, "received_at, event_id", until: deadline)
+                if events.count < ServerLimits.stepEvents / 4 { width = min(width + 1, Self.widest) }
+                return ExportStep(
+                    events: events, rest: query.rest(events, reached: reached, isCut: events.count == ServerLimits.stepEvents))
+            } catch .tooHeavy where width > 0 && ContinuousClock.now < deadline {
+                width -= 1
+            }
+        }
+    }
+
     func countsByName(
         projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [[UInt8]: Int64] {
@@ -73,20 +105,20 @@ final class PostgresReader: EventReader {
     private func select(
         _ query: EventQuery, from: Int64, to: Int64?, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [EventRow] {
-        var conditions = Conditions()
-        conditions.require("project_id =", "\(query.projectID)")
-        conditions.require(from..<(to ?? .max))
-        if let name = query.name { conditions.require("event =", name) }
-        if let distinctID = query.distinctID { conditions.require("distinct_id =", distinctID) }
-        if let installID = query.installID { conditions.require("install_id =", "\(installID)") }
-        if let after = query.after {
-            conditions.require("(received_at, event_id) <", (after.receivedAt.description, "timestamptz"), ("\(after.id)", "uuid"))
-        }
-        let sql = """
-            SELECT \(Self.columns) FROM events WHERE \(conditions.sql)
-            ORDER BY received_at DESC, event_id DESC LIMIT \(ServerLimits.stepEvents)
-            """
+        var conditions = Conditions(query, received: from..<(to ?? .max))
+        if let after = query.after { conditions.require("<", after) }
+        return try await rows(conditions, "received_at DESC, event_id DESC", until: deadline)
+    }
+
+    private func rows(
+        _ conditions: Conditions, _ order: String, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [EventRow] {
+        let sql = "SELECT \(Self.columns) FROM events WHERE \(conditions.sql) ORDER BY \(order) LIMIT \(ServerLimits.stepEvents)"
         return try await heavyQuery(sql, conditions.parameters, until: deadline).compactMap(EventRow.init)
+    }
+
+    func shortQuery(_ sql: String) async throws(StoreError) -> [[String?]] {
+        try await short.query(sql, [], within: ServerLimits.shortRead)
     }
 
     func heavyQuery(
@@ -114,15 +146,24 @@ private struct Conditions {
 
     var sql: String { list.joined(separator: " AND ") }
 
+    init(_ query: EventQuery, received: Range<Int64>) {
+        require("project_id =", "\(query.projectID)")
+        require(received)
+        if let name = query.name { require("event =", name) }
+        if let distinctID = query.distinctID { require("distinct_id =", distinctID) }
+        if let installID = query.installID { require("install_id =", "\(installID)") }
+    }
+
+    init() {}
+
     mutating func require(_ comparison: String, _ value: String) {
         parameters.append(value)
         list.append("\(comparison) $\(parameters.count)")
     }
 
-    mutating func require(_ comparison: String, _ row: (value: String, type: String)...) {
-        parameters += row.map(\.value)
-        let first = parameters.count - row.count + 1
-        list.append("\(comparison) (\(row.enumerated().map { "$\(first + $0.offset)::\($0.element.type)" }.joined(separator: ", ")))")
+    mutating func require(_ comparison: String, _ position: EventPosition) {
+        parameters += [position.receivedAt.description, "\(position.id)"]
+        list.append("(received_at, event_id) \(comparison) ($\(parameters.count - 1)::timestamptz, $\(parameters.count)::uuid)")
     }
 
     /// - Parameter received: In Unix microseconds; up to `Int64.max` means without an end.

@@ -45,7 +45,7 @@ final class PostgresReports: ReportDatabase {
 
     /// What a transaction that is open will store was received when it began; a session that begins now is seen within two seconds.
     func settled() async throws(StoreError) -> Int64 {
-        let rows = try await rows(
+        let rows = try await reader.shortQuery(
             """
             SELECT floor(extract(epoch FROM least(now() - interval '2 seconds', (
               SELECT min(xact_start) FROM pg_stat_activity WHERE application_name = 'hapax-server writer' AND datname = current_database()

@@ -68,6 +68,7 @@ enum PostgresSchema {
                   project_id integer NOT NULL, day date NOT NULL, starts timestamptz NOT NULL, ends timestamptz NOT NULL,
                   closes timestamptz NOT NULL, time_zone text NOT NULL, PRIMARY KEY (project_id, day)
                 );
+                CREATE INDEX report_bounds_starts ON report_bounds (project_id, starts);
                 CREATE TABLE report_progress (project_id integer PRIMARY KEY, next_day date NOT NULL, folded_to timestamptz NOT NULL);
                 CREATE TABLE report_days (
                   project_id integer NOT NULL, day date NOT NULL, users bigint NOT NULL, active_users bigint NOT NULL, new_users bigint NOT NULL,
@@ -97,7 +98,8 @@ enum PostgresSchema {
                     coalesce(e.received_at >= b.closes, false) AS late, e.time - e.received_at > interval '86400 seconds' AS ahead, e.install_id,
                     e.sequence, e.properties
                   FROM events e JOIN projects p USING (project_id)
-                  LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time >= b.starts AND e.time < b.ends;
+                  LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
+                    AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                 """),
     ]
 

@@ -63,6 +63,31 @@ final class SQLiteReader: EventReader {
         }
     }
 
+    func stepForward(
+        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> ExportStep {
+        let size = Self.size(width)
+        let step = try await read { db in
+            let rows = try Self.rows(query.received, in: db)
+            let first = try query.after.map { max(rows.lowerBound, try Self.firstRow(at: $0.receivedAt.unixMilliseconds, in: db)) }
+            let start = first ?? rows.lowerBound
+            var end = min(rows.upperBound, start + size)
+            // Rows of one instant are in no order of ids, so they stay together.
+            if end < rows.upperBound, let last = try Self.receivedAt(end - 1, in: db) {
+                end = min(rows.upperBound, try Self.firstRow(at: last + 1, in: db))
+            }
+            let events = try Self.select(query, start..<max(start, end), isForward: true, in: db)
+            let reached = end < rows.upperBound ? try Self.receivedAt(end, in: db).map { $0 * 1_000 } : nil
+            return ExportStep(
+                events: events,
+                rest: query.rest(
+                    events, reached: reached ?? query.received.upperBound, isCut: events.count == ServerLimits.stepEvents))
+        }
+        if step.events.count < ServerLimits.stepEvents / 4 { width += 1 }
+        if step.events.count == ServerLimits.stepEvents, width > 0 { width -= 1 }
+        return step
+    }
+
     func countsByName(
         projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [[UInt8]: Int64] {
@@ -135,7 +160,9 @@ final class SQLiteReader: EventReader {
         event_id, CAST(event AS BLOB), CAST(distinct_id AS BLOB), time, received_at, install_id, sequence, CAST(properties AS BLOB)
         """
 
-    private static func select(_ query: EventQuery, _ rows: Range<Int64>, in db: Database) throws -> [EventRow] {
+    private static func select(
+        _ query: EventQuery, _ rows: Range<Int64>, isForward: Bool = false, in db: Database
+    ) throws -> [EventRow] {
         var conditions = ["row >= ?", "row < ?", "project_id = ?"]
         var arguments: StatementArguments = [rows.lowerBound, rows.upperBound, query.projectID]
         func require(_ condition: String, _ values: any DatabaseValueConvertible...) {
@@ -146,11 +173,12 @@ final class SQLiteReader: EventReader {
         if let distinctID = query.distinctID { require("distinct_id = ?", distinctID) }
         if let installID = query.installID { require("install_id = ?", Data(installID.bytes)) }
         if let after = query.after {
-            require("(received_at, event_id) < (?, ?)", after.receivedAt.unixMilliseconds, Data(after.id.bytes))
+            require("(received_at, event_id) \(isForward ? ">" : "<") (?, ?)", after.receivedAt.unixMilliseconds, Data(after.id.bytes))
         }
+        let order = isForward ? "ASC" : "DESC"
         let sql = """
             SELECT \(columns) FROM events WHERE \(conditions.joined(separator: " AND "))
-            ORDER BY received_at DESC, event_id DESC LIMIT \(ServerLimits.stepEvents)
+            ORDER BY received_at \(order), event_id \(order) LIMIT \(ServerLimits.stepEvents)
             """
         return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: arguments).compactMap(EventRow.init)
     }

@@ -64,9 +64,9 @@ final class SQLiteReports: ReportDatabase {
         let size: Int64
         switch parts {
         case .small: size = Self.foldedRows
-        case .whole:
+        case .whole, .question:
             size = max(rows.upperBound - rows.lowerBound, 1)
-            guard size <= Self.readRows else { throw .tooHeavy }
+            if parts == .question, size > Self.readRows { throw .tooHeavy }
         }
         return stride(from: rows.lowerBound, to: rows.upperBound, by: Int64.Stride(size)).map { first in
             "row >= \(first) AND row < \(min(first + size, rows.upperBound))"

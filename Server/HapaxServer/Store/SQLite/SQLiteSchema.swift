@@ -51,6 +51,7 @@ enum SQLiteSchema {
                       project_id INTEGER NOT NULL, day TEXT NOT NULL, starts INTEGER NOT NULL, ends INTEGER NOT NULL, closes INTEGER NOT NULL,
                       time_zone TEXT NOT NULL, PRIMARY KEY (project_id, day)
                     );
+                    CREATE INDEX report_bounds_starts ON report_bounds (project_id, starts);
                     CREATE TABLE report_progress (project_id INTEGER PRIMARY KEY, next_day TEXT NOT NULL, folded_to INTEGER NOT NULL);
                     CREATE TABLE report_days (
                       project_id INTEGER NOT NULL, day TEXT NOT NULL, users INTEGER NOT NULL, active_users INTEGER NOT NULL,
@@ -79,7 +80,8 @@ enum SQLiteSchema {
                         coalesce(e.received_at >= b.closes, 0) AS late, e.time - e.received_at > 86400000 AS ahead, e.install_id, e.sequence,
                         e.properties
                       FROM events e JOIN projects p USING (project_id)
-                      LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time >= b.starts AND e.time < b.ends;
+                      LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
+                        AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                     """)
         }
         return migrator

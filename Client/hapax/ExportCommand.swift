@@ -1,0 +1,183 @@
+import ArgumentParser
+import Foundation
+import HapaxClient
+import HapaxModel
+
+struct ExportCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export",
+        abstract: "Writes what a server has stored: one JSON object on each line, oldest received first.",
+        discussion: """
+            Each line is what `hapax import` takes, under the same id, and ends with received_at. It goes as far as nothing can appear any \
+            more between what was written, which is some seconds ago.
+
+            With --output it goes on behind the file's last whole line, if it has one: run it again after an interruption, or tomorrow for \
+            what has come since, always with the same filters. Without, --after goes on behind an event. A server that goes away is tried \
+            again.
+
+            Exits with 0 if all is written, 1 if the server does not answer what it was asked, 74 if it cannot be written.
+
+            Examples:
+              hapax export --output events.ndjson
+              hapax export --from 2026-11-01 --event order_paid | jq .properties.amount
+            """)
+
+    @Option(
+        name: .shortAndLong, help: ArgumentHelp("The file; it goes on where it ends. Default: standard output.", valueName: "file"),
+        completion: .file())
+    var output: String?
+
+    @Option(help: ArgumentHelp("Received from this day (UTC) or instant (RFC 3339) on.", valueName: "time"))
+    var from: String?
+
+    @Option(help: ArgumentHelp("Received before this day or instant.", valueName: "time"))
+    var to: String?
+
+    @Option(help: ArgumentHelp("Only events of this name.", valueName: "name"))
+    var event: String?
+
+    @Option(help: ArgumentHelp("Only events of this user (distinct_id).", valueName: "user"))
+    var user: String?
+
+    @Option(help: ArgumentHelp("Only what follows this event.", valueName: "id"))
+    var after: EventID?
+
+    @OptionGroup var reading: ReadOptions
+
+    func validate() throws {
+        if after != nil, output != nil { throw ValidationError("--output goes on where its file ends; --after is for standard output.") }
+    }
+
+    func run() async throws {
+        let lines: ExportLines
+        do {
+            lines = try output.map { try ExportLines(file: $0) } ?? ExportLines(after: after)
+        } catch let error as ExportLines.Failure {
+            Terminal.complain(error.reason)
+            throw ExitCode.failure
+        }
+        var wait = Duration.milliseconds(500)
+        while true {
+            let transport = SystemTransport.make()
+            let before = lines.count
+            let request = try reading.request(
+                "v1/export", [("from", from), ("to", to), ("event", event), ("distinct_id", user), ("after", lines.last?.description)],
+                timeout: .seconds(7 * 86_400)
+            ) { bytes in
+                // What cannot be written ends the transfer.
+                if !lines.add(bytes) { transport.close() }
+            }
+            let answer = await transport.send(request)
+            transport.close()
+            if let failure = lines.failure { end(failure) }
+            switch answer {
+            case .success(let answer) where answer.status == 200: return try finish(lines)
+            case .success(let answer) where answer.status < 500 && answer.status != 429: return try ReadOptions.check(.success(answer))
+            case .success(let answer): Terminal.complain("the server answers \(answer.status); trying again")
+            case .failure(let failure): Terminal.complain("the server cannot be read: \(failure); trying again")
+            }
+            lines.wasCut()
+            wait = lines.count > before ? .milliseconds(500) : min(wait * 2, .seconds(10))
+            try await Task.sleep(for: wait)
+        }
+    }
+
+    private func end(_ failure: Int32) -> Never { Terminal.exit(after: failure, output == nil ? "standard output" : "the file") }
+
+    private func finish(_ lines: ExportLines) throws {
+        if let failure = lines.finish() { end(failure) }
+        Terminal.complain("\(lines.count) events written" + (lines.last.map { "; what comes later: --after \($0)" } ?? ""))
+    }
+}
+
+/// Takes an export's lines as they come, and writes whole ones.
+private final class ExportLines: Sendable {
+    struct Failure: Error {
+        var reason: String
+    }
+
+    private struct State {
+        var rest: [UInt8] = []
+        var last: EventID?
+        var count = 0
+        var failure: Int32?
+        var toldAt = ContinuousClock.now
+    }
+
+    private let descriptor: Int32
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private let state: Locked<State>
+
+    /// How often it is said how far it is.
+    private static let period = Duration.seconds(5)
+    /// More than the longest line has.
+    private static let tailBytes = 1 << 20
+
+    init(after: EventID?) {
+        descriptor = STDOUT_FILENO
+        state = Locked(State(last: after))
+    }
+
+    /// A line that was cut is taken away.
+    init(file: String) throws {
+        descriptor = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        func failure(_ what: String) -> Failure { Failure(reason: "\(what): \(String(cString: strerror(errno)))") }
+        guard descriptor >= 0 else { throw failure("the file cannot be opened") }
+        let size = lseek(descriptor, 0, SEEK_END)
+        guard size >= 0 else { throw failure("--output must be a file that can be read") }
+        var tail = [UInt8](repeating: 0, count: Int(min(size, off_t(Self.tailBytes))))
+        guard pread(descriptor, &tail, tail.count, size - off_t(tail.count)) == tail.count else { throw failure("the file cannot be read") }
+        let end = tail.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
+        if end == 0, size >= Self.tailBytes { throw Failure(reason: "the file's last line is no line of an export; nothing was done") }
+        var last: EventID?
+        if end > 0 {
+            let line = tail[..<(end - 1)]
+            last = Self.id(line[(line.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0)...])
+            guard last != nil else { throw Failure(reason: "the file's last line is no line of an export; nothing was done") }
+        }
+        let whole = size - off_t(tail.count - end)
+        guard ftruncate(descriptor, whole) == 0, lseek(descriptor, whole, SEEK_SET) == whole else {
+            throw failure("the file cannot be written")
+        }
+        state = Locked(State(last: last))
+    }
+
+    /// The last event that was written.
+    var last: EventID? { state.withLock { $0.last } }
+    var count: Int { state.withLock { $0.count } }
+    /// `errno` of what could not be written.
+    var failure: Int32? { state.withLock { $0.failure } }
+
+    /// - Returns: Whether it could be written.
+    func add(_ bytes: [UInt8]) -> Bool {
+        state.withLock { state in
+            guard state.failure == nil else { return false }
+            state.rest += bytes
+            guard let end = state.rest.lastIndex(of: 0x0A).map({ $0 + 1 }) else { return true }
+            let lines = state.rest[..<end].split(separator: 0x0A)
+            state.failure = Terminal.attempt(Array(state.rest[..<end]), on: descriptor)
+            guard state.failure == nil else { return false }
+            state.rest.removeFirst(end)
+            state.count += lines.count
+            state.last = lines.last.flatMap { Self.id($0) } ?? state.last
+            if state.toldAt + Self.period <= .now {
+                state.toldAt = .now
+                Terminal.note("\(isTerminal ? "\r\u{1B}[K" : "")hapax: \(state.count) events\(isTerminal ? "" : "\n")")
+            }
+            return true
+        }
+    }
+
+    /// What had come of a line is asked for again.
+    func wasCut() { state.withLock { $0.rest = [] } }
+
+    /// - Returns: `errno` if it is not durable.
+    func finish() -> Int32? {
+        // A pipe or a terminal has nothing to make durable.
+        descriptor != STDOUT_FILENO && fsync(descriptor) != 0 ? errno : nil
+    }
+
+    private static func id(_ line: ArraySlice<UInt8>) -> EventID? {
+        EventScanner.scan(line).id
+    }
+}

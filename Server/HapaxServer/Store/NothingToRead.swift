@@ -1,0 +1,43 @@
+import HapaxModel
+
+/// The reader of a store that only takes, such as one that a test made.
+package struct NoReader: EventReader {
+    package init() {}
+
+    package func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
+
+    package func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
+
+    package func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+        EventStep(events: [], next: nil, isCut: false)
+    }
+
+    package func stepForward(
+        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> ExportStep { ExportStep(events: [], rest: nil) }
+
+    package func countsByName(
+        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
+
+    package func close() async {}
+}
+
+/// The same of reports.
+package struct NoReports: ReportDatabase {
+    package init() {}
+
+    package var dialect: ReportDialect { ReportDialect(isAhead: "false", duration: "NULL", least: "min", milliseconds: { $0 }) }
+
+    package func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
+
+    package func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
+
+    package func write(_ statements: [ReportSQL]) async throws(StoreError) {}
+
+    package func settled() async throws(StoreError) -> Int64 { 0 }
+
+    package func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] { [] }
+
+    package func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {}
+}
