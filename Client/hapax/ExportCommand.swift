@@ -136,7 +136,7 @@ private final class ExportLines: Sendable {
             guard last != nil else { throw Failure(reason: "the file's last line is no line of an export; nothing was done") }
         }
         let whole = size - off_t(tail.count - end)
-        guard ftruncate(descriptor, whole) == 0, lseek(descriptor, whole, SEEK_SET) == whole else {
+        guard whole == size || ftruncate(descriptor, whole) == 0, lseek(descriptor, whole, SEEK_SET) == whole else {
             throw failure("the file cannot be written")
         }
         state = Locked(State(last: last))

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// READS.md, In a terminal: the real command against the real server.
-@Suite("hapax tail, events and report (R63)", .serialized, .timeLimit(.minutes(20)))
+@Suite("hapax tail, events, report and export (R63)", .serialized, .timeLimit(.minutes(20)))
 struct ReadingCommandsTests {
     private static let readKey = "read-key-of-demo"
 
@@ -14,13 +14,19 @@ struct ReadingCommandsTests {
         var errors: String
     }
 
-    private static func start(_ server: ServerUnderTest, _ arguments: [String], key: String = readKey) throws -> ChildProcess {
+    /// - Parameter port: Where the server is asked, if something stands between.
+    private static func start(
+        _ server: ServerUnderTest, _ arguments: [String], key: String = readKey, port: Int? = nil
+    ) throws -> ChildProcess {
         try ChildProcess(
-            "hapax", arguments, environment: ["HAPAX_SERVER": "http://127.0.0.1:\(server.port)", "HAPAX_READ_KEY": key, "TZ": "UTC"])
+            "hapax", arguments,
+            environment: ["HAPAX_SERVER": "http://127.0.0.1:\(port ?? server.port)", "HAPAX_READ_KEY": key, "TZ": "UTC"])
     }
 
-    private static func run(_ server: ServerUnderTest, _ arguments: [String], key: String = readKey) async throws -> Ran {
-        let process = try start(server, arguments, key: key)
+    private static func run(
+        _ server: ServerUnderTest, _ arguments: [String], key: String = readKey, port: Int? = nil
+    ) async throws -> Ran {
+        let process = try start(server, arguments, key: key, port: port)
         let lines = await process.remainingLines()
         return Ran(status: await process.waitUntilExit(), lines: lines, errors: process.standardErrorTail)
     }
@@ -145,6 +151,55 @@ struct ReadingCommandsTests {
             let ran = try await Self.run(server, arguments)
             #expect(ran.status == .exited(status) && ran.errors.contains(says), "\(arguments): \(ran)")
         }
+        await server.stop()
+        withExtendedLifetime(store) {}
+    }
+
+    @Test(
+        "export writes each event once, in spite of answers that are cut; goes on behind a file's last whole line; import takes all back as duplicates",
+        arguments: PipelineStore.Kind.allCases)
+    func exportIsWholeAndCanBeImported(kind: PipelineStore.Kind) async throws {
+        let store = try await PipelineStore(kind)
+        let server = try await ServerUnderTest.start(store, readKey: Self.readKey)
+        let proxy = try FaultProxy(to: server.port)
+        let directory = TemporaryDirectory("export")
+        let file = directory.path("events.ndjson")
+        func content() throws -> [Substring] { try String(contentsOfFile: file, encoding: .utf8).split(separator: "\n") }
+        try await Self.send(server, Self.hostile())
+        for number in 10..<40 { try await Self.send(server, Self.event(number, "order_paid", properties: #"{"n":\#(number), "e":1e300}"#)) }
+        // What was received in the last two seconds is not exported yet.
+        while try await Self.run(server, ["export"]).lines.count < 31 {}
+        proxy.follow(.script([.cutAnswer(after: 50), .cutAnswer(after: 900), .cutAnswer(after: 3_001), .resetAfterAnswer]))
+        let first = try await Self.run(server, ["export", "-o", file], port: proxy.port)
+        #expect(
+            first.status == .exited(0) && first.errors.contains("31 events written") && first.errors.contains("trying again"), "\(first)")
+        let whole = try content()
+        #expect(whole.count == 31)
+        #expect(try await Self.run(server, ["export"]).lines.map { $0[...] } == whole)
+        // An export that was interrupted in the middle of a line.
+        try (whole.prefix(7).joined(separator: "\n") + "\n" + whole[7].prefix(30)).write(toFile: file, atomically: true, encoding: .utf8)
+        #expect(try await Self.run(server, ["export", "--output", file]).errors.contains("24 events written"))
+        #expect(try content() == whole)
+        #expect(try await Self.run(server, ["export", "-o", file]).errors.contains("0 events written"))
+        let third = "01980000-0000-7000-8000-\(100_000_000_000 + 11)"
+        let rest = try await Self.run(server, ["export", "--after", third, "--event", "order_paid", "--user", "u"])
+        #expect(rest.lines.count == 28 && rest.lines[0].contains(#""n":12"#))
+        let hapax = try ChildProcess(
+            "hapax", ["import", file],
+            environment: [
+                "HAPAX_SERVER": "http://127.0.0.1:\(server.port)", "HAPAX_KEY": ServerUnderTest.key, "HAPAX_QUEUE": directory.path("queue"),
+            ])
+        #expect(await hapax.remainingLines() == ["0 stored, 31 duplicates, 0 dead letters"])
+        try "no export\n".write(toFile: file, atomically: true, encoding: .utf8)
+        for (arguments, status, says) in [
+            (["-o", file], 1, "no line of an export; nothing was done"), (["-o", directory.path], 1, "cannot be opened"),
+            (["--after", "01980000-0000-7000-8000-999999999999"], 1, "(after)"), (["--after", third, "-o", file], 64, "--output goes on"),
+            (["-o", "/dev/full"], 74, "the file cannot be written"),
+        ] as [([String], Int32, String)] {
+            let ran = try await Self.run(server, ["export"] + arguments)
+            #expect(ran.status == .exited(status) && ran.errors.contains(says), "\(arguments): \(ran)")
+        }
+        #expect(try content() == ["no export"])
         await server.stop()
         withExtendedLifetime(store) {}
     }
