@@ -70,7 +70,8 @@ struct PageTests {
             let name =
                 #"<img src=x onerror="window.hit=1">'; echo $HOME; '"# + "\u{202E}\u{7}\u{1B}[31m" + String(repeating: "ä", count: 60)
             let user = "</bdi><script>window.hit=1</script>\u{2066}'\"`$(id)"
-            let properties = #"{"__proto__":{"x":"it's \u001b[2J \u202e <b>"},"constructor":1,"a\nb":"\\ ' \" $x","é":"e\u0301"}"#
+            let properties =
+                #"{"__proto__":{"x":"it's \u001b[2J \u202e <b>"},"constructor":1,"big":9007199254740993,"tail":1.10,"a\nb":"\\ ' \" $x","é":"e\u0301"}"#
             #expect(try await server.send([ServerWithPage.event(1, name, user: user, properties: properties)]).status == 200)
             try await server.browser.until(Self.rows("true") + " === 1")
             let row = try await server.browser.text(of: Self.first)
@@ -209,11 +210,13 @@ struct PageTests {
         }
     }
 
-    @Test("A key is asked for, refused with the reason, kept in this tab, and forgotten; the admin key chooses a project")
+    @Test(
+        "A key is asked for, refused with the reason, kept in this tab, and forgotten; the admin key chooses a project and sees the store")
     func keysAreAskedFor() async throws {
         try await ServerWithPage.run { server in
             let browser = server.browser
             #expect(try await browser.run("location.hash") == "#live")
+            #expect(try await browser.run("document.getElementById('to-store').checkVisibility()") == "false")
             try await browser.run("document.getElementById('forget').click()")
             try await browser.until("!document.getElementById('key-form').hidden && document.getElementById('live').hidden")
             try await browser.screenshot("key")
@@ -228,6 +231,18 @@ struct PageTests {
             try await browser.until("document.getElementById('notice').innerText === ''")
             _ = try await RawHTTP.post(port: server.port, headers: ["Authorization": "Bearer nobody"], body: [])
             try await browser.until("document.getElementById('notice').innerText.startsWith('1 request with an unknown key')")
+            try await server.send([ServerWithPage.event(1), ServerWithPage.event(2), ServerWithPage.event(3, "")])
+            try await browser.run("document.getElementById('to-store').click()")
+            try await browser.until("document.getElementById('store-state').innerText === 'ready'")
+            try await browser.until(
+                "document.querySelectorAll('#store-refusals tbody tr').length > 0 || (storage.load(storage.abort.signal), false)")
+            let text = try await browser.text(of: "#store-body")
+            #expect(
+                text.contains("Rows\n2") && text.contains("SQLite 3.") && text.contains("invalid_event") && text.contains("unknown key\n1"),
+                "\(text)")
+            #expect(try await browser.run(Self.nameless) == "")
+            #expect(try await browser.run(Self.faint) == "")
+            try await browser.screenshot("store")
         }
     }
 

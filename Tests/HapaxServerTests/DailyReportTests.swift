@@ -153,6 +153,18 @@ struct DailyReportTests {
         try await books.close()
         let later = try await books.day("2026-01-13")
         #expect(later.figures == closed.figures && later.late == 1)
+        // Each event says it as well, and so does the view for other tools.
+        let late = try await books.store.reader.events(
+            EventQuery(projectID: 1, received: 0..<Int64.max, limit: 9), until: .now + .seconds(60))
+        #expect(Set(late.events.filter(\.isLate).map(\.distinctID)) == [Array("late".utf8)])
+        let day = kind == .postgres ? "day::text" : "day"
+        #expect(
+            try await books.fixture.rows("SELECT project, \(day), distinct_id FROM events_with_late WHERE late ORDER BY 1")
+                == [["shop", "2026-01-13", "late"]])
+        #expect(
+            try await books.fixture.rows(
+                "SELECT project, users, events, late, ahead FROM daily_report WHERE project = 'shop' AND \(day) = '2026-01-13'")
+                == [["shop", "2", "2", "1", "0"]])
         #expect(try await books.day("2026-01-13", .all).figures.events == 3)
         await books.store.close()
     }

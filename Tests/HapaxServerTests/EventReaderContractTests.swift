@@ -244,6 +244,7 @@ struct EventPageTests {
         func stepForward(
             _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
         ) async throws(StoreError) -> ExportStep { ExportStep(events: [], rest: nil) }
+        func overview() async throws(StoreError) -> StoreOverview { throw .tooHeavy }
         func countsByName(
             projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
         ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }

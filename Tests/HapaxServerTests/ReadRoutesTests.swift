@@ -123,7 +123,9 @@ struct ReadRoutesTests {
             let one = try #require(try await json("/v1/events?limit=1&from=2025-12-31&to=2099-01-01")["events"] as? [NSDictionary])
             let receivedAt = try #require(one[0]["received_at"] as? String)
             #expect(Timestamp(receivedAt) != nil)
-            let row: NSMutableDictionary = ["received_at": receivedAt, "install_id": NSNull(), "sequence": NSNull(), "event": event]
+            let row: NSMutableDictionary = [
+                "received_at": receivedAt, "late": false, "install_id": NSNull(), "sequence": NSNull(), "event": event,
+            ]
             #expect(one == [row])
             row["state"] = "stored"
             #expect(try await json("/v1/events/\(Sample.id(1).description.uppercased())") == row)
@@ -189,6 +191,36 @@ struct ReadRoutesTests {
             let rest = try await server.get("/v1/export?after=\(Sample.id(1))")
             #expect(String(decoding: rest.body, as: UTF8.self) == lines[1] + "\n")
             #expect(try await server.get("/v1/export?event=secret_name&to=2026-01-01").body.isEmpty)
+        }
+    }
+
+    @Test("The store says how it is, to the admin alone; one that does not answer is told", arguments: StoreUnderTest.Kind.allCases)
+    func storeSaysHowItIs(kind: StoreUnderTest.Kind) async throws {
+        try await Self.run(kind) { server in
+            for (key, status) in [("nobody", 401), (RunningServer.key, 403), (RunningServer.readKey, 403)] {
+                #expect(try await server.get("/v1/store", key: key).status == status)
+            }
+            #expect(try await server.get("/v1/store?x=1", key: RunningServer.adminKey).problemCode == .invalidParameter)
+            let body = try await server.get("/v1/store", key: RunningServer.adminKey).body
+            let store = try #require(try JSONSerialization.jsonObject(with: Data(body)) as? [String: Any])
+            #expect(store["state"] as? String == "ready" && store["queue_bytes"] as? Int == 0 && store["unknown_keys"] as? Int == 0)
+            #expect(store["projects"] as? [String] == ["app", "shop"] && Timestamp(store["settled_at"] as? String ?? "") != nil)
+            let months = try #require(store["months"] as? [[String: Any]])
+            let rows = months.compactMap { $0["rows"] as? Int }.reduce(0, +)
+            switch kind {
+            case .postgres:
+                #expect((store["version"] as? String)?.hasPrefix("PostgreSQL ") == true && store["rows_are"] as? String == "estimated")
+                #expect(months.compactMap { $0["month"] as? String }.contains("2026-01") && months.allSatisfy { $0["bytes"] is Int })
+                #expect(store["months_ahead"] is Int)
+            case .sqlite:
+                #expect((store["version"] as? String)?.hasPrefix("SQLite ") == true && rows == 1 && store["months_ahead"] is NSNull)
+            }
+        }
+        let broken = ScriptedStore()
+        broken.failChecks()
+        try await RunningServer.run(on: broken) { server in
+            let body = String(decoding: try await server.get("/v1/store", key: RunningServer.adminKey).body, as: UTF8.self)
+            #expect(body.hasPrefix(#"{"state":"unavailable","#))
         }
     }
 

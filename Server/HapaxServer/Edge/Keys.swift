@@ -38,6 +38,9 @@ package struct Keys: Sendable {
         holdsDemoKeys = writers[Self.demoWriteKey] != nil || readers[Self.demoReadKey] != nil
     }
 
+    /// Those an admin may choose from, in order.
+    var projectNames: [String] { projects.keys.sorted() }
+
     /// - Parameter authorization: The header field; the scheme `Bearer` in any case (RFC 6750 §2.1).
     /// - Returns: The project that events go to.
     func writer(_ authorization: String?) throws(RequestProblem) -> Int32 {
@@ -63,7 +66,7 @@ package struct Keys: Sendable {
             return projectID
         }
         guard let projectID = name.flatMap({ projects[$0] }) else {
-            throw QueryParameters.problem("project", "must name a project: \(projects.keys.sorted().joined(separator: ", "))")
+            throw QueryParameters.problem("project", "must name a project: \(projectNames.joined(separator: ", "))")
         }
         return projectID
     }

@@ -63,6 +63,9 @@ package final class GroupCommitWriter: Sendable {
         return try result.get()
     }
 
+    /// What waits to be stored.
+    var heldBytes: Int { state.withLock { $0.machine.heldBytes } }
+
     /// Refuses early what would be refused later: taking a body apart costs a good part of what storing it does.
     func checkRoom(for bytes: Int) throws(RequestProblem) {
         guard state.withLock({ $0.machine.hasRoom(for: bytes) }) else { throw Self.overloaded }

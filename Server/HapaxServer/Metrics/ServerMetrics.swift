@@ -13,6 +13,7 @@ package final class ServerMetrics: Sendable {
         var groups = 0
         var groupRecords = 0
         var failedGroups = 0
+        var lastUpkeep: Timestamp?
     }
 
     package init() {}
@@ -27,6 +28,13 @@ package final class ServerMetrics: Sendable {
     func groupFailed() {
         counts.withLock { $0.failedGroups += 1 }
     }
+
+    func upkeepPerformed(at instant: Timestamp) {
+        counts.withLock { $0.lastUpkeep = instant }
+    }
+
+    /// When the store was last prepared for the days to come; nil if that has not been done yet.
+    var lastUpkeep: Timestamp? { counts.withLock { $0.lastUpkeep } }
 
     func answered(_ results: [Receipt.Result]) {
         counts.withLock { counts in

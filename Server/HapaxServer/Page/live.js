@@ -92,7 +92,7 @@ const live = {
       if (line.startsWith("data: ")) data = line.slice(6);
     }
     if (!kind) return;
-    const value = JSON.parse(data);
+    const value = parse(data);
     if (kind === "rate") return this.rate(value);
     if (kind === "missed") { this.missed = value.rows; return; }
     const row = rowOf(kind, value);

@@ -3,7 +3,7 @@
 // The server puts the files of this folder together into one /page.js, this one first.
 
 const $ = (id) => document.getElementById(id);
-const SECTIONS = ["live", "report", "find"];
+const SECTIONS = ["live", "report", "find", "store"];
 
 // Everything that comes from an event goes in as text.
 function el(name, attributes = {}, ...children) {
@@ -62,7 +62,10 @@ async function ask(path, parameters, signal) {
   throw new Problem(answer.status, text.code || "http_" + answer.status, text.detail || "", text.parameter);
 }
 
-const askJSON = async (path, parameters, signal) => (await ask(path, parameters, signal)).json();
+// A number that JavaScript cannot hold stays as it was written, where the browser can: an event that is copied has to be the same event.
+const parse = (text) => JSON.parse(text, (key, value, context) => (typeof value === "number" && context && context.source !== String(value) && JSON.rawJSON ? JSON.rawJSON(context.source) : value));
+
+const askJSON = async (path, parameters, signal) => parse(await (await ask(path, parameters, signal)).text());
 
 function explain(error) {
   if (error instanceof Problem) return `${error.code}: ${error.message}`;
@@ -109,6 +112,15 @@ function when(text) {
   const milliseconds = "." + String(date.getMilliseconds()).padStart(3, "0");
   const day = isToday ? "" : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} `;
   return el("time", { datetime: text, title: text }, isToday ? clock(date) : day, el("span", { class: "time-rest" }, isToday ? milliseconds : clock(date)));
+}
+
+// ---- Lists ----
+
+// A name, its numbers, and a bar for its share of the largest; null for none.
+function listRow(name, numbers, share, kind = "") {
+  const bar = el("span", { class: "share", "aria-hidden": "true" });
+  if (share !== null) bar.style.width = `${100 * share}%`;
+  return el("tr", { class: kind }, el("th", { scope: "row" }, name), ...numbers.map((number) => el("td", { class: "number" }, number)), el("td", { class: "bar" }, share === null ? "" : bar));
 }
 
 // ---- curl ----

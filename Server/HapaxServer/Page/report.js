@@ -156,12 +156,8 @@ const report = {
     const sorted = [...counts].sort((a, b) => b[1] - a[1]);
     const list = this.showsAllNames ? sorted : sorted.slice(0, SHORT_LIST);
     const rest = total - list.reduce((sum, [, count]) => sum + count, 0);
-    const row = (name, count, isRest) => {
-      const share = el("span", { class: "share", "aria-hidden": "true" });
-      share.style.width = `${(100 * count) / Math.max(1, list.length ? list[0][1] : 1, count)}%`;
-      return el("tr", { class: isRest ? "rest" : "" }, el("th", { scope: "row" }, name), el("td", { class: "number" }, grouped(count)), el("td", {}, isRest ? "" : share));
-    };
-    $("report-names").tBodies[0].replaceChildren(...list.map(([name, count]) => row(shown(name), count, false)), ...(rest > 0 ? [row("all others", rest, true)] : []));
+    $("report-names").tBodies[0].replaceChildren(...list.map(([name, count]) => listRow(shown(name), [grouped(count)], count / list[0][1])),
+      ...(rest > 0 ? [listRow("all others", [grouped(rest)], null, "rest")] : []));
     $("report-names").hidden = total === 0;
     $("more-names").hidden = sorted.length <= SHORT_LIST;
     $("more-names").textContent = this.showsAllNames ? "Show fewer" : `Show ${sorted.length}`;

@@ -18,7 +18,7 @@ function detail(row) {
   }
   return [
     facts([["Outcome", row.outcome], [row.outcome === "stored" ? "Received" : "Answered", when(row.at)], ["Happened", when(new Date(row.event.time).toISOString())],
-      ["Install", row.install_id], ["Sequence", row.sequence]]),
+      ["Late", row.late ? "came after the report of its day had closed" : ""], ["Install", row.install_id], ["Sequence", row.sequence]]),
     el("pre", { tabindex: "0", "aria-label": "The event as JSON" }, pretty(row.event)),
     copyButton(curlOfEvent(row.event)),
   ];
@@ -32,7 +32,7 @@ function rowOf(kind, data) {
     return { id: data.event_id, outcome, at: data.at, name: data.name, refusal: data };
   }
   return { id: data.event.event_id, outcome: data.outcome || "stored", at: data.at || data.received_at, name: data.event.event, event: data.event,
-    install_id: data.install_id, sequence: data.sequence };
+    late: data.late, install_id: data.install_id, sequence: data.sequence };
 }
 
 let rowNumber = 0;

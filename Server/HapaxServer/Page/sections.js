@@ -14,9 +14,12 @@ function show() {
   }
   live.stop();
   report.stop();
+  storage.stop();
   if (!hasKey) {
     return $("key").focus();
   }
+  // Only the admin key chooses a project, and only it sees the store.
+  $("to-store").hidden = $("store-key").hidden = !store.project;
   $("project-label").hidden = !store.project;
   $("project").value = store.project;
   if (section === "live") {
@@ -25,6 +28,8 @@ function show() {
     live.start();
   } else if (section === "report") {
     report.start();
+  } else if (section === "store") {
+    storage.start();
   } else {
     const wanted = parameters.get("id") || parameters.get("user") || "";
     $("wanted").value = wanted;
@@ -75,6 +80,7 @@ $("find-form").addEventListener("submit", (event) => {
 $("copy-request").addEventListener("click", (event) => {
   const wanted = $("wanted").value.trim();
   const text = place().section === "live" ? curlOfRequest("/v1/live", live.filter)
+    : place().section === "store" ? curlOfRequest("/v1/store", {})
     : place().section === "report" ? curlOfRequest("/v1/reports/daily", report.question)
     : ID.test(wanted) ? curlOfRequest("/v1/events/" + wanted, {}) : curlOfRequest("/v1/events", { distinct_id: wanted });
   copy(text, event.currentTarget);
@@ -85,8 +91,8 @@ document.addEventListener("keydown", (event) => {
   if (!$("shortcuts").checked || event.ctrlKey || event.metaKey || event.altKey || store.key === "") return;
   // A key belongs to the control that has the focus.
   if (document.activeElement && document.activeElement !== document.body) return;
-  const act = { 1: () => { location.hash = "#live"; }, 2: () => { location.hash = "#report"; }, 3: () => { location.hash = "#find"; }, p: () => $("pause").click(),
-    "/": () => $({ live: "filter", report: "until", find: "wanted" }[place().section]).focus() }[event.key];
+  const act = { 1: () => { location.hash = "#live"; }, 2: () => { location.hash = "#report"; }, 3: () => { location.hash = "#find"; }, 4: () => { if (store.project) location.hash = "#store"; }, p: () => $("pause").click(),
+    "/": () => $({ live: "filter", report: "until", find: "wanted", store: "project" }[place().section]).focus() }[event.key];
   if (act) { event.preventDefault(); act(); }
 });
 document.addEventListener("focusout", () => setTimeout(() => { if (!$("live").hidden) live.tell(); }, 0));

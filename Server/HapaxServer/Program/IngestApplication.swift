@@ -57,7 +57,7 @@ package struct IngestApplication: Service {
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
             services: [
                 ReportService(closing: DayClosing(database: store.reports, zones: zones), currentTime: currentTime, logger: logger),
-                UpkeepService(store: store, logger: logger), GroupCommitService(writer: writer),
+                UpkeepService(store: store, metrics: metrics, currentTime: currentTime, logger: logger), GroupCommitService(writer: writer),
             ],
             onServerRunning: { [onListening, options] channel in
                 try? await channel.eventLoop.submit {

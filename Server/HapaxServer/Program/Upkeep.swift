@@ -1,9 +1,13 @@
+import HapaxModel
 import Logging
 import ServiceLifecycle
 
 /// Prepares the store for the days to come, at once and daily, and learns what other servers have changed.
 struct UpkeepService: Service {
     let store: any EventStore
+    let metrics: ServerMetrics
+    /// The wall clock in Unix milliseconds.
+    let currentTime: @Sendable () -> Int64
     let logger: Logger
 
     func run() async throws {
@@ -20,6 +24,7 @@ struct UpkeepService: Service {
             var interval = ServerLimits.upkeepInterval
             do throws(StoreError) {
                 try await store.performUpkeep()
+                metrics.upkeepPerformed(at: Timestamp(clampingUnixMilliseconds: currentTime()))
             } catch {
                 // The open partition takes what comes meanwhile.
                 logger.warning("Upkeep could not be done and will be tried again", metadata: ["store.error": "\(error)"])

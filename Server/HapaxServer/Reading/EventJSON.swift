@@ -33,10 +33,10 @@ extension JSONWriter {
     mutating func members(of event: EventRow) {
         raw(#""received_at":"#)
         string(event.receivedAt.description)
-        raw(#","install_id":"#)
+        raw(event.isLate ? #","late":true,"install_id":"# : #","late":false,"install_id":"#)
         optional(event.installID)
         raw(#","sequence":"#)
-        if let sequence = event.sequence { integer(sequence) } else { raw("null") }
+        optional(event.sequence)
         raw(#","event":"#)
         self.event(event)
     }
@@ -51,6 +51,10 @@ extension JSONWriter {
 
     mutating func optional(_ text: String?) {
         if let text { string(text) } else { raw("null") }
+    }
+
+    mutating func optional(_ number: (some BinaryInteger)?) {
+        if let number { integer(Int64(number)) } else { raw("null") }
     }
 
     mutating func list<Element>(_ elements: some Sequence<Element>, _ write: (inout JSONWriter, Element) -> Void) {

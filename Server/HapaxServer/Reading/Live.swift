@@ -103,7 +103,7 @@ extension LiveFeed.Row {
         writer.raw(#","install_id":"#)
         writer.optional(event.installID)
         writer.raw(#","sequence":"#)
-        if let sequence = event.sequence { writer.integer(sequence) } else { writer.raw("null") }
+        writer.optional(event.sequence)
         writer.raw(#","event":"#)
         writer.event(event)
         writer.raw("}")

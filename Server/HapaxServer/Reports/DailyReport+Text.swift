@@ -84,7 +84,7 @@ extension DailyReport.Day {
             writer.raw(",")
             writer.string(name)
             writer.raw(":")
-            if let number { writer.integer(number) } else { writer.raw("null") }
+            writer.optional(number)
         }
         writer.raw(#","events":{"total":"#)
         writer.integer(figures.events)

@@ -13,7 +13,7 @@ enum PageRoute {
     /// Each builds on those before it.
     private static let script = [
         PackageResources.page_js, PackageResources.rows_js, PackageResources.live_js, PackageResources.report_js, PackageResources.find_js,
-        PackageResources.sections_js,
+        PackageResources.storage_js, PackageResources.sections_js,
     ].reduce([], +)
 
     /// Nothing from elsewhere, nothing inline, in nobody's frame (https://www.w3.org/TR/CSP3/).

@@ -41,6 +41,9 @@ struct Routes {
             }
             return Self.response("application/json", Array(#"{"status":"ready"}"#.utf8))
         }
+        let overview = StoreRoute(
+            keys: keys, store: store, writer: writer, readiness: readiness, metrics: metrics, live: live, logger: logger)
+        add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
         add("/metrics", .get) { request, _ in
             try keys.checkAdmin(request.headers[.authorization])
             return Self.response("text/plain; version=0.0.4", Array(metrics.exposition().utf8))

@@ -32,8 +32,31 @@ package protocol EventReader: Sendable {
         projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [[UInt8]: Int64]
 
+    /// How much is stored, without counting it.
+    func overview() async throws(StoreError) -> StoreOverview
+
     /// Lets go of its connections, before the store does of its own.
     func close() async
+}
+
+/// How much is stored, and where.
+package struct StoreOverview: Sendable {
+    package struct Part: Sendable {
+        /// A month such as `2026-11`; else in words.
+        package var name: String
+        package var rows: Int64
+        /// nil where parts share their pages.
+        package var bytes: Int64?
+    }
+
+    /// Of the database.
+    package var version: String
+    package var bytes: Int64
+    /// Whether the database only estimates how many rows there are.
+    package var isEstimated: Bool
+    package var parts: [Part]
+    /// Months that have a partition and have not begun; nil where there are none.
+    package var monthsAhead: Int?
 }
 
 /// One row as it is kept.
@@ -50,6 +73,8 @@ package struct EventRow: Sendable {
     package var sequence: Int64?
     /// A JSON object.
     package var properties: [UInt8]
+    /// Whether it was received when the report of its day had closed, as far as the day's bounds are known by now (R61).
+    package var isLate = false
 
     var position: EventPosition { EventPosition(receivedAt: receivedAt, id: id) }
 }

@@ -20,6 +20,10 @@ package struct NoReader: EventReader {
         projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
 
+    package func overview() async throws(StoreError) -> StoreOverview {
+        StoreOverview(version: "", bytes: 0, isEstimated: false, parts: [], monthsAhead: nil)
+    }
+
     package func close() async {}
 }
 

@@ -183,7 +183,9 @@ CREATE VIEW public.events_with_late AS
     e.properties
    FROM ((public.events e
      JOIN public.projects p USING (project_id))
-     LEFT JOIN public.report_bounds b ON (((b.project_id = e.project_id) AND (e."time" >= b.starts) AND (e."time" < b.ends))));
+     LEFT JOIN public.report_bounds b ON (((b.project_id = e.project_id) AND (e."time" < b.ends) AND (b.starts = ( SELECT max(s.starts) AS max
+           FROM public.report_bounds s
+          WHERE ((s.project_id = e.project_id) AND (s.starts <= e."time")))))));
 CREATE TABLE public.hapax_migrations (
     name text NOT NULL,
     applied_at timestamp with time zone DEFAULT now() NOT NULL
@@ -253,14 +255,14 @@ INSERT INTO public.event_partitions VALUES ('events_2026_02', 20485, false);
 INSERT INTO public.event_partitions VALUES ('events_2026_03', 20513, false);
 INSERT INTO public.event_partitions VALUES ('events_2026_04', 20544, false);
 INSERT INTO public.event_partitions VALUES ('events_future', 20574, true);
-INSERT INTO public.events_2026_01 VALUES (1, '019b76da-a800-7000-8000-000000000001', 20454, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', NULL, '2026-11-25 18:45:08.060204+00', NULL, NULL, -6719974449699327678, '{"list": [1, null, "é"], "amount": 12.5}');
-INSERT INTO public.events_2026_01 VALUES (2, '019b76da-a800-7000-8000-000000000001', 20454, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', NULL, '2026-11-25 18:45:08.060204+00', NULL, NULL, -828127275070898592, '{"amount": 12.5}');
-INSERT INTO public.events_2026_01 VALUES (1, '019b76da-a800-8da7-8458-27b8e96702a1', 20454, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '2026-11-25 18:45:08.060204+00', '019b76da-a800-7000-8000-000000000384', NULL, -828127275070898592, '{"amount": 12.5}');
-INSERT INTO public.events_undated VALUES (1, '0d2790c6-343f-89f5-8458-27b8e96702a1', -2, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', NULL, '2026-11-25 18:45:08.060204+00', NULL, NULL, -828127275070898592, '{"amount": 12.5}');
-INSERT INTO public.hapax_migrations VALUES ('001_store', '2026-11-25 18:45:07.952575+00');
-INSERT INTO public.hapax_migrations VALUES ('002_reads', '2026-11-25 18:45:07.952575+00');
-INSERT INTO public.installs VALUES (1, '019b76da-a800-7000-8000-000000000384', 4, 1, 2, '[[2, 2]]', '[[3, 3, "purged"]]', '{}', '2026-11-25 18:45:08.060204+00');
-INSERT INTO public.projects OVERRIDING SYSTEM VALUE VALUES (1, 'shop', '2026-11-25 18:45:08.047355+00');
+INSERT INTO public.events_2026_01 VALUES (1, '019b76da-a800-7000-8000-000000000001', 20454, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', NULL, '2026-11-25 22:26:13.811749+00', NULL, NULL, -6719974449699327678, '{"list": [1, null, "é"], "amount": 12.5}');
+INSERT INTO public.events_2026_01 VALUES (2, '019b76da-a800-7000-8000-000000000001', 20454, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', NULL, '2026-11-25 22:26:13.811749+00', NULL, NULL, -828127275070898592, '{"amount": 12.5}');
+INSERT INTO public.events_2026_01 VALUES (1, '019b76da-a800-8da7-8458-27b8e96702a1', 20454, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '2026-11-25 22:26:13.811749+00', '019b76da-a800-7000-8000-000000000384', NULL, -828127275070898592, '{"amount": 12.5}');
+INSERT INTO public.events_undated VALUES (1, '0d2790c6-343f-89f5-8458-27b8e96702a1', -2, 'order_paid', 'customer-1', '2026-01-01 00:00:00+00', NULL, '2026-11-25 22:26:13.811749+00', NULL, NULL, -828127275070898592, '{"amount": 12.5}');
+INSERT INTO public.hapax_migrations VALUES ('001_store', '2026-11-25 22:26:13.672445+00');
+INSERT INTO public.hapax_migrations VALUES ('002_reads', '2026-11-25 22:26:13.672445+00');
+INSERT INTO public.installs VALUES (1, '019b76da-a800-7000-8000-000000000384', 4, 1, 2, '[[2, 2]]', '[[3, 3, "purged"]]', '{}', '2026-11-25 22:26:13.811749+00');
+INSERT INTO public.projects OVERRIDING SYSTEM VALUE VALUES (1, 'shop', '2026-11-25 22:26:13.800687+00');
 INSERT INTO public.report_late_progress VALUES (true, '1970-01-01 00:00:00+00');
 INSERT INTO public.retention VALUES (true, 0);
 SELECT pg_catalog.setval('public.projects_project_id_seq', 1, true);
@@ -324,6 +326,7 @@ CREATE INDEX events_past_project_id_time_idx ON public.events_past USING btree (
 CREATE INDEX events_past_received_at_time_distinct_id_idx ON public.events_past USING brin (received_at timestamptz_minmax_multi_ops, "time" timestamptz_minmax_multi_ops, distinct_id text_bloom_ops) WITH (autosummarize='on');
 CREATE INDEX events_undated_project_id_time_idx ON public.events_undated USING btree (project_id, "time") WHERE (("time" - received_at) > '24:00:00'::interval);
 CREATE INDEX events_undated_received_at_time_distinct_id_idx ON public.events_undated USING brin (received_at timestamptz_minmax_multi_ops, "time" timestamptz_minmax_multi_ops, distinct_id text_bloom_ops) WITH (autosummarize='on');
+CREATE INDEX report_bounds_starts ON public.report_bounds USING btree (project_id, starts);
 ALTER INDEX public.events_pkey ATTACH PARTITION public.events_2026_01_pkey;
 ALTER INDEX public.events_ahead ATTACH PARTITION public.events_2026_01_project_id_time_idx;
 ALTER INDEX public.events_arrival ATTACH PARTITION public.events_2026_01_received_at_time_distinct_id_idx;

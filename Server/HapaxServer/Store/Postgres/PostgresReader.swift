@@ -117,6 +117,23 @@ final class PostgresReader: EventReader {
         return try await heavyQuery(sql, conditions.parameters, until: deadline).compactMap(EventRow.init)
     }
 
+    /// https://www.postgresql.org/docs/current/catalog-pg-class.html: `reltuples` is an estimate, of the last VACUUM or ANALYZE.
+    func overview() async throws(StoreError) -> StoreOverview {
+        let about = try await shortQuery("SELECT current_setting('server_version'), pg_database_size(current_database())")
+        let rows = try await shortQuery(
+            """
+            SELECT replace(regexp_replace(p.name, '^events_', ''), '_', '-'), greatest(c.reltuples::int8, pg_stat_get_live_tuples(c.oid), 0),
+              pg_total_relation_size(c.oid), p.from_bucket > extract(epoch FROM now()) / 86400 AND NOT p.is_open
+            FROM event_partitions p JOIN pg_class c ON c.oid = to_regclass(p.name) ORDER BY p.from_bucket
+            """)
+        return StoreOverview(
+            version: "PostgreSQL \(about.first?[0] ?? "")", bytes: about.first?[1].flatMap { Int64($0) } ?? 0, isEstimated: true,
+            parts: rows.map { row in
+                .init(name: row[0] ?? "", rows: row[1].flatMap { Int64($0) } ?? 0, bytes: row[2].flatMap { Int64($0) })
+            },
+            monthsAhead: rows.count { $0[3] == "t" })
+    }
+
     func shortQuery(_ sql: String) async throws(StoreError) -> [[String?]] {
         try await short.query(sql, [], within: ServerLimits.shortRead)
     }
@@ -135,7 +152,9 @@ final class PostgresReader: EventReader {
 
     private static let columns = """
         event_id, event, distinct_id, (extract(epoch FROM time) * 1000)::int8, (extract(epoch FROM received_at) * 1000000)::int8, install_id, \
-        sequence, properties
+        sequence, properties, received_at >= (
+          SELECT b.closes FROM report_bounds b
+          WHERE b.project_id = events.project_id AND b.starts <= events.time AND events.time < b.ends ORDER BY b.starts DESC LIMIT 1)
         """
 }
 
@@ -175,13 +194,14 @@ private struct Conditions {
 
 extension EventRow {
     fileprivate init?(_ row: [String?]) {
-        guard row.count == 8, let id = row[0].flatMap({ EventID($0) }), let name = row[1], let distinctID = row[2],
+        guard row.count == 9, let id = row[0].flatMap({ EventID($0) }), let name = row[1], let distinctID = row[2],
             let time = row[3].flatMap({ Int64($0) }),
             let receivedAt = row[4].flatMap({ Int64($0) }).flatMap({ Timestamp(unixMicroseconds: $0) }),
             let properties = row[7]
         else { return nil }
         self.init(
             id: id, name: Array(name.utf8), distinctID: Array(distinctID.utf8), time: time, receivedAt: receivedAt,
-            installID: row[5].flatMap { EventID($0) }, sequence: row[6].flatMap { Int64($0) }, properties: Array(properties.utf8))
+            installID: row[5].flatMap { EventID($0) }, sequence: row[6].flatMap { Int64($0) }, properties: Array(properties.utf8),
+            isLate: row[8] == "t")
     }
 }

@@ -108,6 +108,26 @@ final class SQLiteReader: EventReader {
         return counts
     }
 
+    /// Rows are numbered as they were received, and none is ever removed.
+    func overview() async throws(StoreError) -> StoreOverview {
+        try await read { db in
+            let bytes = try Int64.fetchOne(db, sql: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size") ?? 0
+            var overview = StoreOverview(
+                version: "SQLite \(try String.fetchOne(db, sql: "SELECT sqlite_version()") ?? "")", bytes: bytes, isEstimated: false,
+                parts: [],
+                monthsAhead: nil)
+            var row: Int64 = 0
+            while let received = try Self.receivedAt(row, in: db) {
+                let (year, month, _) = CalendarDay(daysSince1970: Int32(clamping: received / 86_400_000))?.components ?? (1970, 1, 1)
+                let next = CalendarDay(year: month == 12 ? year + 1 : year, month: month == 12 ? 1 : month + 1, day: 1) ?? .last
+                let end = try Self.firstRow(at: max(received + 1, Int64(next.daysSince1970) * 86_400_000), in: db)
+                overview.parts.append(.init(name: "\(year)-\(month < 10 ? "0" : "")\(month)", rows: end - max(row, 1), bytes: nil))
+                row = end
+            }
+            return overview
+        }
+    }
+
     // MARK: - Spans
 
     /// The rows received in a span of Unix seconds.
@@ -157,7 +177,10 @@ final class SQLiteReader: EventReader {
     // MARK: - Rows
 
     private static let columns = """
-        event_id, CAST(event AS BLOB), CAST(distinct_id AS BLOB), time, received_at, install_id, sequence, CAST(properties AS BLOB)
+        event_id, CAST(event AS BLOB), CAST(distinct_id AS BLOB), time, received_at, install_id, sequence, CAST(properties AS BLOB),
+        received_at >= (
+          SELECT b.closes FROM report_bounds b
+          WHERE b.project_id = events.project_id AND b.starts <= events.time AND events.time < b.ends ORDER BY b.starts DESC LIMIT 1)
         """
 
     private static func select(
@@ -195,6 +218,7 @@ extension EventRow {
             id: id, name: [UInt8](row[1] as Data? ?? Data()), distinctID: [UInt8](row[2] as Data? ?? Data()), time: row[3] ?? 0,
             receivedAt: Timestamp(clampingUnixMilliseconds: row[4] ?? 0),
             installID: (row[5] as Data?).flatMap { EventID(bytes: [UInt8]($0)) },
-            sequence: row[6], properties: [UInt8](row[7] as Data? ?? Data()))
+            sequence: row[6], properties: [UInt8](row[7] as Data? ?? Data()),
+            isLate: row[8] ?? false)
     }
 }

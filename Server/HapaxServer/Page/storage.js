@@ -1,0 +1,67 @@
+// How the store is: for the admin key.
+
+const sized = (bytes) => {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  return `${grouped(bytes / 1000 ** power)} ${units[power]}`;
+};
+
+const storage = {
+  abort: null, timer: 0, error: "", answer: null, refusals: [], at: null,
+
+  start() {
+    this.stop();
+    this.abort = new AbortController();
+    Object.assign(this, { answer: null, refusals: [], error: "", at: null });
+    this.draw();
+    this.load(this.abort.signal);
+    this.timer = setInterval(() => { if (!document.hidden) this.load(this.abort.signal); }, 10000);
+  },
+
+  stop() {
+    if (this.abort) this.abort.abort();
+    this.abort = null;
+    clearInterval(this.timer);
+  },
+
+  async load(signal) {
+    try {
+      const [answer, refused] = await Promise.all([askJSON("/v1/store", {}, signal), askJSON("/v1/refusals", {}, signal)]);
+      Object.assign(this, { answer, refusals: refused.refusals, at: new Date(), error: "" });
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
+      this.error = explain(error);
+    }
+    this.draw();
+  },
+
+  draw() {
+    const s = this.answer;
+    $("store-notice").hidden = !this.error;
+    $("store-notice").textContent = this.error + (s ? ` Below is what was known at ${clock(this.at)}.` : "");
+    $("store-empty").textContent = s || this.error ? "" : "Loading…";
+    $("store-body").hidden = !s;
+    if (!s) return;
+    const about = s.rows_are === "estimated" ? "about " : "";
+    const rows = s.months.reduce((sum, month) => sum + month.rows, 0);
+    $("store-state").textContent = s.state;
+    $("store-state").className = s.state === "ready" ? "good" : "alarm";
+    $("store-version").textContent = s.version || "the database does not answer";
+    $("store-facts").replaceChildren(...facts([
+      ["Rows", s.version && about + grouped(rows)], ["Size", s.version && sized(s.bytes)], ["Waiting to be stored", sized(s.queue_bytes)],
+      ["Months prepared ahead", s.months_ahead], ["Last upkeep", s.last_upkeep && when(s.last_upkeep)], ["Settled up to", s.settled_at && when(s.settled_at)],
+      ["Requests with an unknown key", s.unknown_keys],
+    ]).children);
+    const most = Math.max(1, ...s.months.map((month) => month.rows));
+    const hasBytes = s.months.some((month) => month.bytes !== null);
+    $("store-months").tBodies[0].replaceChildren(...[...s.months].reverse().map((month) => listRow(month.month, [about + grouped(month.rows), ...(hasBytes ? [sized(month.bytes || 0)] : [])], month.rows / most)));
+    $("store-months").hidden = s.months.length === 0;
+    const reasons = new Map();
+    for (const { reason } of this.refusals) reasons.set(reason, (reasons.get(reason) || 0) + 1);
+    const sorted = [...reasons].sort((a, b) => b[1] - a[1]);
+    $("store-refusals").tBodies[0].replaceChildren(...sorted.map(([reason, count]) => listRow(shown(reason), [grouped(count)], count / sorted[0][1])));
+    $("store-refusals").hidden = sorted.length === 0;
+    speak(`store ${s.state}`);
+  },
+};

@@ -1,0 +1,63 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+import Logging
+
+/// `GET /v1/store`: how the store is, for who runs it.
+@available(macOS 14, *)
+struct StoreRoute: Sendable {
+    let keys: Keys
+    let store: any EventStore
+    let writer: GroupCommitWriter
+    let readiness: ReadinessProbe
+    let metrics: ServerMetrics
+    let live: Live
+    let logger: Logger
+
+    func respond(to request: Request) async throws -> Response {
+        try keys.checkAdmin(request.headers[.authorization])
+        _ = try QueryParameters(request.uri.query, known: ["project"])
+        // Asked at once: neither has to wait for the other where the store does not answer.
+        async let isReady = readiness.isReady()
+        var (overview, settled): (StoreOverview?, Int64?)
+        do throws(StoreError) {
+            overview = try await store.reader.overview()
+            settled = try await store.reports.settled()
+        } catch {
+            logger.warning("The store could not be read", metadata: ["store.error": "\(error)"])
+        }
+        var writer = JSONWriter()
+        writer.raw(#"{"state":"#)
+        writer.string(await isReady && overview != nil ? "ready" : "unavailable")
+        writer.raw(#","version":"#)
+        writer.optional(overview?.version)
+        writer.raw(#","bytes":"#)
+        writer.optional(overview?.bytes)
+        writer.raw(#","rows_are":"#)
+        writer.optional(overview.map { $0.isEstimated ? "estimated" : "exact" })
+        writer.raw(#","months":"#)
+        writer.list(overview?.parts ?? []) { writer, part in
+            writer.raw(#"{"month":"#)
+            writer.string(part.name)
+            writer.raw(#","rows":"#)
+            writer.integer(part.rows)
+            writer.raw(#","bytes":"#)
+            writer.optional(part.bytes)
+            writer.raw("}")
+        }
+        writer.raw(#","months_ahead":"#)
+        writer.optional(overview?.monthsAhead)
+        writer.raw(#","queue_bytes":"#)
+        writer.integer(self.writer.heldBytes)
+        writer.raw(#","last_upkeep":"#)
+        writer.optional(metrics.lastUpkeep?.description)
+        writer.raw(#","settled_at":"#)
+        writer.optional(settled.map { Timestamp(clampingUnixMilliseconds: $0).description })
+        writer.raw(#","unknown_keys":"#)
+        writer.integer(live.unknownKeys)
+        writer.raw(#","projects":"#)
+        writer.list(keys.projectNames) { writer, name in writer.string(name) }
+        writer.raw("}")
+        return ReadRoutes.json(writer.bytes)
+    }
+}
