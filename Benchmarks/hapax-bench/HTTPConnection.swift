@@ -49,6 +49,27 @@ final class HTTPConnection {
         return Array(head.utf8) + body
     }
 
+    static func get(_ path: String, port: Int) -> [UInt8] {
+        Array("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(ServerProcess.readKey)\r\n\r\n".utf8)
+    }
+
+    /// Reads an answer in chunks to its end, which is the connection's last.
+    ///
+    /// - Returns: How many bytes came.
+    func drain(_ request: [UInt8], until isEnough: () -> Bool = { false }) throws -> Int {
+        guard request.withUnsafeBytes({ write(descriptor, $0.baseAddress, request.count) }) == request.count else {
+            throw BenchmarkError("the connection ended while sending")
+        }
+        var bytes = 0
+        while !isEnough() {
+            let count = buffer.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
+            guard count > 0 else { throw BenchmarkError("the connection ended before the answer") }
+            bytes += count
+            if buffer[..<count].suffix(5).elementsEqual("0\r\n\r\n".utf8) { break }
+        }
+        return bytes
+    }
+
     /// - Returns: The answer's body, whatever its status.
     /// - Throws: If the connection ends.
     func send(_ request: [UInt8]) throws -> ArraySlice<UInt8> {

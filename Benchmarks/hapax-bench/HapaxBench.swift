@@ -1,15 +1,18 @@
 import Foundation
 
-/// `hapax-bench [server|client|edge|all] [--events N] [--rounds N]`
+/// `hapax-bench [server|client|edge|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]`
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|all] [--events N] [--rounds N]
+        usage: hapax-bench [server|client|edge|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
           edge     what slow senders, idle ones and a crowd cost everybody else
+          reads    reports, lists, export, and what they cost ingest; only if it is named: 20 GB and a quarter of an hour
           --events events of one measurement (default 100000)
+          --days, --per-day
+                   what was stored before reads (default 20 days of 1000000)
           --rounds measurements of each kind, interleaved; medians are printed (default 3)
 
         Prints Markdown tables. Build it and hapax-server with -c release, or the figures mean nothing.
@@ -19,20 +22,27 @@ enum HapaxBench {
         var part = "all"
         var events = 100_000
         var rounds = 3
+        var history = History(days: 20, eventsPerDay: 1_000_000)
         var arguments = Array(CommandLine.arguments.dropFirst())
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "edge", "all": part = argument
+            case "server", "client", "edge", "reads", "all": part = argument
             case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
-            case "--events", "--rounds":
+            case "--events", "--rounds", "--days", "--per-day":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }
                 arguments.removeFirst()
-                if argument == "--events" { events = value } else { rounds = value }
+                switch argument {
+                case "--events": events = value
+                case "--rounds": rounds = value
+                case "--days": history.days = value
+                default: history.eventsPerDay = value
+                }
             default: fail()
             }
         }
         printMachine()
+        if part == "reads" { return try await ReadsBenchmark(history: history, events: events, rounds: rounds).run() }
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }
         if part == "edge" { return }
         if part != "client" { try await ServerBenchmark(events: events, rounds: rounds).run() }

@@ -3,6 +3,7 @@ import Foundation
 /// The real server in a process of its own, from the same build as this program.
 final class ServerProcess {
     static let key = "benchmark-key"
+    static let readKey = "benchmark-read-key"
 
     private let process = Process()
     let port: Int
@@ -11,7 +12,8 @@ final class ServerProcess {
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         process.executableURL = program.deletingLastPathComponent().appendingPathComponent("hapax-server")
         process.environment = [
-            "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": "bench=\(Self.key)", "HAPAX_LOG_LEVEL": "warning",
+            "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": "bench=\(Self.key)",
+            "HAPAX_READ_KEYS": "bench=\(Self.readKey)", "HAPAX_LOG_LEVEL": "warning",
         ]
         let output = Pipe()
         process.standardOutput = output

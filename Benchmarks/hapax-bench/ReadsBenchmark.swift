@@ -1,0 +1,123 @@
+import Foundation
+import HapaxModel
+import HapaxServer
+import TestSupport
+
+/// What readers wait for over weeks of events, and what they cost those who write: both stores.
+struct ReadsBenchmark {
+    var history: History
+    /// Of one measurement of ingest.
+    var events: Int
+    var rounds: Int
+
+    func run() async throws {
+        signal(SIGPIPE, SIG_IGN)
+        print("\n### Reads: \(history.eventsPerDay) events a day, \(history.count) in all\n")
+        print("| What | aim | PostgreSQL | SQLite |")
+        print("|---|---|---|---|")
+        let cluster = try await PostgresCluster()
+        let uri = try await cluster.makeDatabase()
+        let directory = TemporaryDirectory()
+        let file = directory.path + "/events.sqlite"
+        let postgres = try measure(uri) { try history.write(postgres: uri) }
+        let sqlite = try measure("sqlite:" + file) { try history.write(sqlite: file) }
+        for (one, other) in zip(postgres, sqlite) { print("| \(one.what) | \(one.aim) | \(one.figure) | \(other.figure) |") }
+        try await cluster.stop(mode: .fast)
+    }
+
+    private typealias Line = (what: String, aim: String, figure: String)
+
+    private func measure(_ store: String, _ write: () throws -> Void) throws -> [Line] {
+        // The server makes the schema, so that it is the same to the letter.
+        try ServerProcess(store: store).stop()
+        note("\(store.prefix(8))…: writing \(history.count) events")
+        try write()
+        let server = try ServerProcess(store: store)
+        defer { server.stop() }
+        let reader = try HTTPConnection(port: server.port)
+        func seconds(_ body: () throws -> Void) rethrows -> Double {
+            let start = ContinuousClock.now
+            try body()
+            return (ContinuousClock.now - start) / .seconds(1)
+        }
+        func get(_ path: String) throws -> String {
+            let answer = try reader.exchange(HTTPConnection.get(path, port: server.port))
+            guard answer.status == 200 else { throw BenchmarkError("\(path): \(String(decoding: answer.body, as: UTF8.self))") }
+            return String(decoding: answer.body, as: UTF8.self)
+        }
+        note("closing days")
+        let closing = try seconds {
+            let yesterday = Self.day(-2)
+            while try !get("/v1/reports/daily?from=\(yesterday)&to=\(Self.day(-1))").contains(#""state":"closed","starts_at":"#) {
+                Thread.sleep(forTimeInterval: 0.2)
+            }
+        }
+        var lines: [Line] = [("\(history.days - 1) days closed, each", "–", "\(closing / Double(history.days - 1), places: 1) s")]
+        // The day that holds a whole one of events and is not closed cannot be had at every hour: all of yesterday is as much to scan.
+        let scan = try seconds { _ = try get("/v1/reports/daily?from=\(Self.day(-1))&to=\(Self.day(0))&basis=all") }
+        lines.append(("report of a day that is scanned", "≤ 1 s", "\(scan, places: 2) s"))
+        let again = try seconds { _ = try get("/v1/reports/daily?from=\(Self.day(-1))&to=\(Self.day(0))&basis=all") }
+        lines.append(("the same, asked again", "–", "\(again * 1_000, places: 1) ms"))
+        let month = try (0..<20).map { _ in try seconds { _ = try get("/v1/reports/daily?from=\(Self.day(-31))&to=\(Self.day(-1))") } }
+        lines.append(("report of 30 closed days", "≤ 20 ms", "\(month.median * 1_000, places: 1) ms"))
+        let list = try get("/v1/events?limit=500")
+        let ids = list.matches(of: /"event_id":"([^"]+)"/).map { String($0.1) }
+        let byID = try ids.map { id in try seconds { _ = try get("/v1/events/\(id)") } }
+        lines.append(("one event by id", "≤ 2 ms", "\(byID.median * 1_000, places: 2) ms"))
+        var (found, pages) = (0, 0)
+        let user = try seconds {
+            var after = ""
+            while found < min(100, history.count / History.users) {
+                let page = try get("/v1/events?distinct_id=\(History.user)&limit=100\(after)")
+                found += page.matches(of: /"event_id"/).count
+                pages += 1
+                guard let next = page.firstMatch(of: /"next":"([^"]+)"/) else { break }
+                after = "&after=\(next.1)"
+            }
+        }
+        lines.append(
+            ("a user’s latest \(found) events, as far apart as they can be", "≤ 200 ms", "\(user * 1_000, places: 0) ms, \(pages) pages"))
+        var exported = 0
+        let export = try seconds {
+            exported = try HTTPConnection(port: server.port).drain(
+                HTTPConnection.get("/v1/export?from=\(Self.day(-1))&to=\(Self.day(0))", port: server.port))
+        }
+        lines.append(("export of a day", "–", "\(Double(exported) / export / 1_000_000, places: 0) MB/s"))
+        lines.append(try ingest(server))
+        return lines
+    }
+
+    /// With the page open and a report asked for each ten seconds, against without.
+    private func ingest(_ server: ServerProcess) throws -> Line {
+        var (alone, beside): ([Double], [Double]) = ([], [])
+        for round in 1...rounds {
+            note("round \(round) of \(rounds): ingest alone, then beside readers")
+            alone.append(try Load.run(server: server, corpus: Corpus(count: events), batchSize: 50).rate)
+            let isDone = Locked(false)
+            let group = DispatchGroup()
+            Thread.detachNewThread(in: group) {
+                let live = try? HTTPConnection(port: server.port)
+                _ = try? live?.drain(HTTPConnection.get("/v1/live", port: server.port)) { isDone.withLock { $0 } }
+            }
+            Thread.detachNewThread(in: group) {
+                let reports = try? HTTPConnection(port: server.port)
+                while !isDone.withLock({ $0 }) {
+                    _ = try? reports?.exchange(HTTPConnection.get("/v1/reports/daily", port: server.port))
+                    for _ in 0..<100 where !isDone.withLock({ $0 }) { Thread.sleep(forTimeInterval: 0.1) }
+                }
+            }
+            beside.append(try Load.run(server: server, corpus: Corpus(count: events), batchSize: 50).rate)
+            isDone.withLock { $0 = true }
+            group.wait()
+        }
+        return (
+            "ingest beside the page and its reports", "≥ 0.95",
+            "\(beside.median / alone.median, places: 2) of \(Int(alone.median)) events/s"
+        )
+    }
+
+    /// UTC, from today.
+    private static func day(_ offset: Int) -> String {
+        CalendarDay.first.advanced(by: Int(Date().timeIntervalSince1970) / 86_400 + offset).description
+    }
+}
