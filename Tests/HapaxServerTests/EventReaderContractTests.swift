@@ -150,6 +150,37 @@ struct EventReaderContractTests {
         await past.store.close()
     }
 
+    @Test(
+        "A user's events among many on SQLite: those that are folded and those that are not, rare ones and one that comes often, filtered, page by page",
+        arguments: [9, 1_000_000])
+    func usersEventsAreFoundAmongMany(rowsOfAnInstant: Int) async throws {
+        let fixture = try await StoreUnderTest(.sqlite)
+        let store = try await fixture.open(currentTime: { Sample.now })
+        // Instants lie across segments and pages, or all is received at one.
+        let user = "CASE WHEN i % 16 = 1 THEN 'often' ELSE 'u' || (i * 7919 % 50021) END"
+        try await fixture.execute(
+            """
+            WITH RECURSIVE e (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM e WHERE i < \(SQLiteUserRuns.segmentRows * 2 + 9_000))
+            INSERT INTO events (project_id, event_id, event, distinct_id, time, received_at, fingerprint, properties)
+            SELECT 1 + (i % 5 = 0), CAST(printf('%016d', i * 7919 % 1000003) AS BLOB), 'e' || (i % 3), \(user), 0, i / \(rowsOfAnInstant), 0, '{}' FROM e
+            """)
+        try await store.refresh()
+        #expect(try await fixture.rows("SELECT count(*), count(DISTINCT segment) FROM user_runs") == [["128", "2"]])
+        var random = SeededRandom.printed()
+        for user in ["u0", "u7919", "u15838", "nobody"] + (rowsOfAnInstant == 9 ? ["often"] : []) {
+            for name in [nil, "e1"] {
+                let condition = "project_id = 1 AND distinct_id = '\(user)' AND \(name.map { "event = '\($0)'" } ?? "true")"
+                let ids = try await fixture.rows(
+                    "SELECT \(StoreUnderTest.uuid("event_id")) FROM events WHERE \(condition) ORDER BY received_at DESC, event_id DESC")
+                var query = EventQuery(projectID: 1, received: Self.always, limit: 1)
+                (query.distinctID, query.name) = (user, name)
+                let found = try await Self.list(store.reader, query, &random)
+                #expect(found.map(\.id) == ids.compactMap { EventID($0[0]) }, "\(user)")
+            }
+        }
+        await store.close()
+    }
+
     @Test("While others write, no row that was there is repeated or skipped", arguments: StoreUnderTest.Kind.allCases)
     func listsHoldStillWhileOthersWrite(kind: StoreUnderTest.Kind) async throws {
         var past = try await Past(kind, random: .printed())

@@ -2,7 +2,7 @@ import HapaxModel
 import Logging
 import ServiceLifecycle
 
-/// Closes days as they become due, at once and every half a minute.
+/// Closes days as they become due, at once and every few seconds.
 struct ReportService: Service {
     let closing: DayClosing
     /// The wall clock in Unix milliseconds.
@@ -15,6 +15,8 @@ struct ReportService: Service {
                 do throws(StoreError) {
                     try await closing.perform(now: currentTime() / 1_000)
                 } catch {
+                    // What a stop ends is no failure.
+                    if Task.isCancelled { return }
                     // Days stay as they are; whoever comes next goes on.
                     logger.warning("Reports could not be brought up to date and will be tried again", metadata: ["store.error": "\(error)"])
                 }

@@ -36,7 +36,8 @@ package protocol EventStore: Sendable {
     /// Whether the store answers now.
     func check() async throws(StoreError)
 
-    /// Learns what another server may have changed: ``horizon`` and ``moving``. Called every few seconds, and when a row found no place.
+    /// Learns what another server may have changed, ``horizon`` and ``moving``, and catches up with what reading is made quick by. Called every
+    /// few seconds, and when a row found no place.
     func refresh() async throws(StoreError)
 
     /// Prepares the days to come. Called at start and daily; it may take long, and holds up nobody.

@@ -6,7 +6,8 @@ import HapaxSQLite
 /// Events in one SQLite file, for a single server process: the embedded default, with nothing to install.
 package final class SQLiteEventStore: EventStore {
     let database: DatabaseQueue
-    package let reader: any EventReader
+    package var reader: any EventReader { rows }
+    private let rows: SQLiteReader
     package let reports: any ReportDatabase
     /// Held until the store is closed.
     private let lock: Locked<FileLock?>
@@ -57,7 +58,7 @@ package final class SQLiteEventStore: EventStore {
             let lastReceived = Locked(last)
             self.lastReceived = lastReceived
             let reader = try SQLiteReader(path: path)
-            self.reader = reader
+            rows = reader
             reports = SQLiteReports(reader: reader, writer: database) {
                 lastReceived.withLock { last in
                     last = max(last, currentTime())
@@ -122,7 +123,16 @@ package final class SQLiteEventStore: EventStore {
     /// One file has one place for all days.
     package var moving: Range<Int32>? { nil }
 
-    package func refresh() async throws(StoreError) {}
+    /// Catches up with what a user's events are found by.
+    package func refresh() async throws(StoreError) {
+        while let (segment, runs) = try await rows.read(SQLiteUserRuns.next) {
+            do {
+                try await database.write { db in try SQLiteUserRuns.keep(segment, runs, in: db) }
+            } catch {
+                throw Self.translated(error)
+            }
+        }
+    }
 
     package func performUpkeep() async throws(StoreError) {}
 

@@ -51,7 +51,10 @@ final class SQLiteReader: EventReader {
     func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
         try await read { db in
             let rows = try Self.rows(query, in: db)
-            let first = max(rows.lowerBound, rows.upperBound - Self.size(width))
+            if let step = try Self.userStep(query, rows, in: db) { return step }
+            // What runs tell of is not looked through.
+            let untold = query.distinctID == nil ? 0 : try SQLiteUserRuns.end(in: db)
+            let first = max(rows.lowerBound, untold < rows.upperBound ? untold : 0, rows.upperBound - Self.size(width))
             // Rows of one instant are in no order of ids, so they stay together.
             let start = first > rows.lowerBound ? try Self.firstRow(at: try Self.receivedAt(first, in: db) ?? 0, in: db) : first
             let low = max(rows.lowerBound, start)
@@ -61,6 +64,22 @@ final class SQLiteReader: EventReader {
             let next = reached.map { EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: $0), id: .least) }
             return EventStep(events: events, next: next, isCut: false)
         }
+    }
+
+    /// A step over the rows that runs tell of, as far as it takes to find enough; nil where they tell nothing.
+    private static func userStep(_ query: EventQuery, _ rows: Range<Int64>, in db: Database) throws -> EventStep? {
+        guard let distinctID = query.distinctID, !rows.isEmpty, try rows.upperBound <= SQLiteUserRuns.end(in: db) else { return nil }
+        let found = try SQLiteUserRuns.rows(
+            of: distinctID, projectID: query.projectID, in: rows, limit: ServerLimits.stepEvents, db)
+        guard found.from > rows.lowerBound, let instant = try receivedAt(found.from, in: db) else {
+            return EventStep(events: try select(query, rows, among: found.rows, in: db), next: nil, isCut: false)
+        }
+        // Rows of one instant are in no order of ids, so they stay together: those at the lower end are for the next step.
+        let first = try firstRow(at: instant + 1, in: db)
+        guard first < rows.upperBound else { return nil }
+        return EventStep(
+            events: try select(query, rows, among: found.rows.filter { $0 >= first }, in: db),
+            next: EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: instant + 1), id: .least), isCut: false)
     }
 
     func stepForward(
@@ -142,7 +161,8 @@ final class SQLiteReader: EventReader {
     private static func rows(_ query: EventQuery, in db: Database) throws -> Range<Int64> {
         let rows = try rows(query.received, in: db)
         guard let after = query.after else { return rows }
-        let end = min(rows.upperBound, try firstRow(at: after.receivedAt.unixMilliseconds + 1, in: db))
+        // Behind the least id of an instant nothing of that instant is left.
+        let end = min(rows.upperBound, try firstRow(at: after.receivedAt.unixMilliseconds + (after.id == .least ? 0 : 1), in: db))
         return rows.lowerBound..<max(rows.lowerBound, end)
     }
 
@@ -183,11 +203,16 @@ final class SQLiteReader: EventReader {
           WHERE b.project_id = events.project_id AND b.starts <= events.time AND events.time < b.ends ORDER BY b.starts DESC LIMIT 1)
         """
 
+    /// - Parameter candidates: Rows of the span; nil is all of it.
     private static func select(
-        _ query: EventQuery, _ rows: Range<Int64>, isForward: Bool = false, in db: Database
+        _ query: EventQuery, _ rows: Range<Int64>, among candidates: [Int64]? = nil, isForward: Bool = false, in db: Database
     ) throws -> [EventRow] {
         var conditions = ["row >= ?", "row < ?", "project_id = ?"]
         var arguments: StatementArguments = [rows.lowerBound, rows.upperBound, query.projectID]
+        if let candidates {
+            conditions = ["row IN (SELECT value FROM json_each(?))", "project_id = ?"]
+            arguments = ["[\(candidates.map(String.init).joined(separator: ","))]", query.projectID]
+        }
         func require(_ condition: String, _ values: any DatabaseValueConvertible...) {
             conditions.append(condition)
             arguments += StatementArguments(values)

@@ -68,6 +68,7 @@ enum SQLiteSchema {
                     CREATE TABLE report_late (project_id INTEGER NOT NULL, day TEXT NOT NULL, late INTEGER NOT NULL, PRIMARY KEY (project_id, day));
                     CREATE TABLE report_late_progress (singleton INTEGER PRIMARY KEY CHECK (singleton = 1), late_to INTEGER NOT NULL);
                     INSERT INTO report_late_progress VALUES (1, 0);
+                    CREATE TABLE user_runs (part INTEGER NOT NULL, segment INTEGER NOT NULL, run BLOB NOT NULL, PRIMARY KEY (part, segment));
                     CREATE VIEW daily_report AS
                       SELECT p.name AS project, b.day, b.time_zone, b.starts, b.ends, b.closes, d.users, d.active_users, d.new_users, d.sessions,
                         d.timed_sessions, (2 * d.session_ms + d.timed_sessions) / nullif(2 * d.timed_sessions, 0) AS mean_session_ms,
