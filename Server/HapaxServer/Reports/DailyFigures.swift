@@ -67,30 +67,42 @@ struct DailyQuery: Sendable {
     func figures(
         _ database: any ReportDatabase, _ parts: ReportParts, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> DailyFigures {
-        let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: parts)
+        let received = try await database.received(from: min(day.starts - Self.longestLead, foldedTo), to: receivedBefore, parts: parts)
         // Nothing was received in all that time.
         guard let received = received.first else { return try await onlyAhead(database, ask) }
         let dialect = database.dialect
-        let events: ReportSQL = """
-            events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends) AND \(received)
-            AND NOT (\(dialect.isAhead))
-            """
+        let events: ReportSQL =
+            "events WHERE project_id = \(projectID) AND \(received) AND NOT (\(dialect.isAhead)) AND time < \(instant: day.ends)"
+        let isOfDay: ReportSQL = "time >= \(instant: day.starts)"
+        // One pass, by user: what they did on the day, and whether they had started before.
         let sums = try await ask(
             """
-            SELECT count(DISTINCT distinct_id), count(DISTINCT distinct_id) FILTER (WHERE event = '$AppStart'),
-              count(*) FILTER (WHERE event = '$AppEnd'), count(ms), coalesce(sum(ms), 0), count(DISTINCT distinct_id) FILTER (WHERE ms IS NOT NULL),
-              count(*)
-            FROM (SELECT event, distinct_id, CASE WHEN event = '$AppEnd' THEN \(dialect.duration) END AS ms FROM \(events)) AS of_the_day
+            SELECT count(*) FILTER (WHERE events > 0), count(*) FILTER (WHERE starts > 0), count(*) FILTER (
+                WHERE starts > 0 AND earlier_starts = 0 AND NOT EXISTS (
+                  SELECT 1 FROM report_users r WHERE r.project_id = \(projectID) AND r.distinct_id = users.distinct_id
+                  AND r.first_start < \(instant: day.starts))),
+              sum(sessions), sum(timed), sum(ms), count(*) FILTER (WHERE timed > 0), sum(events)
+            FROM (
+              SELECT distinct_id, count(*) FILTER (WHERE of_day) AS events, count(*) FILTER (WHERE of_day AND event = '$AppStart') AS starts,
+                count(*) FILTER (WHERE NOT of_day) AS earlier_starts, count(*) FILTER (WHERE of_day AND event = '$AppEnd') AS sessions,
+                count(ms) AS timed, sum(ms) AS ms
+              FROM (
+                SELECT distinct_id, event, \(isOfDay) AS of_day, CASE WHEN event = '$AppEnd' AND \(isOfDay) THEN \(dialect.duration) END AS ms
+                FROM \(events) AND (\(isOfDay) OR event = '$AppStart')
+              ) AS rows_of_users GROUP BY distinct_id
+            ) AS users
             """)
         let names = try await ask(
-            "SELECT event, count(*) FROM \(events) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)")
+            "SELECT event, count(*) FROM \(events) AND \(isOfDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)"
+        )
         let numbers = sums.first?.map { $0.flatMap { Int64($0) } ?? 0 } ?? []
         var figures = try await onlyAhead(database, ask)
-        guard numbers.count == 7 else { throw .unavailable("a report has no figures") }
-        (figures.users, figures.activeUsers, figures.sessions, figures.timedSessions) = (numbers[0], numbers[1], numbers[2], numbers[3])
-        (figures.sessionMilliseconds, figures.timedUsers, figures.events) = (numbers[4], numbers[5], numbers[6])
+        guard numbers.count == 8 else { throw .unavailable("a report has no figures") }
+        (figures.users, figures.activeUsers, figures.newUsers, figures.sessions) = (numbers[0], numbers[1], numbers[2], numbers[3])
+        (figures.timedSessions, figures.sessionMilliseconds, figures.timedUsers, figures.events) = (
+            numbers[4], numbers[5], numbers[6], numbers[7]
+        )
         figures.byName = names.map { DailyFigures.Name(event: $0[0] ?? "", count: $0[1].flatMap { Int64($0) } ?? 0) }
-        if figures.activeUsers > 0 { figures.newUsers = try await newUsers(database, parts, events, ask) }
         return figures
     }
 
@@ -105,29 +117,5 @@ struct DailyQuery: Sendable {
             """)
         figures.ahead = rows.first?[0].flatMap { Int64($0) } ?? 0
         return figures
-    }
-
-    /// Of the active ones those without an earlier start: neither among what is folded, nor received since.
-    private func newUsers(
-        _ database: any ReportDatabase, _ parts: ReportParts, _ events: ReportSQL,
-        _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
-    ) async throws(StoreError) -> Int64 {
-        var unfolded: ReportSQL = ""
-        if let since = try await database.received(from: foldedTo, to: receivedBefore, parts: parts).first {
-            unfolded = """
-                AND active.distinct_id NOT IN (
-                  SELECT distinct_id FROM events WHERE project_id = \(projectID) AND event = '$AppStart' AND time < \(instant: day.starts)
-                  AND \(since) AND NOT (\(database.dialect.isAhead)))
-                """
-        }
-        let rows = try await ask(
-            """
-            SELECT count(*) FROM (SELECT DISTINCT distinct_id FROM \(events) AND event = '$AppStart') AS active
-            WHERE NOT EXISTS (
-              SELECT 1 FROM report_users u WHERE u.project_id = \(projectID) AND u.distinct_id = active.distinct_id
-              AND u.first_start < \(instant: day.starts))
-            \(unfolded)
-            """)
-        return rows.first?[0].flatMap { Int64($0) } ?? 0
     }
 }
