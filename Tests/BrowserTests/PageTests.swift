@@ -235,7 +235,7 @@ struct PageTests {
             try await browser.run("document.getElementById('to-store').click()")
             try await browser.until("document.getElementById('store-state').innerText === 'ready'")
             try await browser.until(
-                "document.querySelectorAll('#store-refusals tbody tr').length > 0 || (storage.load(storage.abort.signal), false)")
+                "document.querySelectorAll('#store-refusals tbody tr').length > 0 || (storage.load(), false)")
             let text = try await browser.text(of: "#store-body")
             #expect(
                 text.contains("Rows\n2") && text.contains("SQLite 3.") && text.contains("invalid_event") && text.contains("unknown key\n1"),

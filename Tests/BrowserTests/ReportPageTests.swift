@@ -37,7 +37,7 @@ struct ReportPageTests {
             try await browser.press("2")
             let label = "(\(Self.twoDaysAgo) || document.body).getAttribute('aria-label')"
             try await browser.until(
-                "(/: events 12, 1 late, closed$/.test(\(label)) || (report.abort && report.load(report.abort.signal), false))")
+                "(/: events 12, 1 late, closed$/.test(\(label)) || (report.abort && report.load(), false))")
             #expect(try await browser.run("document.querySelectorAll('#report-bars li').length") == "14")
             try await browser.run("\(Self.twoDaysAgo).click()")
             #expect(
@@ -69,7 +69,7 @@ struct ReportPageTests {
             #expect(try await browser.run("document.querySelectorAll('#report-table tbody tr').length") == "14")
             again.terminate()
             #expect(await again.waitUntilExit() == .exited(0))
-            try await browser.run("report.load(report.abort.signal)")
+            try await browser.run("report.load()")
             try await browser.until(
                 "document.getElementById('report-notice').innerText.includes('cannot be reached. Below is what was known at')")
         }
@@ -85,7 +85,7 @@ struct ReportPageTests {
             let again = try await server.restarted(server.process, withOldEvents: false)
             defer { again.kill() }
             let notice = "document.getElementById('report-notice').innerText"
-            try await browser.until("(\(notice).includes('2 days hold only events') || (report.load(report.abort.signal), false))")
+            try await browser.until("(\(notice).includes('2 days hold only events') || (report.load(), false))")
             try await browser.run("document.querySelector('#report-notice button').click()")
             try await browser.until("\(Self.tiles) === 'Users 3 ±0 % | Events 3 ±0 %' && location.hash.includes('basis=all')")
             #expect(try await browser.run("document.getElementById('report-notice').hidden") == "true")

@@ -72,6 +72,39 @@ function explain(error) {
   return "The server cannot be reached.";
 }
 
+// A section whose answer is asked for again and again while it is shown: `question` gets it, `draw` shows what there is.
+const refreshed = (seconds, section) => Object.assign(section, {
+  abort: null, timer: 0, answer: null, at: null, error: "",
+
+  start() {
+    this.stop();
+    this.abort = new AbortController();
+    Object.assign(this, { answer: null, at: null, error: "" });
+    this.draw();
+    this.load();
+    this.timer = setInterval(() => { if (!document.hidden) this.load(); }, 1000 * seconds);
+  },
+
+  stop() {
+    if (this.abort) this.abort.abort();
+    this.abort = null;
+    clearInterval(this.timer);
+  },
+
+  async load() {
+    const { signal } = this.abort;
+    try {
+      this.answer = await this.question(signal);
+      Object.assign(this, { at: new Date(), error: "" });
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
+      this.error = explain(error);
+    }
+    this.draw();
+  },
+});
+
 // ---- The address: section and filter ----
 
 function place() {

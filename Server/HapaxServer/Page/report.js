@@ -15,8 +15,8 @@ const asDate = (day) => new Date(day + "T00:00:00Z");
 const moved = (day, by) => new Date(asDate(day).getTime() + by * 86400000).toISOString().slice(0, 10);
 const dayName = (day) => asDate(day).toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
 
-const report = {
-  abort: null, answer: null, at: null, error: "", timer: 0, showsAllNames: false,
+const report = refreshed(30, {
+  showsAllNames: false,
 
   // What stands in the address: the last of the bars, the day of the tiles, over how many days, which figure, on which basis.
   get wanted() {
@@ -29,43 +29,19 @@ const report = {
   choose(changes) {
     const { until, day, days, figure, basis } = { ...this.wanted, ...changes };
     go("report", { until, day, days: days === "1" ? "" : days, figure: figure === "events" ? "" : figure, basis: basis === "closed" ? "" : basis });
+    this.showsAllNames = false;
     if ("until" in changes || "basis" in changes) this.start(); else this.draw();
   },
 
   // Closed days are cheap: twice the bars, so that a week has one to be compared with. Of all events each day is a scan.
-  get question() {
+  get parameters() {
     const { until, basis } = this.wanted;
     const last = until || new Date().toISOString().slice(0, 10);
     const from = moved(last, 1 - (basis === "all" ? REPORT_BARS : 2 * REPORT_BARS));
     return { from: from < "1970-01-01" ? "1970-01-01" : from, to: until && moved(until, 1), basis: basis === "all" ? "all" : "" };
   },
 
-  start() {
-    this.stop();
-    this.abort = new AbortController();
-    Object.assign(this, { answer: null, at: null, error: "", showsAllNames: false });
-    this.draw();
-    this.load(this.abort.signal);
-    this.timer = setInterval(() => { if (!document.hidden) this.load(this.abort.signal); }, 30000);
-  },
-
-  stop() {
-    if (this.abort) this.abort.abort();
-    this.abort = null;
-    clearInterval(this.timer);
-  },
-
-  async load(signal) {
-    try {
-      this.answer = await askJSON("/v1/reports/daily", this.question, signal);
-      Object.assign(this, { at: new Date(), error: "" });
-    } catch (error) {
-      if (signal.aborted) return;
-      if (error instanceof Problem && [401, 403].includes(error.status)) return forgetKey(explain(error));
-      this.error = explain(error);
-    }
-    this.draw();
-  },
+  question: (signal) => askJSON("/v1/reports/daily", report.parameters, signal),
 
   valueOf: (day, figure) => (figure === "events" ? day.events.total : day[figure]),
   textOf: (figure, value) => (value === null ? "–" : figure === "mean_use_ms" ? length(value) : grouped(value)),
@@ -173,7 +149,7 @@ const report = {
   tell(days) {
     const parts = [];
     if (this.error) parts.push(el("span", { class: "alarm" }, this.error), " ", this.answer ? `Below is what was known at ${clock(this.at)}. ` : "",
-      el("button", { type: "button", onclick: () => this.load(this.abort.signal) }, "Try again"));
+      el("button", { type: "button", onclick: () => this.load() }, "Try again"));
     const late = this.answer ? this.answer.warnings.filter((warning) => warning.code === "only_late" && days.slice(-REPORT_BARS).some((day) => day.day === warning.day)) : [];
     if (late.length) parts.push(`${late.length === 1 ? "One day holds" : `${late.length} days hold`} only events that came after it closed (${grouped(late.reduce((sum, { late }) => sum + late, 0))}), as imported history does. `,
       el("button", { type: "button", onclick: () => this.choose({ basis: "all" }) }, "Count them"));
@@ -186,7 +162,7 @@ const report = {
     $("as-of").textContent = this.at ? `as of ${clock(this.at)}` : "";
     speak(this.error || (this.answer ? `report as of ${clock(this.at)}` : "loading"));
   },
-};
+});
 
 $("days").addEventListener("change", () => report.choose({ days: $("days").value }));
 $("basis").addEventListener("change", () => report.choose({ basis: $("basis").value }));

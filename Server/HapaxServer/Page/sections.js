@@ -81,7 +81,7 @@ $("copy-request").addEventListener("click", (event) => {
   const wanted = $("wanted").value.trim();
   const text = place().section === "live" ? curlOfRequest("/v1/live", live.filter)
     : place().section === "store" ? curlOfRequest("/v1/store", {})
-    : place().section === "report" ? curlOfRequest("/v1/reports/daily", report.question)
+    : place().section === "report" ? curlOfRequest("/v1/reports/daily", report.parameters)
     : ID.test(wanted) ? curlOfRequest("/v1/events/" + wanted, {}) : curlOfRequest("/v1/events", { distinct_id: wanted });
   copy(text, event.currentTarget);
 });

@@ -6,34 +6,10 @@ const sized = (bytes) => {
   return `${grouped(bytes / 1000 ** power)} ${units[power]}`;
 };
 
-const storage = {
-  abort: null, timer: 0, error: "", answer: null, refusals: [], at: null,
-
-  start() {
-    this.stop();
-    this.abort = new AbortController();
-    Object.assign(this, { answer: null, refusals: [], error: "", at: null });
-    this.draw();
-    this.load(this.abort.signal);
-    this.timer = setInterval(() => { if (!document.hidden) this.load(this.abort.signal); }, 10000);
-  },
-
-  stop() {
-    if (this.abort) this.abort.abort();
-    this.abort = null;
-    clearInterval(this.timer);
-  },
-
-  async load(signal) {
-    try {
-      const [answer, refused] = await Promise.all([askJSON("/v1/store", {}, signal), askJSON("/v1/refusals", {}, signal)]);
-      Object.assign(this, { answer, refusals: refused.refusals, at: new Date(), error: "" });
-    } catch (error) {
-      if (signal.aborted) return;
-      if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
-      this.error = explain(error);
-    }
-    this.draw();
+const storage = refreshed(10, {
+  async question(signal) {
+    const [store, refused] = await Promise.all([askJSON("/v1/store", {}, signal), askJSON("/v1/refusals", {}, signal)]);
+    return { ...store, refusals: refused.refusals };
   },
 
   draw() {
@@ -58,10 +34,10 @@ const storage = {
     $("store-months").tBodies[0].replaceChildren(...[...s.months].reverse().map((month) => listRow(month.month, [about + grouped(month.rows), ...(hasBytes ? [sized(month.bytes || 0)] : [])], month.rows / most)));
     $("store-months").hidden = s.months.length === 0;
     const reasons = new Map();
-    for (const { reason } of this.refusals) reasons.set(reason, (reasons.get(reason) || 0) + 1);
+    for (const { reason } of s.refusals) reasons.set(reason, (reasons.get(reason) || 0) + 1);
     const sorted = [...reasons].sort((a, b) => b[1] - a[1]);
     $("store-refusals").tBodies[0].replaceChildren(...sorted.map(([reason, count]) => listRow(shown(reason), [grouped(count)], count / sorted[0][1])));
     $("store-refusals").hidden = sorted.length === 0;
     speak(`store ${s.state}`);
   },
-};
+});
