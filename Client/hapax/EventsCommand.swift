@@ -52,7 +52,7 @@ struct EventsCommand: AsyncParsableCommand {
     func run() async throws {
         let answer = try await reading.answer(id.map { "v1/events/\($0)" } ?? "v1/events", id == nil ? filters : [])
         guard let line = EventLine(answer[...]) else { throw ReadOptions.foreignAnswer() }
-        if id != nil { try tellOne(line, answer) } else { tellAll(line, answer) }
+        if id != nil { try tellOne(line, answer) } else { try tellAll(line, answer) }
     }
 
     private var filters: [(String, String?)] {
@@ -67,10 +67,10 @@ struct EventsCommand: AsyncParsableCommand {
         if line.text("state") != "stored" { throw ExitCode.failure }
     }
 
-    private func tellAll(_ line: EventLine, _ answer: [UInt8]) {
-        let events = PropertyLookup.value(of: "events", in: answer[...]).map { PropertyLookup.elements(of: $0) } ?? []
-        for event in events {
-            guard let line = EventLine(event) else { continue }
+    private func tellAll(_ line: EventLine, _ answer: [UInt8]) throws {
+        guard let events = PropertyLookup.value(of: "events", in: answer[...]) else { throw ReadOptions.foreignAnswer() }
+        for event in PropertyLookup.elements(of: events) {
+            guard let line = EventLine(event) else { throw ReadOptions.foreignAnswer() }
             if output.json { Terminal.write(line.oneLine) } else { Terminal.say(line.text(hasDate: true, isColored: false)) }
         }
         if let next = line.text("next") { Terminal.complain("there may be more: --after \(next)") }

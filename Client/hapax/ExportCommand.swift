@@ -128,12 +128,10 @@ private final class ExportLines: Sendable {
         var tail = [UInt8](repeating: 0, count: Int(min(size, off_t(Self.tailBytes))))
         guard pread(descriptor, &tail, tail.count, size - off_t(tail.count)) == tail.count else { throw failure("the file cannot be read") }
         let end = tail.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
-        if end == 0, size >= Self.tailBytes { throw Failure(reason: "the file's last line is no line of an export; nothing was done") }
-        var last: EventID?
-        if end > 0 {
-            let line = tail[..<(end - 1)]
-            last = Self.id(line[(line.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0)...])
-            guard last != nil else { throw Failure(reason: "the file's last line is no line of an export; nothing was done") }
+        let last = end > 0 ? Self.lastLine(of: tail[..<(end - 1)]) : nil
+        // Nothing is taken away, and nothing added, but where an export has been.
+        guard last != nil || (end == 0 && size < Self.tailBytes), Self.beginsLine(tail[end...]) else {
+            throw Failure(reason: "the file's last line is no line of an export; nothing was done")
         }
         let whole = size - off_t(tail.count - end)
         guard whole == size || ftruncate(descriptor, whole) == 0, lseek(descriptor, whole, SEEK_SET) == whole else {
@@ -175,6 +173,17 @@ private final class ExportLines: Sendable {
     func finish() -> Int32? {
         // A pipe or a terminal has nothing to make durable.
         descriptor != STDOUT_FILENO && fsync(descriptor) != 0 ? errno : nil
+    }
+
+    private static func lastLine(of tail: ArraySlice<UInt8>) -> EventID? {
+        let line = tail[(tail.lastIndex(of: 0x0A).map { $0 + 1 } ?? tail.startIndex)...]
+        let event = EventScanner.scan(line)
+        return event.problem == nil && PropertyLookup.names(in: line).last == Array("received_at".utf8) ? event.id : nil
+    }
+
+    /// Whether a line of an export can begin so, as far as it goes.
+    private static func beginsLine(_ bytes: ArraySlice<UInt8>) -> Bool {
+        zip(bytes.drop { $0 == 0x20 }, Array(#"{"event_id":""#.utf8)).allSatisfy { $0 == $1 }
     }
 
     private static func id(_ line: ArraySlice<UInt8>) -> EventID? {

@@ -303,6 +303,42 @@ struct JSONCursor {
         }
     }
 
+    /// Goes behind a value that has been checked before, however deep it lies now and however its numbers are written by now.
+    ///
+    /// - Returns: false if there is none, or no end of it.
+    mutating func skipCheckedValue() -> Bool {
+        var depth = 0
+        while !isAtEnd {
+            switch current {
+            case UInt8(ascii: "{"), UInt8(ascii: "["):
+                depth += 1
+                position += 1
+                continue
+            case UInt8(ascii: "}"), UInt8(ascii: "]"):
+                guard depth > 0 else { return false }
+                depth -= 1
+                position += 1
+            case UInt8(ascii: "\""):
+                position += 1
+                while !isAtEnd, current != UInt8(ascii: "\"") { position += current == UInt8(ascii: "\\") ? 2 : 1 }
+                position = min(position + 1, bytes.count)
+            case UInt8(ascii: ","), UInt8(ascii: ":"), 0x20, 0x09, 0x0A, 0x0D:
+                guard depth > 0 else { return false }
+                position += 1
+                continue
+            default:
+                while !isAtEnd, !Self.endsWord(current) { position += 1 }
+            }
+            if depth == 0 { return true }
+        }
+        return false
+    }
+
+    /// Whether a number or a word is over.
+    private static func endsWord(_ byte: UInt8) -> Bool {
+        byte <= 0x20 || byte == UInt8(ascii: ",") || byte == UInt8(ascii: "]") || byte == UInt8(ascii: "}")
+    }
+
     private mutating func key(in stack: inout NestingStack) throws(EventProblem) {
         try stack.countKey()
         _ = try string()

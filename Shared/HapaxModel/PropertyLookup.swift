@@ -2,7 +2,7 @@
 package enum PropertyLookup {
     /// The value under a name, as JSON: that of the key of this name, else what lies along the path that its dots spell.
     ///
-    /// - Parameter object: A JSON object that ``EventScanner`` has accepted, or one with such an event in it; of repeated keys the last one
+    /// - Parameter object: A JSON object that ``EventScanner`` has accepted, or one with such events in it; of repeated keys the last one
     ///   counts.
     /// - Returns: nil if there is none.
     package static func value(of name: String, in object: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
@@ -33,7 +33,7 @@ package enum PropertyLookup {
             cursor.skipWhitespace()
             while !cursor.isAtEnd, !cursor.skip(UInt8(ascii: "]")) {
                 let start = cursor.position
-                guard (try? cursor.value(depth: -1)) != nil else { return elements }
+                guard cursor.skipCheckedValue() else { return elements }
                 elements.append(array[(array.startIndex + start)..<(array.startIndex + cursor.position)])
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))
@@ -62,7 +62,7 @@ package enum PropertyLookup {
                 _ = cursor.skip(UInt8(ascii: ":"))
                 cursor.skipWhitespace()
                 let start = cursor.position
-                guard (try? cursor.value(depth: -1)) != nil else { return }
+                guard cursor.skipCheckedValue() else { return }
                 body(name, start..<cursor.position)
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))

@@ -91,6 +91,10 @@ struct PageTests {
             #expect(try await server.browser.run("document.querySelectorAll('main img, main script').length") == "0")
             #expect(try await server.browser.run("window.hit") == "undefined")
             #expect(try await server.browser.run("({}).x") == "undefined")
+            // A sequence that no number of JavaScript holds.
+            try await server.send([ServerWithPage.event(2).dropLast() + #","sequence":9223372036854775807}"#])
+            try await server.browser.run("location.hash = '#find?id=\(ServerWithPage.id(2))'")
+            try await server.browser.until("document.getElementById('found').innerText.includes('9223372036854775807')")
         }
     }
 

@@ -56,7 +56,7 @@ struct EventReaderContractTests {
 
     /// The whole list, in pages of random length.
     private static func list(
-        _ reader: any EventReader, _ query: EventQuery, _ random: inout SeededRandom, where keeps: (EventRow) -> Bool = { _ in true },
+        _ reader: any EventReader, _ query: EventQuery, _ random: inout SeededRandom, where keeps: ((EventRow) -> Bool)? = nil,
         between pages: () async throws -> Void = {}
     ) async throws -> [EventRow] {
         var (query, events) = (query, [EventRow]())
@@ -144,6 +144,12 @@ struct EventReaderContractTests {
             query = EventQuery(projectID: 1, received: 0..<bound, limit: .max)
             let before = try await export(query)
             #expect(before.map(\.id) == all.filter { $0.receivedAt.unixMicroseconds < bound }.map(\.id))
+        }
+        // A span that could not be looked through in time is tried again, and a shorter one on PostgreSQL.
+        var width = 5
+        if kind == .postgres {
+            let step = try await reader.stepForward(whole, width: &width, until: .now)
+            #expect(step.events.isEmpty && step.rest?.received == whole.received && width == 4)
         }
         let nothing = try await export(EventQuery(projectID: 3, received: 0..<end, limit: .max))
         #expect(nothing.isEmpty)
@@ -323,9 +329,9 @@ struct CompactJSONTests {
     @Test(
         "White space goes, and numbers get an exponent where that is shorter; texts stay as they are",
         arguments: [
-            (#"{"a": [1, 2.50, -0.0, 0, 10, 1000],"# + "\n" + #" "b c": " \" \\"}"#, #"{"a":[1,2.50,-0.0,0,10,1e3],"b c":" \" \\"}"#),
+            (#"{"a": [1, 2.50, -0.0, 0, 10, 1000],"# + "\n" + #" "b c": " \" \\"}"#, #"{"a":[1,2.50,-0,0,10,1e3],"b c":" \" \\"}"#),
             ("100000", "1e5"), ("-12300000", "-123e5"), ("0.00001", "1e-5"), ("-0.000012", "-12e-6"), ("1e300", "1e300"),
-            ("0.0000", "0.0000"),
+            ("0.0000", "0"), ("-0.00", "-0"),
             ("120.000", "12e1"), ("1" + String(repeating: "0", count: 300), "1e300"),
             ("0." + String(repeating: "0", count: 299) + "17", "17e-301"), (#""1000000""#, #""1000000""#), ("true", "true"), ("", ""),
         ])

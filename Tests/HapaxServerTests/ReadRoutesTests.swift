@@ -160,7 +160,10 @@ struct ReadRoutesTests {
                     && lines[1].hasSuffix(",UTC,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,2026-01-02T04:00:00Z,1,0,0,0,0,,,1,0,0"))
             let week = try JSONSerialization.jsonObject(with: Data(try await server.get("/v1/reports/daily").body)) as? NSDictionary
             #expect((week?["days"] as? [Any])?.count == 7)
-            #expect(try await server.get("/v1/reports/daily?from=2024-01-01&to=2026-01-02").problemCode == .rangeTooLarge)
+            for span in ["from=2024-01-01&to=2026-01-02", "from=1970-01-01", "to=9999-12-31&from=1970-01-01"] {
+                #expect(try await server.get("/v1/reports/daily?\(span)").problemCode == .rangeTooLarge, "\(span)")
+            }
+            #expect(try await server.get("/v1/reports/daily?from=2099-01-01").problemCode == .invalidParameter)
         }
     }
 
@@ -170,7 +173,7 @@ struct ReadRoutesTests {
     func exportCanBeSentAgain(kind: StoreUnderTest.Kind) async throws {
         try await Self.run(kind) { server in
             // In the digits of jsonb these would be more than an event may hold.
-            let numbers = (0..<1_000).map { "1.\($0)e\($0 % 290)" }.joined(separator: ",")
+            let numbers = (0..<1_000).map { ["1.\($0)e\($0 % 290)", "1e-\($0)", "0e-\($0)"][$0 % 3] }.joined(separator: ",")
             let text = #"a \"\\\n: , 1e9 \u0001"#
             let event =
                 #"{"event_id":"\#(Sample.id(8))","event":"n","time":0,"distinct_id":"u","properties":{"b":[\#(numbers)], "a" : "\#(text)","z":-0.0,"i":9007199254740993}}"#
@@ -221,6 +224,28 @@ struct ReadRoutesTests {
         try await RunningServer.run(on: broken) { server in
             let body = String(decoding: try await server.get("/v1/store", key: RunningServer.adminKey).body, as: UTF8.self)
             #expect(body.hasPrefix(#"{"state":"unavailable","#))
+        }
+    }
+
+    @Test(
+        "Numbers that a database writes out in digits neither swell an answer nor hide what else is there",
+        arguments: StoreUnderTest.Kind.allCases)
+    func writtenOutNumbersStayShort(kind: StoreUnderTest.Kind) async throws {
+        try await Self.run(kind) { server in
+            let swelling = Array(repeating: "1e-999", count: 4_500).joined(separator: ",")
+            for number: UInt64 in 10..<40 {
+                let event =
+                    #"{"event_id":"\#(Sample.id(number))","event":"n","time":0,"distinct_id":"u","properties":{"plan":"pro","max":1e300,"a":[\#(swelling)]}}"#
+                #expect(try await server.receipt("[\(event)]").stored == 1)
+            }
+            let one = try await server.get("/v1/events?limit=1&event=n").body
+            #expect(one.count < 40_000, "\(one.count)")
+            for condition in ["plan:pro", "max:1e300", "max:1000e297"] {
+                let found = String(decoding: try await server.get("/v1/events?where=\(condition)&limit=3").body, as: UTF8.self)
+                #expect(found.matches(of: /"event_id"/).count == 3, "\(condition)")
+            }
+            let names = String(decoding: try await server.get("/v1/names").body, as: UTF8.self)
+            #expect(names.contains(#"{"event":"n","count":30,"properties":["a","max","plan"]}"#), "\(names)")
         }
     }
 

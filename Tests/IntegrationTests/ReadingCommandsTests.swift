@@ -94,7 +94,7 @@ struct ReadingCommandsTests {
         try #require(all.status == .exited(0) && all.lines.count == 2, "\(all)")
         #expect(
             all.lines[0].contains(#"\u{1B}[2J\u{202E}\u{9B}31m"#)
-                && all.lines[1].hasSuffix(#"stored     order_paid  c+1 & Ü  {"plan": "pro"}"#) || kind == .sqlite)
+                && all.lines[1].hasSuffix(#"stored     order_paid  c+1 & Ü  {"plan":"pro"}"#))
         let found = try await Self.run(server, ["events", "--user", "c+1 & Ü", "--where", "plan:pro", "--event", "order_paid", "--json"])
         #expect(found.lines.count == 1 && found.lines[0].contains(#""event_id":"01980000-0000-7000-8000-100000000001""#))
         let page = try await Self.run(server, ["events", "--limit", "1"])
@@ -114,6 +114,15 @@ struct ReadingCommandsTests {
         ] {
             let ran = try await Self.run(server, arguments, key: key)
             #expect(ran.status == .exited(1) && ran.errors.contains(says), "\(arguments): \(ran)")
+        }
+        // As deep as an event may be, and a number that PostgreSQL writes in 309 digits.
+        let deep = String(repeating: "[", count: 30) + "1.7976931348623157e308" + String(repeating: "]", count: 30)
+        try await Self.send(server, Self.event(4, "deep", properties: #"{"v":\#(deep)}"#))
+        for arguments in [
+            ["events", "--event", "deep"], ["events", "--event", "deep", "--json"], ["events", "01980000-0000-7000-8000-100000000004"],
+        ] {
+            let found = try await Self.run(server, arguments)
+            #expect(found.status == .exited(0) && found.lines.count == 1 && found.lines[0].contains("[[1"), "\(found)")
         }
         await server.stop()
         #expect(try await Self.run(server, ["events"]).errors.contains("the server cannot be read"))
@@ -200,6 +209,12 @@ struct ReadingCommandsTests {
             #expect(ran.status == .exited(status) && ran.errors.contains(says), "\(arguments): \(ran)")
         }
         #expect(try content() == ["no export"])
+        // Somebody's own file, with an end of line and without.
+        for text in [#"{"important":"data"}"#, whole[0].replacing(/,"received_at":"[^"]*"/, with: "") + "\n"] {
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+            #expect(try await Self.run(server, ["export", "-o", file]).status == .exited(1))
+            #expect(try String(contentsOfFile: file, encoding: .utf8) == text)
+        }
         await server.stop()
         withExtendedLifetime(store) {}
     }

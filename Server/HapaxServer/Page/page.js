@@ -19,7 +19,8 @@ function el(name, attributes = {}, ...children) {
 // Characters that do something instead of showing something.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 const escaped = (text) => text.replace(HIDDEN, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
-const shown = (text) => el("bdi", {}, escaped(String(text)));
+// A number that was kept as it was written is no text by itself.
+const shown = (value) => el("bdi", {}, escaped(JSON.isRawJSON && JSON.isRawJSON(value) ? value.rawJSON : String(value)));
 // Line ends and spaces of our own indentation stay; what an event holds is escaped inside its JSON.
 const pretty = (value) => JSON.stringify(value, null, 2).split("\n").map(escaped).join("\n");
 

@@ -39,7 +39,7 @@ enum CompactJSON {
             digits.removeLast()
             exponent += 1
         }
-        let short = sign + digits + Array("e\(exponent)".utf8)
-        return digits.isEmpty || short.count >= number.count ? number : short
+        let short = digits.isEmpty ? sign + [0x30] : sign + digits + Array("e\(exponent)".utf8)
+        return short.count >= number.count ? number : short
     }
 }

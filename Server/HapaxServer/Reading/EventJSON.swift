@@ -11,7 +11,8 @@ extension JSONWriter {
     /// A line of an export: what `hapax import` takes, and when it was received.
     mutating func line(_ event: EventRow) {
         eventMembers(event)
-        raw(CompactJSON.rewritten(event.properties))
+        // A line's end can only stand between values: inside of a text JSON escapes it.
+        raw(event.properties.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
         raw(#","received_at":"#)
         string(event.receivedAt.description)
         raw("}\n")

@@ -44,7 +44,7 @@ struct DailyReportReader: Sendable {
     let zones: [Int32: ReportZone]
 
     /// - Parameters:
-    ///   - span: The days asked for; nil is the last seven, today included.
+    ///   - span: The days asked for; nil is the last seven, today included. More than ``ServerLimits/reportDays``, or less than none, gets no day.
     ///   - now: The wall clock in Unix seconds.
     ///   - figures: Computes a day that is not closed, or remembers it.
     func report(
@@ -56,6 +56,9 @@ struct DailyReportReader: Sendable {
         let today = history.day(at: now)
         let to = span.to ?? today.advanced(by: 1)
         let from = span.from ?? to.advanced(by: -7)
+        let zone = history.zone(of: today)
+        var report = DailyReport(days: [], from: from, to: to, zone: zone, basis: basis, lateAsOf: nil)
+        guard from <= to, to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { return report }
         let milliseconds = database.dialect.milliseconds
         var known: [CalendarDay: ReportDay] = [:]
         let bounds: ReportSQL = "project_id = \(projectID) AND day >= \(from) AND day < \(to)"
@@ -74,9 +77,7 @@ struct DailyReportReader: Sendable {
         let next = progress.first?[0].flatMap { CalendarDay($0) }
         let folded = (progress.first?[1].flatMap { Int64($0) } ?? 0) / 1_000
         let lateTo = try await ask("SELECT \(milliseconds("late_to")) FROM report_late_progress").first?[0].flatMap { Int64($0) }
-        var report = DailyReport(
-            days: [], from: from, to: to, zone: history.zone(of: today), basis: basis,
-            lateAsOf: lateTo.flatMap { $0 > 0 ? $0 / 1_000 : nil })
+        report.lateAsOf = lateTo.flatMap { $0 > 0 ? $0 / 1_000 : nil }
         var date = from
         while date < to {
             let day = known[date] ?? history.bounds(of: date)

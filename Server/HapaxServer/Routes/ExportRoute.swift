@@ -55,33 +55,40 @@ struct ExportRoute: Sendable {
     private func send(_ query: EventQuery, compressor: Gzip.Compressor?, to writer: inout some ResponseBodyWriter) async throws {
         var (rest, width, sentAt) = (Optional(query), ServerLimits.exportWidth, ContinuousClock.now)
         while let query = rest {
-            let step = try await step(query, &width)
-            rest = step.rest
-            var lines = JSONWriter(capacity: step.events.reduce(0) { $0 + $1.properties.count + 300 })
-            for event in step.events { lines.line(event) }
-            if step.events.isEmpty, sentAt + ServerLimits.liveHeartbeat <= .now {
-                // White space before the next line's object, so that what lies between keeps the connection open.
-                lines.raw(" ")
+            let isSilent = sentAt + ServerLimits.liveHeartbeat <= .now
+            let bytes: [UInt8]
+            (bytes, rest) = try await step(query, &width, compressor, isSilent)
+            // In pieces: each has the time that an answer has.
+            for start in stride(from: 0, to: bytes.count, by: Self.pieceBytes) {
+                try await writer.write(ByteBuffer(bytes: bytes[start..<min(start + Self.pieceBytes, bytes.count)]))
+                sentAt = .now
             }
-            guard !lines.bytes.isEmpty || rest == nil else { continue }
-            let bytes = compressor?.add(lines.bytes, isLast: rest == nil) ?? lines.bytes
-            try await writer.write(ByteBuffer(bytes: bytes))
-            sentAt = .now
         }
     }
 
-    /// Behind people's questions, however long that takes.
-    private func step(_ query: EventQuery, _ width: inout Int) async throws -> ExportStep {
+    private static let pieceBytes = 32 * 1024
+
+    /// Behind people's questions, however long that takes; what it costs to compress counts as part of it.
+    private func step(
+        _ query: EventQuery, _ width: inout Int, _ compressor: Gzip.Compressor?, _ isSilent: Bool
+    ) async throws -> (bytes: [UInt8], rest: EventQuery?) {
         while true {
             // Whoever asked sees that it was cut, and goes on with the server that comes next.
             if Task.isShuttingDownGracefully { throw RequestProblem(.stopping, detail: "the server stops") }
             var next = width
             do {
-                let step = try await reading.heavily(within: ServerLimits.heavyRead) { deadline throws(StoreError) in
-                    try await reading.store.reader.stepForward(query, width: &next, until: deadline)
+                let result = try await reading.heavily(within: ServerLimits.heavyRead) { deadline throws(StoreError) in
+                    let step = try await reading.store.reader.stepForward(query, width: &next, until: deadline)
+                    var lines = JSONWriter(capacity: step.events.reduce(1) { $0 + $1.properties.count + 300 })
+                    for event in step.events { lines.line(event) }
+                    // White space before the next line's object, so that what lies between keeps the connection open.
+                    if step.events.isEmpty, isSilent, step.rest != nil { lines.raw(" ") }
+                    let isLast = step.rest == nil
+                    let bytes = lines.bytes.isEmpty && !isLast ? [] : compressor?.add(lines.bytes, isLast: isLast) ?? lines.bytes
+                    return (bytes, step.rest)
                 }
                 width = next
-                return step
+                return result
             } catch let problem as RequestProblem where problem.code == .overloaded {
                 continue
             }

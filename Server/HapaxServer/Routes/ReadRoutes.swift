@@ -55,7 +55,7 @@ struct ReadRoutes: Sendable {
             after: try parameters.parse("after", "must be what an answer gave as next") { EventPosition(text: $0) })
         let filter = try parameters.parse("where", "must be PROPERTY:VALUE") { PropertyFilter($0) }
         let page = try await heavily(within: ServerLimits.listRead) { deadline throws(StoreError) in
-            try await store.reader.events(query, until: deadline) { filter?.keeps($0) ?? true }
+            try await store.reader.events(query, until: deadline, where: filter.map { filter in { filter.keeps($0) } })
         }
         var writer = JSONWriter(capacity: 1_024 + page.events.reduce(0) { $0 + $1.properties.count + 400 })
         writer.raw(#"{"events":"#)

@@ -37,7 +37,9 @@ struct ReportRoutes: Sendable {
                 }
             }
         }
-        guard report.days.count <= ServerLimits.reportDays else { throw Self.tooManyDays }
+        // Both are known only now where one of them was left out.
+        guard report.from <= report.to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
+        guard report.to.daysSince1970 - report.from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
         guard Self.wantsCSV(request) else { return ReadRoutes.json(report.json()) }
         var response = ReadRoutes.json(report.csv())
         response.headers[.contentType] = "text/csv; charset=utf-8; header=present"

@@ -93,7 +93,7 @@ package struct EventQuery: Sendable {
     package var name: String?
     package var distinctID: String?
     package var installID: EventID?
-    /// At most so many.
+    /// At most so many; of one step too, so where a list keeps not all of them it asks for more.
     package var limit: Int
     /// Only those behind this place, as the list goes: in one that is newest first received before it, in an export after it.
     package var after: EventPosition?
@@ -101,7 +101,7 @@ package struct EventQuery: Sendable {
 
 /// What lies in one step of a list.
 package struct EventStep: Sendable {
-    /// Newest first, at most ``ServerLimits/stepEvents``.
+    /// Newest first, at most ``EventQuery/stepLimit``.
     package var events: [EventRow]
     /// Where the list goes on; nil at its end.
     package var next: EventPosition?
@@ -111,7 +111,7 @@ package struct EventStep: Sendable {
 
 /// What lies in one step of an export.
 package struct ExportStep: Sendable {
-    /// Oldest first, at most ``ServerLimits/stepEvents``.
+    /// Oldest first, at most ``ServerLimits/stepEvents``; none also where the span was too long to be looked through in time.
     package var events: [EventRow]
     /// The query for what is left; nil at the end.
     package var rest: EventQuery?
@@ -125,6 +125,9 @@ package struct EventPage: Sendable {
 }
 
 extension EventQuery {
+    /// How many events one step is for.
+    var stepLimit: Int { min(limit, ServerLimits.stepEvents) }
+
     /// What is left of an export behind a step.
     ///
     /// - Parameters:
@@ -147,13 +150,15 @@ extension EventReader {
     /// The latest events that a query names, newest first, in growing steps back. What the deadline leaves unread, ``EventPage/next`` goes
     /// on with.
     ///
-    /// - Parameter keeps: Asked for each event that the rest of the query names.
+    /// - Parameter keeps: Asked for each event that the rest of the query names; nil keeps all.
     func events(
-        _ query: EventQuery, until deadline: ContinuousClock.Instant, where keeps: (EventRow) -> Bool = { _ in true }
+        _ query: EventQuery, until deadline: ContinuousClock.Instant, where keeps: ((EventRow) -> Bool)? = nil
     ) async throws(StoreError) -> EventPage {
         var page = EventPage()
+        let limit = query.limit
         var (query, width, bytes) = (query, 0, 0)
         while true {
+            query.limit = keeps == nil ? limit - page.events.count : .max
             let step: EventStep
             do throws(StoreError) {
                 step = try await self.step(query, width: width, until: deadline)
@@ -162,10 +167,10 @@ extension EventReader {
                 page.next = query.after
                 return page
             }
-            for event in step.events where keeps(event) {
+            for event in step.events where keeps?(event) ?? true {
                 page.events.append(event)
                 bytes += event.properties.count
-                guard page.events.count < query.limit, bytes < ServerLimits.pageBytes else {
+                guard page.events.count < limit, bytes < ServerLimits.pageBytes else {
                     page.next = event.position
                     return page
                 }

@@ -75,11 +75,43 @@ package final class PostgresConnection {
             PQsendQueryParams(connection, sql, Int32(parameters.count), nil, values, nil, nil, 0)
         }
         let rows = try answer(sent)
-        return (0..<rows.count).map { row in
-            (0..<rows.columnCount).map { column in
-                rows.bytes(row, column).map { String(decoding: $0, as: UTF8.self) }
+        return (0..<rows.count).map { Self.texts(rows, $0) }
+    }
+
+    /// The same row by row, so that no more of an answer is held than `take` keeps (https://www.postgresql.org/docs/current/libpq-single-row-mode.html).
+    ///
+    /// - Parameter take: Says whether it wants more; the rest is given up.
+    func query(_ sql: String, _ parameters: [String], take: ([String?]) -> Bool) throws(PostgresError) {
+        let sent = Self.withOptionalCStrings(parameters) { values in
+            PQsendQueryParams(connection, sql, Int32(parameters.count), nil, values, nil, nil, 0)
+        }
+        guard sent == 1, PQsetSingleRowMode(connection) == 1 else { throw lost() }
+        let end = ContinuousClock.now + deadline
+        var (failure, wantsMore) = (PostgresError?.none, true)
+        while let rows = try nextResult(end) {
+            switch PQresultStatus(rows.result) {
+            case PGRES_SINGLE_TUPLE:
+                guard wantsMore else { continue }
+                wantsMore = take(Self.texts(rows, 0))
+                if !wantsMore { cancel() }
+            case PGRES_TUPLES_OK: break
+            default: failure = failure ?? error(rows)
             }
         }
+        if isBroken { throw failure ?? lost() }
+        // That it was ended is what was wanted.
+        if let failure, wantsMore { throw failure }
+    }
+
+    private func cancel() {
+        guard let handle = PQgetCancel(connection) else { return }
+        var message = [CChar](repeating: 0, count: 256)
+        _ = PQcancel(handle, &message, 256)
+        PQfreeCancel(handle)
+    }
+
+    private static func texts(_ rows: PostgresRows, _ row: Int) -> [String?] {
+        (0..<rows.columnCount).map { column in rows.bytes(row, column).map { String(decoding: $0, as: UTF8.self) } }
     }
 
     /// Prepares a statement under a name that ``executePrepared(_:_:)`` takes.

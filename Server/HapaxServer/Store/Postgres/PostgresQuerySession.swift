@@ -35,6 +35,31 @@ actor PostgresQuerySession {
         }
     }
 
+    /// As many events as `bytes` of properties hold, at least one if there is any; a statement that took too long gives what it had by then.
+    ///
+    /// - Returns: Whether there may be more, too.
+    func events(
+        _ sql: String, _ parameters: [String], bytes: Int, within time: Duration
+    ) throws(StoreError) -> (events: [EventRow], isCut: Bool) {
+        let milliseconds = Int64(time / .milliseconds(1))
+        guard milliseconds > 0 else { throw .tooHeavy }
+        return try withConnection { (connection) throws(PostgresError) in
+            _ = try connection.query("SELECT set_config('statement_timeout', $1, false)", ["\(milliseconds)"])
+            var (events, held) = ([EventRow](), 0)
+            do throws(PostgresError) {
+                try connection.query(sql, parameters) { row in
+                    guard let event = EventRow(row) else { return true }
+                    events.append(event)
+                    held += event.properties.count
+                    return held < bytes
+                }
+            } catch  where error.sqlState == "57014" && !events.isEmpty {
+                return (events, true)
+            }
+            return (events, held >= bytes)
+        }
+    }
+
     /// All of it in one transaction.
     func write(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) {
         try withConnection { (connection) throws(PostgresError) in

@@ -50,8 +50,10 @@ final class PostgresReader: EventReader {
         }
         let low = max(start, end - Self.microseconds(width))
         let isOpen = query.after == nil && query.received.upperBound == .max
-        let events = try await select(query, from: low, to: isOpen ? nil : end, until: deadline)
-        if events.count == ServerLimits.stepEvents { return EventStep(events: events, next: events.last?.position, isCut: true) }
+        var conditions = Conditions(query, received: low..<(isOpen ? .max : end))
+        if let after = query.after { conditions.require("<", after) }
+        let (events, isCut) = try await rows(conditions, "received_at DESC, event_id DESC", query.stepLimit, until: deadline)
+        if isCut { return EventStep(events: events, next: events.last?.position, isCut: true) }
         guard low > start, let reached = Timestamp(unixMicroseconds: low) else { return EventStep(events: events, next: nil, isCut: false) }
         return EventStep(events: events, next: EventPosition(receivedAt: reached, id: .least), isCut: false)
     }
@@ -71,22 +73,27 @@ final class PostgresReader: EventReader {
             let reached = min(query.received.upperBound, start + Self.forwardMicroseconds(width))
             var conditions = Conditions(query, received: start..<reached)
             if let after = query.after { conditions.require(">", after) }
+            let began = ContinuousClock.now
             do throws(StoreError) {
+                let end = min(deadline, began + ServerLimits.listRead)
                 // To sort what lies in far too long a span takes longer than to see that it holds enough.
                 if width > 0 {
                     let enough = "SELECT count(*) FROM (SELECT FROM events WHERE \(conditions.sql) LIMIT \(ServerLimits.stepEvents)) AS e"
-                    let count = try await heavyQuery(enough, conditions.parameters, until: deadline).first?[0].flatMap { Int($0) } ?? 0
+                    let count = try await heavyQuery(enough, conditions.parameters, until: end).first?[0].flatMap { Int($0) } ?? 0
                     guard count < ServerLimits.stepEvents else {
                         width -= 1
                         continue
                     }
                 }
-                let events = try await rows(conditions, "received_at, event_id", until: deadline)
-                if events.count < ServerLimits.stepEvents / 4 { width = min(width + 1, Self.widest) }
-                return ExportStep(
-                    events: events, rest: query.rest(events, reached: reached, isCut: events.count == ServerLimits.stepEvents))
-            } catch .tooHeavy where width > 0 && ContinuousClock.now < deadline {
+                let (events, isCut) = try await rows(conditions, "received_at, event_id", ServerLimits.stepEvents, until: end)
+                if events.count < ServerLimits.stepEvents / 4, !isCut, ContinuousClock.now - began < ServerLimits.listRead / 4 {
+                    width = min(width + 1, Self.widest)
+                }
+                return ExportStep(events: events, rest: query.rest(events, reached: reached, isCut: isCut))
+            } catch .tooHeavy where width > 0 {
                 width -= 1
+                // Whoever asks goes on with a shorter span.
+                guard ContinuousClock.now < deadline else { return ExportStep(events: [], rest: query) }
             }
         }
     }
@@ -102,19 +109,15 @@ final class PostgresReader: EventReader {
         return rows.reduce(into: [:]) { $0[Array(($1[0] ?? "").utf8)] = $1[1].flatMap { Int64($0) } ?? 0 }
     }
 
-    private func select(
-        _ query: EventQuery, from: Int64, to: Int64?, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [EventRow] {
-        var conditions = Conditions(query, received: from..<(to ?? .max))
-        if let after = query.after { conditions.require("<", after) }
-        return try await rows(conditions, "received_at DESC, event_id DESC", until: deadline)
-    }
-
+    /// - Returns: At most so many, and whether there may be more.
     private func rows(
-        _ conditions: Conditions, _ order: String, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [EventRow] {
-        let sql = "SELECT \(Self.columns) FROM events WHERE \(conditions.sql) ORDER BY \(order) LIMIT \(ServerLimits.stepEvents)"
-        return try await heavyQuery(sql, conditions.parameters, until: deadline).compactMap(EventRow.init)
+        _ conditions: Conditions, _ order: String, _ limit: Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> (events: [EventRow], isCut: Bool) {
+        let sql = "SELECT \(Self.columns) FROM events WHERE \(conditions.sql) ORDER BY \(order) LIMIT \(limit)"
+        let (events, isCut) = try await heavily { (session) throws(StoreError) in
+            try await session.events(sql, conditions.parameters, bytes: ServerLimits.pageBytes, within: deadline - .now)
+        }
+        return (events, isCut || events.count == limit)
     }
 
     /// https://www.postgresql.org/docs/current/catalog-pg-class.html: `reltuples` is an estimate, of the last VACUUM or ANALYZE.
@@ -141,9 +144,15 @@ final class PostgresReader: EventReader {
     func heavyQuery(
         _ sql: String, _ parameters: [String], until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [[String?]] {
+        try await heavily { (session) throws(StoreError) in try await session.query(sql, parameters, within: deadline - .now) }
+    }
+
+    private func heavily<Value: Sendable>(
+        _ body: (PostgresQuerySession) async throws(StoreError) -> Value
+    ) async throws(StoreError) -> Value {
         guard let index = free.withLock({ $0.popLast() }) else { throw .unavailable("every session for reading is in use") }
         defer { free.withLock { $0.append(index) } }
-        return try await heavy[index].query(sql, parameters, within: deadline - .now)
+        return try await body(heavy[index])
     }
 
     private static func array(_ values: [some CustomStringConvertible]) -> String {
@@ -193,7 +202,8 @@ private struct Conditions {
 }
 
 extension EventRow {
-    fileprivate init?(_ row: [String?]) {
+    /// - Parameter row: As the reader's columns have it.
+    init?(_ row: [String?]) {
         guard row.count == 9, let id = row[0].flatMap({ EventID($0) }), let name = row[1], let distinctID = row[2],
             let time = row[3].flatMap({ Int64($0) }),
             let receivedAt = row[4].flatMap({ Int64($0) }).flatMap({ Timestamp(unixMicroseconds: $0) }),
@@ -201,7 +211,8 @@ extension EventRow {
         else { return nil }
         self.init(
             id: id, name: Array(name.utf8), distinctID: Array(distinctID.utf8), time: time, receivedAt: receivedAt,
-            installID: row[5].flatMap { EventID($0) }, sequence: row[6].flatMap { Int64($0) }, properties: Array(properties.utf8),
+            installID: row[5].flatMap { EventID($0) }, sequence: row[6].flatMap { Int64($0) },
+            properties: CompactJSON.rewritten(Array(properties.utf8)),
             isLate: row[8] == "t")
     }
 }

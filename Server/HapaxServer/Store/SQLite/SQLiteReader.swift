@@ -59,7 +59,7 @@ final class SQLiteReader: EventReader {
             let start = first > rows.lowerBound ? try Self.firstRow(at: try Self.receivedAt(first, in: db) ?? 0, in: db) : first
             let low = max(rows.lowerBound, start)
             let events = try Self.select(query, low..<rows.upperBound, in: db)
-            if events.count == ServerLimits.stepEvents { return EventStep(events: events, next: events.last?.position, isCut: true) }
+            if events.count == query.stepLimit { return EventStep(events: events, next: events.last?.position, isCut: true) }
             let reached = low > rows.lowerBound ? try Self.receivedAt(low, in: db) : nil
             let next = reached.map { EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: $0), id: .least) }
             return EventStep(events: events, next: next, isCut: false)
@@ -71,15 +71,14 @@ final class SQLiteReader: EventReader {
         guard let distinctID = query.distinctID, !rows.isEmpty, try rows.upperBound <= SQLiteUserRuns.end(in: db) else { return nil }
         let found = try SQLiteUserRuns.rows(
             of: distinctID, projectID: query.projectID, in: rows, limit: ServerLimits.stepEvents, db)
-        guard found.from > rows.lowerBound, let instant = try receivedAt(found.from, in: db) else {
-            return EventStep(events: try select(query, rows, among: found.rows, in: db), next: nil, isCut: false)
-        }
         // Rows of one instant are in no order of ids, so they stay together: those at the lower end are for the next step.
-        let first = try firstRow(at: instant + 1, in: db)
+        let instant = found.from > rows.lowerBound ? try receivedAt(found.from, in: db) : nil
+        let first = try instant.map { try firstRow(at: $0 + 1, in: db) } ?? rows.lowerBound
         guard first < rows.upperBound else { return nil }
-        return EventStep(
-            events: try select(query, rows, among: found.rows.filter { $0 >= first }, in: db),
-            next: EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: instant + 1), id: .least), isCut: false)
+        let events = try select(query, rows, among: found.rows.filter { $0 >= first }, in: db)
+        let next = instant.map { EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: $0 + 1), id: .least) }
+        let isCut = events.count == query.stepLimit
+        return EventStep(events: events, next: isCut ? events.last?.position : next, isCut: isCut)
     }
 
     func stepForward(
@@ -226,7 +225,7 @@ final class SQLiteReader: EventReader {
         let order = isForward ? "ASC" : "DESC"
         let sql = """
             SELECT \(columns) FROM events WHERE \(conditions.joined(separator: " AND "))
-            ORDER BY received_at \(order), event_id \(order) LIMIT \(ServerLimits.stepEvents)
+            ORDER BY received_at \(order), event_id \(order) LIMIT \(query.stepLimit)
             """
         return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: arguments).compactMap(EventRow.init)
     }
