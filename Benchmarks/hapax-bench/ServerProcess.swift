@@ -8,12 +8,13 @@ final class ServerProcess {
     private let process = Process()
     let port: Int
 
-    init(store: String) throws {
+    /// - Parameter zone: Of the project, for its reports.
+    init(store: String, zone: String = "UTC") throws {
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         process.executableURL = program.deletingLastPathComponent().appendingPathComponent("hapax-server")
         process.environment = [
             "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": "bench=\(Self.key)",
-            "HAPAX_READ_KEYS": "bench=\(Self.readKey)", "HAPAX_LOG_LEVEL": "warning",
+            "HAPAX_READ_KEYS": "bench=\(Self.readKey)", "HAPAX_TIME_ZONES": "bench=\(zone)", "HAPAX_LOG_LEVEL": "warning",
         ]
         let output = Pipe()
         process.standardOutput = output

@@ -102,7 +102,7 @@ actor PostgresQuerySession {
         // Parallel workers would take the processors from ingest; text in UTC is what the answers hold; the users of a day are grouped in memory.
         let settings = """
             SET default_transaction_read_only = \(isReadOnly ? "on" : "off"); SET DateStyle = 'ISO'; SET TimeZone = 'UTC';
-            SET max_parallel_workers_per_gather = 0; SET jit = off; SET work_mem = '32MB'; SET idle_in_transaction_session_timeout = '60s'
+            SET max_parallel_workers_per_gather = 0; SET jit = off; SET work_mem = '64MB'; SET idle_in_transaction_session_timeout = '60s'
             """
         try translating { () throws(PostgresError) in try connection.execute(settings) }
         return connection
