@@ -112,7 +112,7 @@ struct EventReaderContractTests {
         var past = try await Past(kind, random: .printed())
         try await past.commit(60, from: 0)
         // More at one instant than a step holds.
-        let crowd = (0..<UInt64(ServerLimits.stepEvents + 200)).map { Sample.record(Sample.id(900_000 + $0)) }
+        let crowd = (0..<UInt64(ServerLimits.exportEvents + 200)).map { Sample.record(Sample.id(900_000 + $0)) }
         _ = try await past.store.commit(Sample.group(crowd), writer: 0)
         try await past.commit(30, from: 500_000)
         var random = past.random
@@ -129,7 +129,7 @@ struct EventReaderContractTests {
         let end = Timestamp(clampingUnixMilliseconds: EventLimits.maximumTime).unixMicroseconds
         let whole = EventQuery(projectID: 1, received: 0..<end, limit: .max)
         let all = try await export(whole)
-        #expect(all.map(\.id) == (try await past.ids(1)).reversed() && all.count > ServerLimits.stepEvents)
+        #expect(all.map(\.id) == (try await past.ids(1)).reversed() && all.count > ServerLimits.exportEvents)
         var query = whole
         (query.name, query.distinctID) = ("b", "u2")
         let filtered = try await export(query).map(\.id)

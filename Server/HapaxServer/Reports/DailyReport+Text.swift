@@ -28,7 +28,7 @@ extension DailyReport {
         return writer.bytes
     }
 
-    /// RFC 4180. Names of events are not in it: a line is a day.
+    /// RFC 4180. A line is a day; no cell holds anything that was sent, so none has to be quoted, or kept from being taken for a formula.
     func csv() -> [UInt8] {
         var lines = [
             "day,state,time_zone,starts_at,ends_at,closes_at,users,active_users,new_users,sessions,timed_sessions,mean_session_ms,mean_use_ms,"
@@ -36,7 +36,7 @@ extension DailyReport {
         ]
         for day in days {
             let texts = [day.bounds.day.description, day.state.rawValue, day.bounds.zone.name] + day.instants
-            lines.append((texts.map(CSV.cell) + day.numbers.map { $0.map { "\($0)" } ?? "" }).joined(separator: ","))
+            lines.append((texts + day.numbers.map { $0.map { "\($0)" } ?? "" }).joined(separator: ","))
         }
         return Array(lines.map { $0 + "\r\n" }.joined().utf8)
     }
@@ -103,16 +103,5 @@ extension DailyReport.Day {
         writer.raw(#","ahead":"#)
         writer.integer(figures.ahead)
         writer.raw("}")
-    }
-}
-
-/// Cells of a CSV file (RFC 4180).
-enum CSV {
-    /// A text that a spreadsheet would take for a formula gets an apostrophe.
-    static func cell(_ text: String) -> String {
-        var text = text
-        if let first = text.unicodeScalars.first, "=+-@\t\r".unicodeScalars.contains(first) { text = "'" + text }
-        guard text.utf8.contains(where: { [0x22, 0x2C, 0x0A, 0x0D].contains($0) }) else { return text }
-        return "\"" + text.replacing("\"", with: "\"\"") + "\""
     }
 }

@@ -83,6 +83,8 @@ package struct ServerLimits: Sendable {
     /// Events whose properties are looked at for a list of names.
     package static let sampledEvents = 1_000
 
+    /// Events that one step of an export takes from the store, or as many as ``pageBytes`` hold.
+    package static let exportEvents = 10_000
     /// Exports of one project that run at once; a further one is answered 429.
     package static let exports = 2
     /// How far an export looks at first, see ``EventReader/stepForward(_:width:until:)``.

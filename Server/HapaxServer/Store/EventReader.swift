@@ -111,7 +111,7 @@ package struct EventStep: Sendable {
 
 /// What lies in one step of an export.
 package struct ExportStep: Sendable {
-    /// Oldest first, at most ``ServerLimits/stepEvents``; none also where the span was too long to be looked through in time.
+    /// Oldest first, at most ``ServerLimits/exportEvents``; none also where the span was too long to be looked through in time.
     package var events: [EventRow]
     /// The query for what is left; nil at the end.
     package var rest: EventQuery?

@@ -78,15 +78,15 @@ final class PostgresReader: EventReader {
                 let end = min(deadline, began + ServerLimits.listRead)
                 // To sort what lies in far too long a span takes longer than to see that it holds enough.
                 if width > 0 {
-                    let enough = "SELECT count(*) FROM (SELECT FROM events WHERE \(conditions.sql) LIMIT \(ServerLimits.stepEvents)) AS e"
+                    let enough = "SELECT count(*) FROM (SELECT FROM events WHERE \(conditions.sql) LIMIT \(ServerLimits.exportEvents)) AS e"
                     let count = try await heavyQuery(enough, conditions.parameters, until: end).first?[0].flatMap { Int($0) } ?? 0
-                    guard count < ServerLimits.stepEvents else {
+                    guard count < ServerLimits.exportEvents else {
                         width -= 1
                         continue
                     }
                 }
-                let (events, isCut) = try await rows(conditions, "received_at, event_id", ServerLimits.stepEvents, until: end)
-                if events.count < ServerLimits.stepEvents / 4, !isCut, ContinuousClock.now - began < ServerLimits.listRead / 4 {
+                let (events, isCut) = try await rows(conditions, "received_at, event_id", ServerLimits.exportEvents, until: end)
+                if events.count < ServerLimits.exportEvents / 4, !isCut, ContinuousClock.now - began < ServerLimits.listRead / 4 {
                     width = min(width + 1, Self.widest)
                 }
                 return ExportStep(events: events, rest: query.rest(events, reached: reached, isCut: isCut))

@@ -58,8 +58,8 @@ final class SQLiteReader: EventReader {
             // Rows of one instant are in no order of ids, so they stay together.
             let start = first > rows.lowerBound ? try Self.firstRow(at: try Self.receivedAt(first, in: db) ?? 0, in: db) : first
             let low = max(rows.lowerBound, start)
-            let events = try Self.select(query, low..<rows.upperBound, in: db)
-            if events.count == query.stepLimit { return EventStep(events: events, next: events.last?.position, isCut: true) }
+            let (events, isCut) = try Self.select(query, low..<rows.upperBound, limit: query.stepLimit, in: db)
+            if isCut { return EventStep(events: events, next: events.last?.position, isCut: true) }
             let reached = low > rows.lowerBound ? try Self.receivedAt(low, in: db) : nil
             let next = reached.map { EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: $0), id: .least) }
             return EventStep(events: events, next: next, isCut: false)
@@ -75,9 +75,9 @@ final class SQLiteReader: EventReader {
         let instant = found.from > rows.lowerBound ? try receivedAt(found.from, in: db) : nil
         let first = try instant.map { try firstRow(at: $0 + 1, in: db) } ?? rows.lowerBound
         guard first < rows.upperBound else { return nil }
-        let events = try select(query, rows, among: found.rows.filter { $0 >= first }, in: db)
+        let (events, isCut) = try select(
+            query, rows, among: found.rows.filter { $0 >= first }, limit: query.stepLimit, in: db)
         let next = instant.map { EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: $0 + 1), id: .least) }
-        let isCut = events.count == query.stepLimit
         return EventStep(events: events, next: isCut ? events.last?.position : next, isCut: isCut)
     }
 
@@ -94,15 +94,16 @@ final class SQLiteReader: EventReader {
             if end < rows.upperBound, let last = try Self.receivedAt(end - 1, in: db) {
                 end = min(rows.upperBound, try Self.firstRow(at: last + 1, in: db))
             }
-            let events = try Self.select(query, start..<max(start, end), isForward: true, in: db)
+            let (events, isCut) = try Self.select(
+                query, start..<max(start, end), isForward: true, limit: ServerLimits.exportEvents, in: db)
             let reached = end < rows.upperBound ? try Self.receivedAt(end, in: db).map { $0 * 1_000 } : nil
             return ExportStep(
                 events: events,
                 rest: query.rest(
-                    events, reached: reached ?? query.received.upperBound, isCut: events.count == ServerLimits.stepEvents))
+                    events, reached: reached ?? query.received.upperBound, isCut: isCut))
         }
-        if step.events.count < ServerLimits.stepEvents / 4 { width += 1 }
-        if step.events.count == ServerLimits.stepEvents, width > 0 { width -= 1 }
+        if step.events.count < ServerLimits.exportEvents / 4 { width += 1 }
+        if step.events.count == ServerLimits.exportEvents, width > 0 { width -= 1 }
         return step
     }
 
@@ -203,9 +204,10 @@ final class SQLiteReader: EventReader {
         """
 
     /// - Parameter candidates: Rows of the span; nil is all of it.
+    /// - Returns: At most so many, or as many as ``ServerLimits/pageBytes`` hold, and whether there may be more.
     private static func select(
-        _ query: EventQuery, _ rows: Range<Int64>, among candidates: [Int64]? = nil, isForward: Bool = false, in db: Database
-    ) throws -> [EventRow] {
+        _ query: EventQuery, _ rows: Range<Int64>, among candidates: [Int64]? = nil, isForward: Bool = false, limit: Int, in db: Database
+    ) throws -> (events: [EventRow], isCut: Bool) {
         var conditions = ["row >= ?", "row < ?", "project_id = ?"]
         var arguments: StatementArguments = [rows.lowerBound, rows.upperBound, query.projectID]
         if let candidates {
@@ -225,9 +227,16 @@ final class SQLiteReader: EventReader {
         let order = isForward ? "ASC" : "DESC"
         let sql = """
             SELECT \(columns) FROM events WHERE \(conditions.joined(separator: " AND "))
-            ORDER BY received_at \(order), event_id \(order) LIMIT \(query.stepLimit)
+            ORDER BY received_at \(order), event_id \(order) LIMIT \(limit)
             """
-        return try Row.fetchAll(db.cachedStatement(sql: sql), arguments: arguments).compactMap(EventRow.init)
+        let found = try Row.fetchCursor(db.cachedStatement(sql: sql), arguments: arguments)
+        var (events, bytes) = ([EventRow](), 0)
+        while bytes < ServerLimits.pageBytes, let row = try found.next() {
+            guard let event = EventRow(row) else { continue }
+            events.append(event)
+            bytes += event.properties.count
+        }
+        return (events, events.count == limit || bytes >= ServerLimits.pageBytes)
     }
 
     func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws(StoreError) -> Value {
