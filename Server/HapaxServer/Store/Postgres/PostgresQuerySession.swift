@@ -99,10 +99,12 @@ actor PostgresQuerySession {
     private func connect() throws(StoreError) -> PostgresConnection {
         let connection = try PostgresConnection.open(
             uri, breaker, deadline: isReadOnly ? ServerLimits.heavyRead + .seconds(5) : Self.longest)
-        // Parallel workers would take the processors from ingest; text in UTC is what the answers hold; the users of a day are grouped in memory.
+        // Parallel workers would take the processors from ingest; text in UTC is what the answers hold. A day's users are grouped by hash: the
+        // planner would rather sort all of their rows on disk.
         let settings = """
             SET default_transaction_read_only = \(isReadOnly ? "on" : "off"); SET DateStyle = 'ISO'; SET TimeZone = 'UTC';
-            SET max_parallel_workers_per_gather = 0; SET jit = off; SET work_mem = '64MB'; SET idle_in_transaction_session_timeout = '60s'
+            SET max_parallel_workers_per_gather = 0; SET jit = off; SET work_mem = '32MB'; SET enable_sort = off;
+            SET idle_in_transaction_session_timeout = '60s'
             """
         try translating { () throws(PostgresError) in try connection.execute(settings) }
         return connection
