@@ -96,31 +96,43 @@ struct ReadsBenchmark {
 
     /// With the page open and a report asked for each ten seconds, against without.
     private func ingest(_ server: ServerProcess) throws -> Line {
-        var (alone, beside): ([Double], [Double]) = ([], [])
+        var (alone, beside) = (0.0, 0.0)
         for round in 1...rounds {
-            note("round \(round) of \(rounds): ingest alone, then beside readers")
-            alone.append(try Load.run(server: server, corpus: Corpus(count: events), batchSize: 50).rate)
-            let (isDone, port) = (Locked(false), server.port)
-            let group = DispatchGroup()
-            Thread.detachNewThread(in: group) {
+            // In turn, since the store grows meanwhile.
+            for hasReaders in round % 2 == 1 ? [false, true] : [true, false] {
+                note("round \(round) of \(rounds): ingest \(hasReaders ? "beside readers" : "alone")")
+                let readers = hasReaders ? Readers(port: server.port) : nil
+                let rate = try Load.run(server: server, corpus: Corpus(count: events), batchSize: 50).rate / Double(rounds)
+                readers?.stop()
+                if hasReaders { beside += rate } else { alone += rate }
+            }
+        }
+        return ("ingest beside the page and its reports", "≥ 0.95", "\(beside / alone, places: 2) of \(Int(alone)) events/s")
+    }
+
+    /// An open page, and a report each ten seconds.
+    private final class Readers: Sendable {
+        private let isDone = Locked(false)
+        private let group = DispatchGroup()
+
+        init(port: Int) {
+            Thread.detachNewThread(in: group) { [isDone] in
                 let live = try? HTTPConnection(port: port)
                 _ = try? live?.drain(HTTPConnection.get("/v1/live", port: port)) { isDone.withLock { $0 } }
             }
-            Thread.detachNewThread(in: group) {
+            Thread.detachNewThread(in: group) { [isDone] in
                 let reports = try? HTTPConnection(port: port)
                 while !isDone.withLock({ $0 }) {
                     _ = try? reports?.exchange(HTTPConnection.get("/v1/reports/daily", port: port))
                     for _ in 0..<100 where !isDone.withLock({ $0 }) { Thread.sleep(forTimeInterval: 0.1) }
                 }
             }
-            beside.append(try Load.run(server: server, corpus: Corpus(count: events), batchSize: 50).rate)
+        }
+
+        func stop() {
             isDone.withLock { $0 = true }
             group.wait()
         }
-        return (
-            "ingest beside the page and its reports", "≥ 0.95",
-            "\(beside.median / alone.median, places: 2) of \(Int(alone.median)) events/s"
-        )
     }
 
     /// One whose day is in its last hour, so that an open day holds nearly all of its events. The signs are POSIX's.
