@@ -52,6 +52,7 @@ struct ReadsBenchmark {
             while (try? get("/v1/reports/daily?from=\(yesterday)&to=\(Self.day(-1))"))?.firstMatch(
                 of: /"late_as_of":"[^"]*","days":\[{"day":"[^"]*","state":"closed"/) == nil
             {
+                // Asked without a pause, it would take the time that it measures.
                 Thread.sleep(forTimeInterval: 0.2)
             }
         }
@@ -124,6 +125,7 @@ struct ReadsBenchmark {
                 let reports = try? HTTPConnection(port: port)
                 while !isDone.withLock({ $0 }) {
                     _ = try? reports?.exchange(HTTPConnection.get("/v1/reports/daily", port: port))
+                    // Ten seconds, as a page that is open paces itself, or until there is nothing to measure any more.
                     for _ in 0..<100 where !isDone.withLock({ $0 }) { Thread.sleep(forTimeInterval: 0.1) }
                 }
             }

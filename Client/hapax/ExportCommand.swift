@@ -11,10 +11,9 @@ struct ExportCommand: AsyncParsableCommand {
             Each line is what `hapax import` takes, under the same id, and ends with received_at. It goes as far as nothing can appear any \
             more between what was written, which is some seconds ago.
 
-            With --output it goes on behind the file's last whole line, and takes away what an interruption left of the next; a file that is no \
-            export is left alone. Run it again after an interruption, or tomorrow for \
-            what has come since, always with the same filters. Without, --after goes on behind an event. A server that goes away is tried \
-            again.
+            With --output it goes on behind the file's last whole line, and takes away what an interruption left of the next; a file that \
+            is no export is left alone. Run it again after an interruption, or tomorrow for what has come since, always with the same \
+            filters. Without, --after goes on behind an event. A server that goes away is tried again.
 
             Exits with 0 if all is written, 1 if the server does not answer what it was asked, 74 if it cannot be written.
 

@@ -131,6 +131,63 @@ struct DailyReportTests {
         }
     }
 
+    /// Something happens between two statements of a question.
+    private struct InterruptedDatabase: ReportDatabase {
+        let base: any ReportDatabase
+        let statements = Locked(0)
+        let interruption: (after: Int, body: @Sendable () async throws -> Void)
+
+        var dialect: ReportDialect { base.dialect }
+        func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+            let number = statements.withLock { count in
+                count += 1
+                return count
+            }
+            if number == interruption.after { do { try await interruption.body() } catch { throw .unavailable("\(error)") } }
+            return try await base.rows(sql, until: deadline)
+        }
+        func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
+        func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
+        func settled() async throws(StoreError) -> Int64 { try await base.settled() }
+        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+            try await base.received(from: from, to: to, parts: parts)
+        }
+        func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
+            try await base.exclusively(body)
+        }
+    }
+
+    @Test(
+        "A day that closes, or gets an event, between two statements of a question: it is never told as closed and empty, nor with less than its names",
+        arguments: StoreUnderTest.Kind.allCases, 1...10)
+    func questionsAreInterrupted(kind: StoreUnderTest.Kind, statement: Int) async throws {
+        for closes in [true, false] {
+            let books = try await Books(kind, zone: "UTC", start: "2026-01-12T10:00:00Z")
+            try await books.receive("a", at: "2026-01-13T09:00:00Z")
+            try await books.close()
+            books.move(to: closes ? "2026-01-14T05:00:00Z" : "2026-01-13T20:00:00Z")
+            let database = InterruptedDatabase(
+                base: books.store.reports,
+                interruption: (
+                    statement, { if closes { try await books.close() } else { try await books.receive("b", at: "2026-01-13T19:00:00Z") } }
+                ))
+            let reader = DailyReportReader(database: database, zones: [1: .utc])
+            let day = try #require(CalendarDay("2026-01-13"))
+            let report = try await reader.report(
+                1, (day, day.advanced(by: 1)), .closed, now: books.now, until: .now + .seconds(600)
+            ) { query throws(StoreError) in
+                try await query.figures(database, .question) { (sql) async throws(StoreError) in
+                    try await database.rows(sql, until: .now + .seconds(600))
+                }
+            }
+            let figures = try #require(report.days.first).figures
+            #expect(
+                closes ? figures.events == 1 && figures.byName.count == 1 : (1...2).contains(figures.events) && figures.other >= 0,
+                "\(figures)")
+            await books.store.close()
+        }
+    }
+
     // MARK: - R60, R61
 
     @Test(

@@ -74,6 +74,10 @@ struct DailyQuery: Sendable {
         let events: ReportSQL =
             "events WHERE project_id = \(projectID) AND \(received) AND NOT (\(dialect.isAhead)) AND time < \(instant: day.ends)"
         let isOfDay: ReportSQL = "time >= \(instant: day.starts)"
+        // First, so that what comes to an open day meanwhile is among the others rather than missing from the total.
+        let names = try await ask(
+            "SELECT event, count(*) FROM \(events) AND \(isOfDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)"
+        )
         // One pass, by user: what they did on the day, and whether they had started before.
         let sums = try await ask(
             """
@@ -92,9 +96,6 @@ struct DailyQuery: Sendable {
               ) AS rows_of_users GROUP BY distinct_id
             ) AS users
             """)
-        let names = try await ask(
-            "SELECT event, count(*) FROM \(events) AND \(isOfDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)"
-        )
         let numbers = sums.first?.map { $0.flatMap { Int64($0) } ?? 0 } ?? []
         var figures = try await onlyAhead(database, ask)
         guard numbers.count == 8 else { throw .unavailable("a report has no figures") }

@@ -68,14 +68,15 @@ struct DailyReportReader: Sendable {
             let day = try DayClosing.day(row)
             known[day.day] = day
         }
-        let closed = try await closed(bounds, ask)
-        let late = try await ask("SELECT day, late FROM report_late WHERE \(bounds)").reduce(into: [String: Int64]()) { late, row in
-            late[row[0] ?? ""] = row[1].flatMap { Int64($0) }
-        }
+        // Read before what has been closed: a day that closes meanwhile is looked at as one that is open, never as one without a row.
         let progress = try await ask(
             "SELECT next_day, \(milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
         let next = progress.first?[0].flatMap { CalendarDay($0) }
         let folded = (progress.first?[1].flatMap { Int64($0) } ?? 0) / 1_000
+        let closed = try await closed(bounds, ask)
+        let late = try await ask("SELECT day, late FROM report_late WHERE \(bounds)").reduce(into: [String: Int64]()) { late, row in
+            late[row[0] ?? ""] = row[1].flatMap { Int64($0) }
+        }
         let lateTo = try await ask("SELECT \(milliseconds("late_to")) FROM report_late_progress").first?[0].flatMap { Int64($0) }
         report.lateAsOf = lateTo.flatMap { $0 > 0 ? $0 / 1_000 : nil }
         var date = from
@@ -101,11 +102,13 @@ struct DailyReportReader: Sendable {
     private func closed(
         _ bounds: ReportSQL, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> [String: DailyFigures] {
+        // The days before their names, which come in the same transaction.
+        let days = try await ask("SELECT day, \(DailyFigures.columns) FROM report_days WHERE \(bounds)")
         var names: [String: [DailyFigures.Name]] = [:]
         for row in try await ask("SELECT day, event, count FROM report_events WHERE \(bounds) ORDER BY day, count DESC, event") {
             names[row[0] ?? "", default: []].append(.init(event: row[1] ?? "", count: row[2].flatMap { Int64($0) } ?? 0))
         }
-        return try await ask("SELECT day, \(DailyFigures.columns) FROM report_days WHERE \(bounds)").reduce(into: [:]) { days, row in
+        return days.reduce(into: [:]) { days, row in
             let day = row[0] ?? ""
             days[day] = DailyFigures(columns: row.dropFirst(), byName: names[day] ?? [])
         }
