@@ -62,7 +62,7 @@ package final class PostgresCluster: Sendable {
     package func start() async throws {
         let options =
             [
-                "listen_addresses=127.0.0.1", "port=\(port)", "unix_socket_directories=", "max_connections=100",
+                "listen_addresses=127.0.0.1", "port=\(port)", "unix_socket_directories=", "max_connections=300",
                 "shared_buffers=64MB", "timezone=UTC",
             ] + settings
         // The port answers only when recovery is done: -w waits for that.
