@@ -10,21 +10,19 @@ public struct StorageFailure: Error, Hashable, Sendable, CustomStringConvertible
 }
 
 extension StorageFailure {
+    static let earlierVersion = StorageFailure(
+        code: 0, description: "the directory holds the queue of an earlier version, which is left as it is: use another directory")
+
     init(errno number: Int32) {
         self.init(code: 0, description: String(cString: strerror(number)))
     }
 
     /// Only codes and their fixed texts: messages of SQLite can quote values.
     package init(_ error: any Error) {
-        let error = (error as? SalvageFailure)?.cause ?? error
         if let failure = error as? StorageFailure {
             self = failure
         } else if error is NewerSchema {
             self.init(code: 0, description: "the queue was made by a newer version")
-        } else if error is UnsalvagedLetters {
-            self.init(code: 0, description: UnsalvagedLetters.text)
-        } else if error is DamagedRows {
-            self.init(code: 0, description: DamagedRows.detail)
         } else if let error = error as? DatabaseError {
             let text = "\(error.extendedResultCode)"
             self.init(code: error.extendedResultCode.rawValue, description: text)

@@ -16,8 +16,7 @@ import ServiceLifecycle
 /// `Application(services:)` keeps that order by itself.)
 ///
 /// Without a configuration, or while the client cannot start, the service is disabled: it logs that, refuses and counts every event
-/// (``refused``), and ``run()`` waits for shutdown like any other. Where time may help, as with a full disk or a queue that another process
-/// holds, ``run()`` tries to start the client again, first within a second and then at least once a minute; the server learns from it
+/// (``refused``), and ``run()`` waits for shutdown like any other. Where time may help, as with a full disk, ``run()`` tries to start the client again, first within a second and then at least once a minute; the server learns from it
 /// how many events were refused before.
 public final class EventClientService: Service, Sendable {
     /// Whether it was given a configuration, or a client. If so and it is disabled, an event is refused that the service was meant to take.
@@ -48,8 +47,8 @@ public final class EventClientService: Service, Sendable {
     /// Starts the client, if there is a configuration. Tracking begins to work at once, before ``run()``.
     ///
     /// - Parameters:
-    ///   - configuration: nil disables. Consider ``EventClient/Configuration/whenQueueIsTaken`` `= .spool`: during a rolling restart the
-    ///     process before may still hold the queue. Its `logger` is `logger`, unless it has one.
+    ///   - configuration: nil disables. During a rolling restart two processes work in its directory; what the one leaves the other sends. Its
+    ///     `logger` is `logger`, unless it has one.
     ///   - drainTime: How long a graceful shutdown delivers at most; what is left stays on disk for the next run. Less than what is granted
     ///     before the process is killed.
     public convenience init(_ configuration: EventClient.Configuration?, drainTime: Duration = defaultDrainTime, logger: Logger) {
@@ -203,7 +202,7 @@ public final class EventClientService: Service, Sendable {
             // No failure: perhaps another process works on them.
             logger.log(
                 level: report.failure == nil ? .notice : .warning,
-                "Nothing is left in this queue, but queues beside it, or damaged files, may hold events", metadata: metadata)
+                "Nothing is left, but what a damaged file of the queue holds", metadata: metadata)
         } else {
             logger.info("Nothing is left to deliver", metadata: metadata)
         }

@@ -8,7 +8,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
         commandName: "dead-letters",
         abstract: "Lists, exports, retries or deletes events that were refused.",
         discussion: """
-            An event becomes a dead letter when it breaks a limit or the server refuses it for good. It is kept until you decide.
+            An event becomes a dead letter when it breaks a limit or the server refuses it for good. It is kept, in the file it was in, until you decide. \
+            Those in files that running processes hold are theirs, and are named.
 
             Examples:
               hapax dead-letters list
@@ -19,14 +20,13 @@ struct DeadLettersCommand: AsyncParsableCommand {
 
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Number, time, id, reason and detail of each.",
+            abstract: "File and sequence, time, id, reason and detail of each.",
             discussion: """
-                Without the events themselves; see export. With --json each is an object on a line of its own. Those of queues stored \
-                beside this one are only counted. Looks only; a process that works on the queue is not disturbed. Exits with 0, or with 1 if the \
-                queue cannot be read or a damaged file that was set aside may hold more.
+                Without the events themselves; see export. With --json each is an object on a line of its own. Exits with 0, with 1 if a file cannot \
+                be used, or 75 if running processes hold some.
 
                 Example:
-                  hapax dead-letters list --after 100 --limit 100
+                  hapax dead-letters list --after 1-100 --limit 100
                 """)
 
         @OptionGroup var page: PageOptions
@@ -34,31 +34,28 @@ struct DeadLettersCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            defer { DeadLettersCommand.tellOfOthers(queue) }
-            for letter in try DeadLettersCommand.read(queue, after: page.after, limit: page.limit) {
+            try DeadLettersCommand.forEach(queue, page) { file, letter in
                 if output.json {
-                    Terminal.say(json: [
-                        "number": .integer(letter.number), "event_id": .optional(letter.eventID), "reason": .string(letter.reason),
-                        "detail": .string(letter.detail), "time": .integer(letter.time),
+                    return Terminal.say(json: [
+                        "file": .count(file), "number": .string("\(RowName(file, letter.number))"),
+                        "event_id": .optional(letter.eventID), "reason": .string(letter.reason), "detail": .string(letter.detail),
+                        "time": .integer(letter.time),
                     ])
-                } else {
-                    let time = Date(timeIntervalSince1970: Double(letter.time) / 1_000).formatted(.iso8601)
-                    let id = letter.eventID?.description ?? "no readable id"
-                    let why = Terminal.printable("\(letter.reason)  \(letter.detail)")
-                    Terminal.say("\(letter.number)  \(time)  \(id)  \(why)")
                 }
+                let time = Date(timeIntervalSince1970: Double(letter.time) / 1_000).formatted(.iso8601)
+                let id = letter.eventID?.description ?? "no readable id"
+                let why = Terminal.printable("\(letter.reason)  \(letter.detail)")
+                Terminal.say("\(RowName(file, letter.number))  \(time)  \(id)  \(why)")
             }
-            try queue.requireSalvage()
         }
     }
 
     struct Export: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Writes all of this queue, events included, as one JSON object on each line.",
+            abstract: "Writes all of them, events included, as one JSON object on each line.",
             discussion: """
                 `event` holds the event as it was; bytes that are not a valid event are in `text`, and in `base64` if they are not UTF-8. \
-                Those of queues stored beside this one are only counted. Looks only. Exits with 0, or with 1 if the queue cannot be read or \
-                a damaged file that was set aside may hold more.
+                Exits with 0, with 1 if a file cannot be used, or 75 if running processes hold some.
 
                 Example:
                   hapax dead-letters export > refused.ndjson
@@ -70,14 +67,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         var json = false
 
         func run() async throws {
-            defer { DeadLettersCommand.tellOfOthers(queue) }
-            var last: Int64 = 0
-            while true {
-                let letters = try DeadLettersCommand.read(queue, after: last, limit: 500)
-                guard let end = letters.last else { return try queue.requireSalvage() }
-                for letter in letters { Terminal.write(letter.line) }
-                last = end.number
-            }
+            try DeadLettersCommand.forEach(queue, nil) { Terminal.write($1.line) }
         }
     }
 
@@ -85,71 +75,98 @@ struct DeadLettersCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Puts them back into the queue.",
             discussion: """
-                They are sent by the next upload. Those that break a limit stay, since no server would store them. Durable on return.
+                In their old places; they are sent by the next upload. Those that break a limit stay, since no server would store them. Durable on return.
 
-                Exits with 0 if all are back, 1 if a number is none of them or the queue cannot be used, 3 if some stay, 75 if another \
-                process works on the queue.
+                Exits with 0 if all are back, 1 if one of the names is none of them or a file cannot be used, 3 if some stay, 75 if running \
+                processes hold files that were meant.
 
                 Example:
-                  hapax dead-letters retry 3 4 && hapax flush
+                  hapax dead-letters retry 1-3 1-4 && hapax flush
                 """)
 
-        @Argument(help: "Their numbers.")
-        var numbers: [Int64] = []
-        @Flag(help: "All of them.")
-        var all = false
+        @OptionGroup var wanted: WantedLetters
         @OptionGroup var queue: QueueOptions
         @OptionGroup var output: OutputOptions
 
-        func validate() throws {
-            if numbers.isEmpty != all { throw ValidationError("Which ones? Give their numbers, or --all.") }
-        }
-
         func run() async throws {
-            guard try QueueReader.isThere(queue) else {
-                if !all { try DeadLettersCommand.complain(unknown: numbers) }
-                return tell(RetriedDeadLetters())
+            var (retried, unfit) = (0, 0)
+            try wanted.forEachFile(queue) { file, numbers in
+                let result = try file.retryDeadLetters(numbers)
+                try file.flushDrive()
+                (retried, unfit) = (retried + result.retried.count, unfit + result.unfit)
+            } last: {
+                if output.json {
+                    Terminal.say(json: ["retried": .count(retried), "unfit": .count(unfit)])
+                } else {
+                    Terminal.say("\(retried) back in the queue, \(unfit) stay")
+                }
             }
-            let owner = try EventQueue.forCommand(queue)
-            defer { owner.close() }
-            // The queue is ours: none comes or goes between this and the retry.
-            let (result, unknown) = try await owner.changingAll { owner in
-                let present = Set(try owner.deadLetterNumbers())
-                return (try owner.retryDeadLetters(all ? nil : numbers), numbers.filter { !present.contains($0) })
-            }
-            tell(result)
-            try DeadLettersCommand.complain(unknown: unknown)
-            if result.unfit > 0 { throw ExitCode.deadLettered }
-        }
-
-        private func tell(_ result: RetriedDeadLetters) {
-            if output.json {
-                Terminal.say(json: ["retried": .count(result.retried.count), "unfit": .count(result.unfit)])
-            } else {
-                Terminal.say("\(result.retried.count) back in the queue, \(result.unfit) stay")
-            }
+            if unfit > 0 { throw ExitCode.deadLettered }
         }
     }
 
-    static func complain(unknown: [Int64]) throws {
-        guard !unknown.isEmpty else { return }
-        let numbers = Set(unknown).sorted().map { "\($0)" }.joined(separator: ", ")
-        Terminal.complain("no dead letter has number \(numbers); see hapax dead-letters list")
-        throw ExitCode.failure
-    }
-
-    /// Of events that were tracked while another process worked on the queue.
-    fileprivate static func tellOfOthers(_ queue: QueueOptions) {
-        let spools = SpoolSurvey(of: queue.directory)
-        if spools.deadLetters > 0 {
-            Terminal.complain(
-                "\(spools.deadLetters) more are in \(spools.summaries.count) queues stored beside this one, until these are delivered")
+    /// Those of the files that can be opened.
+    ///
+    /// - Parameter page: nil for all.
+    private static func forEach(_ queue: QueueOptions, _ page: PageOptions?, _ body: (Int, DeadLetter) -> Void) throws {
+        var unopened = UnopenedFiles()
+        let numbers = try queue.numbers()
+        var left = page?.limit ?? .max
+        for (number, after) in page?.files(numbers) ?? numbers.map({ ($0, 0) }) where left > 0 {
+            guard let file = unopened.open(number, in: queue.directory) else { continue }
+            defer { file.close() }
+            var last = after
+            while left > 0 {
+                let letters = try Terminal.working { try file.deadLetters(after: last, limit: min(left, 500)) }
+                guard let end = letters.last else { break }
+                for letter in letters { body(number, letter) }
+                left -= letters.count
+                last = end.number
+            }
         }
-        spools.complain()
+        unopened.complain(of: "dead letters")
+        try unopened.requireAll()
+    }
+}
+
+/// Which dead letters a command is to work on.
+struct WantedLetters: ParsableArguments {
+    @Argument(help: ArgumentHelp("Their names, as list shows them.", valueName: "file-number"))
+    var names: [RowName] = []
+    @Flag(help: "All of them.")
+    var all = false
+
+    func validate() throws {
+        if names.isEmpty != all { throw ValidationError("Which ones? Give their names, as 1-17, or --all.") }
     }
 
-    fileprivate static func read(_ queue: QueueOptions, after: Int64, limit: Int) throws -> [DeadLetter] {
-        guard let reader = try QueueReader.forCommand(queue) else { return [] }
-        return try QueueReader.complaining { () throws(StorageFailure) in try reader.deadLetters(after: after, limit: limit) }
+    /// - Parameters:
+    ///   - body: Gets each file with the numbers that are wanted there; nil for all.
+    ///   - last: Called once what can be done is done.
+    func forEachFile(_ queue: QueueOptions, _ body: (QueueFile, [Int64]?) throws -> Void, last: () -> Void) throws {
+        var unopened = UnopenedFiles()
+        var unknown = Set(names)
+        for number in try queue.numbers() where all || names.contains(where: { $0.file == number }) {
+            guard let file = unopened.open(number, in: queue.directory) else {
+                unknown = unknown.filter { $0.file != number }
+                continue
+            }
+            defer { file.close() }
+            try Terminal.working {
+                let present = try names.filter { name in
+                    try name.file == number && file.deadLetters(after: name.number - 1, limit: 1).first?.number == name.number
+                }
+                unknown.subtract(present)
+                try body(file, all ? nil : present.map(\.number))
+            }
+        }
+        last()
+        unopened.complain(of: "dead letters")
+        try unopened.requireAll()
+        guard unknown.isEmpty else {
+            let text = unknown.sorted().map(\.description).joined(separator: ", ")
+            Terminal.complain("no dead letter is called \(text); see hapax dead-letters list")
+            throw ExitCode.failure
+        }
     }
 }

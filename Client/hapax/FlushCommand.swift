@@ -7,12 +7,12 @@ struct FlushCommand: AsyncParsableCommand {
         commandName: "flush",
         abstract: "Delivers what is stored.",
         discussion: """
-            Sends batch after batch until the queue, and what was stored beside it, is empty, an attempt fails, or the time is over; \
-            a look at what is left beside it takes up to 5 seconds more. \
-            An event leaves the queue only when the server has acknowledged it; stopping this command loses nothing.
+            Sends what waits for this server and key in all files of the queue, batch after batch, until nothing is left, an attempt fails, or the time \
+            is over. An event leaves the queue only when the server has acknowledged it; stopping this command loses nothing. What a \
+            running process holds it sends itself.
 
-            Exits with 0 if nothing is left, 1 if what was stored beside the queue cannot be read, 2 if something is left, 3 if events \
-            became dead letters, 75 if another process works on the queue.
+            Exits with 0 if nothing is left, 1 if a file of the queue cannot be used, 2 if something is left, also with running processes, 3 if events \
+            became dead letters.
 
             Example, from cron:
               hapax flush --timeout 300 --json
@@ -30,29 +30,51 @@ struct FlushCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let client = try EventClient.startForCommand(try server.configuration(queue: queue), queue)
-        let report = await client.finalFlush(within: .seconds(timeout))
-        client.complainOfRedirection()
+        let configuration = try server.configuration(queue: queue)
+        let destination = try configuration.endpoint().destination
+        let client = try EventClient.startForCommand(configuration)
+        let flush = await client.finalFlush(within: .seconds(timeout))
         _ = await client.shutdown(within: .zero)
-        let directory = queue.directory
-        let spools = await TimeLimit.result(after: .seconds(5)) { SpoolSurvey(of: directory) } ?? .outOfTime(directory)
-        // What another process is still working on beside the queue is not delivered either.
-        let remaining = report.remaining + Int(spools.depth)
+        let rest = await TimeLimit.result(after: .seconds(5)) { [directory = queue.directory] in Rest(directory, destination) } ?? Rest()
+        let (report, counts) = (flush.own, flush.leftovers?.counts ?? DeliveryCounts())
+        let failure = report.failure ?? flush.leftovers?.failure
+        let (stored, duplicates) = (report.stored + counts.stored, report.duplicates + counts.duplicates)
+        let deadLettered = report.deadLettered + counts.deadLettered
+        let remaining = rest.waiting
         if output.json {
             Terminal.say(json: [
-                "stored": .count(report.stored), "duplicates": .count(report.duplicates), "dead_lettered": .count(report.deadLettered),
-                "remaining": .count(remaining), "unusable_spools": .count(spools.unusable.count),
-                "failure": .optional(report.failure.map { "\($0)" }),
+                "stored": .count(stored), "duplicates": .count(duplicates), "dead_lettered": .count(deadLettered),
+                "remaining": .count(remaining), "owned_files": .count(rest.unopened.owned.count),
+                "unusable_files": .count(rest.unopened.unusable.count), "failure": .optional(failure.map { "\($0)" }),
             ])
         } else {
-            Terminal.say(
-                "\(report.stored) stored, \(report.duplicates) duplicates, \(report.deadLettered) dead letters, \(remaining) remaining"
-            )
-            if let failure = report.failure { Terminal.complain("\(failure)") }
+            Terminal.say("\(stored) stored, \(duplicates) duplicates, \(deadLettered) dead letters, \(remaining) remaining")
+            if let failure { Terminal.complain("\(failure)") }
         }
-        spools.complain()
-        if !spools.unusable.isEmpty { throw ExitCode.failure }
-        if remaining > 0 || report.failure != nil { throw ExitCode.undelivered }
-        if report.deadLettered > 0 { throw ExitCode.deadLettered }
+        rest.unopened.complain(of: "what waits")
+        if !rest.unopened.unusable.isEmpty { throw ExitCode.failure }
+        if remaining > 0 || failure != nil { throw ExitCode.undelivered }
+        if deadLettered > 0 { throw ExitCode.deadLettered }
+    }
+
+    /// What is left for the server.
+    private struct Rest: Sendable {
+        var unopened = UnopenedFiles()
+        var waiting = 0
+
+        init() {}
+
+        init(_ directory: QueueDirectory, _ destination: EventID) {
+            for number in (try? directory.numbers()) ?? [] {
+                let note = FileClaim.note(of: number, in: directory)
+                guard note?.destination == destination else { continue }
+                if let file = unopened.open(number, in: directory) {
+                    waiting += Int(file.counters.waiting)
+                    file.close()
+                } else if let status = FileStatus.read(number, in: directory) {
+                    waiting += Int(status.waiting)
+                }
+            }
+        }
     }
 }

@@ -8,8 +8,8 @@ struct Hapax: AsyncParsableCommand {
         abstract: "Sends events to a server, each exactly once, and shows what arrived.",
         discussion: """
             Events are stored in a queue directory first and leave it only when the server has acknowledged them. One that the server \
-            refuses for good goes to the dead letters with its reason, and stays there until you decide. A command that finds \
-            the queue taken by another process stores beside it; the next upload delivers that, too.
+            refuses for good goes to the dead letters with its reason, and stays there until you decide. Any number of processes work \
+            in one queue directory, each with a file of its own; what one leaves behind, the others deliver.
 
             Environment: HAPAX_SERVER, HAPAX_KEY, HAPAX_READ_KEY and HAPAX_QUEUE stand for --server, --key, --read-key and --queue. Prefer \
             variables for keys: arguments can be seen by other users of the machine.
@@ -25,7 +25,7 @@ struct Hapax: AsyncParsableCommand {
               3    some events are in the dead letters
               64   usage
               74   standard output cannot be written; what the command did is done (141 for a pipe whose reader has gone)
-              75   the queue is taken by another process, and the command needs it for itself
+              75   running processes hold files of the queue that the command was to work on
               128+n  interrupted by signal n; what was stored is kept. Run it again; track only with the same id
 
             Examples:

@@ -8,10 +8,8 @@ struct IdentityCommand: AsyncParsableCommand {
         abstract: "Shows or changes whom the queue's events concern, and whether they are taken.",
         discussion: """
             An event that does not say whom it concerns (track --distinct-id) concerns the login id, else the queue's anonymous id. Both, \
-            and the opt-out, are kept in the queue. A change holds for events tracked from then on; what waits stays as it is.
-
-            Changes need the queue for themselves: while another process works on it they exit with 75 and change nothing. In a \
-            running app or service, its own code logs in and out.
+            and the opt-out, are kept in the queue's directory. A change holds for events tracked from then on; what waits stays as it is. \
+            A process that runs learns of a login at its next start, of an opt-out with its next event.
 
             Examples:
               hapax identity show --json
@@ -22,15 +20,15 @@ struct IdentityCommand: AsyncParsableCommand {
 
     /// What each change's help says.
     static let changeDiscussion = """
-        Durable on return, through a power cut too; makes the queue if there is none. Exits with 0 if done, 1 if the queue cannot be used, \
-        75 if another process works on it; then nothing has changed.
+        Durable on return, through a power cut too; makes the directory if there is none. Exits with 0 if done, 1 if it cannot be used; \
+        then nothing has changed.
         """
 
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "The login id, the anonymous id and whether events are taken.",
             discussion: """
-                Looks only; a process that works on the queue is not disturbed. Exits with 0, or with 1 if the queue cannot be read.
+                Looks only. Exits with 0, or with 1 if the directory cannot be read.
 
                 Example:
                   hapax identity show --json
@@ -40,10 +38,7 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            guard let reader = try QueueReader.forCommand(queue) else {
-                return IdentityCommand.tell(nil, queue, output)
-            }
-            IdentityCommand.tell(try QueueReader.complaining { () throws(StorageFailure) in try reader.keptIdentity() }, queue, output)
+            IdentityCommand.tell(try Terminal.working { try IdentityFile(queue.directory).read() }, queue, output)
         }
     }
 
@@ -62,7 +57,7 @@ struct IdentityCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            try IdentityCommand.change(queue, output) { try $0.changeIdentity { $0.loginID = id } }
+            try IdentityCommand.change(queue, output) { $0.loginID = id }
         }
     }
 
@@ -75,7 +70,7 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            try IdentityCommand.change(queue, output) { try $0.changeIdentity { $0.loginID = nil } }
+            try IdentityCommand.change(queue, output) { $0.loginID = nil }
         }
     }
 
@@ -90,7 +85,7 @@ struct IdentityCommand: AsyncParsableCommand {
         func run() async throws {
             var ids = UUIDv7Generator()
             let id = ids.next(unixMilliseconds: SystemClock().unixMilliseconds).description
-            try IdentityCommand.change(queue, output) { try $0.changeIdentity { $0.anonymousID = id } }
+            try IdentityCommand.change(queue, output) { $0.anonymousID = id }
         }
     }
 
@@ -106,7 +101,7 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            try IdentityCommand.change(queue, output) { try $0.setOptedOut(true) }
+            try IdentityCommand.optOut(true, queue, output)
         }
     }
 
@@ -119,20 +114,27 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            try IdentityCommand.change(queue, output) { try $0.setOptedOut(false) }
+            try IdentityCommand.optOut(false, queue, output)
         }
     }
 
     private static func change(
-        _ queue: QueueOptions, _ output: OutputOptions, _ change: (EventQueue) throws -> Void
+        _ queue: QueueOptions, _ output: OutputOptions, _ change: (inout KeptIdentity) -> Void
     ) throws {
-        let owner = try EventQueue.forCommand(queue)
-        defer { owner.close() }
-        tell(
-            try owner.changing {
-                try change($0)
-                return try $0.keptIdentity()
-            }, queue, output)
+        let identity = try Terminal.working {
+            try queue.directory.make()
+            return try IdentityFile(queue.directory).change(change)
+        }
+        tell(identity, queue, output)
+    }
+
+    private static func optOut(_ isOptedOut: Bool, _ queue: QueueOptions, _ output: OutputOptions) throws {
+        let identity = try Terminal.working {
+            try queue.directory.make()
+            try queue.directory.setOptedOut(isOptedOut)
+            return try IdentityFile(queue.directory).read()
+        }
+        tell(identity, queue, output)
     }
 
     private static func tell(_ identity: KeptIdentity?, _ queue: QueueOptions, _ output: OutputOptions) {
@@ -142,10 +144,12 @@ struct IdentityCommand: AsyncParsableCommand {
                 "anonymous_id": .optional(identity?.anonymousID), "opted_out": .bool(queue.directory.isOptedOut),
             ])
         }
-        guard let identity else { return Terminal.say("the queue does not exist yet; its first use makes an anonymous id") }
-        Terminal.say("events concern  \(Terminal.printable(identity.distinctID))")
-        Terminal.say("login id        \(Terminal.printable(identity.loginID ?? "none"))")
-        Terminal.say("anonymous id    \(identity.anonymousID)")
+        if identity == nil { Terminal.say("the queue has no anonymous id yet; its first use makes one") }
+        if let identity {
+            Terminal.say("events concern  \(Terminal.printable(identity.distinctID))")
+            Terminal.say("login id        \(Terminal.printable(identity.loginID ?? "none"))")
+            Terminal.say("anonymous id    \(Terminal.printable(identity.anonymousID))")
+        }
         Terminal.say("events are      \(queue.directory.isOptedOut ? "refused (opted out)" : "taken")")
     }
 }

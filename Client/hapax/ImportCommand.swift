@@ -12,22 +12,23 @@ struct ImportCommand: AsyncParsableCommand {
             are: ids and times are kept and nothing is added, so importing the same file again stores nothing twice. An opt-out (see identity) \
             is about what is tracked here, and not about a file.
 
-            Waits and tries again when the server does not answer. Lines that break a limit or are refused go to the dead letters with \
-            their line number. A byte order mark before the first line is skipped.
+            Lines go through the queue: they are stored there, some thousand at a time, and delivered from there. Waits and tries again when the server \
+            does not answer. Events that the server refuses go to the dead letters. Lines of which no event can be made are written to \
+            FILE.rejected, with line number and reason. A byte order mark before the first line is skipped.
 
-            An interrupted import of a file goes on where it stopped, if server, key, path and file are the same and every byte before \
-            that place is as it was; otherwise it begins at the first line. --restart always does; use it after the server's data was lost.
+            An interrupted import of a file goes on where it stopped: FILE.hapax-import, a line of text that is there until the import is done, \
+            says where. It counts for the same server and key, and as long as what stands before that place is as it was. --restart begins at the \
+            first line; use it after the server's data was lost.
 
-            From a pipe, or standard input, events are sent as they come. It cannot be read again: what was read and is not delivered when \
-            the import ends early has to be given once more. Give all of it: what the server has is stored once.
+            From a pipe, or standard input, events are sent as they come; rejected lines go to import.rejected in the queue's directory. It cannot be \
+            read again: after an import that was interrupted give all of it once more, and what the server has is stored once.
 
             A file may end without an end of line if its last line is a whole JSON object. If not, somebody is still writing it: the line \
-            is left for the next run, and the import exits with 2. It does so as well if what it has read was changed meanwhile; lines that \
-            are added behind the end are for the next run.
+            is left for the next run, and the import exits with 2.
 
-            Exits with 0 if every line has been delivered, 2 if some are left (run it again), 3 if all are settled and some became dead \
-            letters, also in an earlier run that this one went on from, 1 if the file cannot be read or a dead letter cannot be stored, \
-            130 or 143 if SIGINT or SIGTERM ended it.
+            Exits with 0 if every line has been delivered, 2 if some are left (in the queue, for the next hapax flush, or in the file: run it again), \
+            3 if all are settled and some were rejected or became dead letters, 1 if the file or the queue cannot be used, 130 or 143 if \
+            SIGINT or SIGTERM ended it.
 
             Examples:
               hapax import events.ndjson --give-up-after 600
@@ -55,47 +56,59 @@ struct ImportCommand: AsyncParsableCommand {
     func run() async throws {
         var configuration = try server.configuration(queue: queue)
         configuration.batchSize = 500
+        configuration.durability = .power
         let descriptor = file == "-" ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            Terminal.complain("the file cannot be opened: \(String(cString: strerror(errno)))")
-            throw ExitCode.failure
+        guard descriptor >= 0 else { throw failure("the file cannot be opened: \(String(cString: strerror(errno)))") }
+        // What cannot be read again cannot be gone on with.
+        var status = stat()
+        let isFile = file != "-" && fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+        if isFile, restart {
+            do { try ImportNote.remove(file) } catch {
+                throw failure("what an earlier run has noted cannot be removed: \(StorageFailure(error))")
+            }
         }
-        let run: ImportRun
-        do {
-            run = try ImportRun(
-                descriptor: descriptor, path: file == "-" ? nil : file, configuration: configuration, restart: restart,
-                giveUpAfter: giveUpAfter.map { .seconds($0) })
-        } catch let error as POSIXError {
-            Terminal.complain(
-                "what an earlier run has noted cannot be removed, so nothing was done: \(String(cString: strerror(error.code.rawValue)))")
-            throw ExitCode.failure
+        let client = try EventClient.startForCommand(configuration)
+        let run = ImportRun(
+            client, descriptor: descriptor, path: isFile ? file : nil,
+            rejectedPath: isFile ? file + ".rejected" : queue.directory.path + "/import.rejected",
+            destination: try configuration.endpoint().destination, giveUpAfter: giveUpAfter.map { .seconds($0) })
+        let (counts, ending) = await run.finish()
+        let report = await client.shutdown(within: .zero)
+        tell(counts, ending, run.start, waiting: report.stored)
+        switch ending {
+        case .signal(let number): throw ExitCode.signal(number)
+        case .failed: throw ExitCode.failure
+        case .unfinished, .undelivered: throw ExitCode.undelivered
+        case .complete: if counts.deadLettered + counts.rejected + run.start.rejected > 0 { throw ExitCode.deadLettered }
         }
-        let result = await run.finish()
-        tell(result)
-        if let signal = result.signal { throw ExitCode.signal(signal) }
-        if result.isDamaged { throw ExitCode.failure }
-        if !result.isComplete { throw ExitCode.undelivered }
-        if result.counts.deadLettered + result.deadLetteredBefore > 0 { throw ExitCode.deadLettered }
     }
 
-    private func tell(_ result: ImportRun.Result) {
-        let counts = result.counts
+    private func failure(_ text: String) -> ExitCode {
+        Terminal.complain(text)
+        return .failure
+    }
+
+    private func tell(_ counts: ImportCounts, _ ending: ImportRun.Ending, _ start: ImportNote, waiting: Int) {
+        var (isComplete, why) = (false, String?.none)
+        switch ending {
+        case .complete: isComplete = true
+        case .unfinished: why = "the last line is unfinished: it has neither an end of line nor a whole object"
+        case .signal: why = "interrupted"
+        case .undelivered(let text), .failed(let text): why = text
+        }
         if output.json {
             return Terminal.say(json: [
                 "lines": .count(counts.lines), "stored": .count(counts.stored), "duplicates": .count(counts.duplicates),
-                "dead_lettered": .count(counts.deadLettered), "dead_lettered_before": .count(result.deadLetteredBefore),
-                "complete": .bool(result.isComplete),
-                "read_and_gone": .count(result.gone),
-                "resumed_after_line": .integer(result.resumedAfterLine), "failure": .optional(result.failure),
+                "dead_lettered": .count(counts.deadLettered), "rejected": .count(counts.rejected + start.rejected),
+                "waiting": .count(waiting), "complete": .bool(isComplete), "resumed_after_line": .integer(start.lines),
+                "failure": .optional(why),
             ])
         }
-        if result.resumedAfterLine > 0 { Terminal.complain("went on after line \(result.resumedAfterLine)") }
-        Terminal.say("\(counts.stored) stored, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters")
-        if result.deadLetteredBefore > 0 { Terminal.complain("\(result.deadLetteredBefore) dead letters in the part imported before") }
-        if counts.deadLettered + result.deadLetteredBefore > 0 { Terminal.complain("see hapax dead-letters list") }
-        if !result.isComplete { Terminal.complain("not all delivered\(result.failure.map { ": " + $0 } ?? "")") }
-        if result.gone > 0 {
-            Terminal.complain("\(result.gone) lines were read and not delivered, and cannot be read again here: give them once more")
-        }
+        if start.lines > 0 { Terminal.complain("went on after line \(start.lines)") }
+        Terminal.say(
+            "\(counts.stored) stored, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters, \(counts.rejected + start.rejected) lines rejected"
+        )
+        if let why { Terminal.complain("not all delivered: \(why)") }
+        if waiting > 0 { Terminal.complain("\(waiting) events wait in the queue; the next hapax flush sends them") }
     }
 }

@@ -39,7 +39,7 @@ final class ImportProgress: Sendable {
 
     func update(_ counts: ImportCounts) {
         state.withLock { state in
-            if counts.settled != state.counts.settled || counts.read != state.counts.read { state.changed = .now }
+            if counts.settled != state.counts.settled || counts.lines != state.counts.lines { state.changed = .now }
             state.counts = counts
         }
     }
@@ -78,7 +78,7 @@ final class ImportProgress: Sendable {
         if isNews, let trouble { write((isTerminal ? "\r\u{1B}[K" : "") + "hapax: waits: " + Terminal.printable(trouble) + "\n") }
         let (counts, elapsed) = state.withLock { ($0.counts, ContinuousClock.now - $0.started) }
         let rate = Int(Double(counts.settled) / max(elapsed / .seconds(1), 0.001))
-        var text = "\(counts.settled) events, \(rate)/s, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters"
+        var text = "\(counts.settled) events, \(rate)/s, \(counts.duplicates) duplicates, \(counts.rejected) rejected"
         if let size, size > 0 {
             let part = min(Double(counts.offset) / Double(size), 1)
             let percent = "\(Int(part * 100))%"

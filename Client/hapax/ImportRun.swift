@@ -3,138 +3,194 @@ import Foundation
 import HapaxClient
 import HapaxModel
 
-/// One import from its first line to its end, with what can end it early: a signal, patience, a server that refuses.
+/// What an import has come to so far.
+struct ImportCounts: Hashable, Sendable {
+    /// Behind the last line that is stored or rejected.
+    var offset: Int64 = 0
+    var lines = 0
+    /// Of these, lines of which no event can be made.
+    var rejected = 0
+    var stored = 0
+    var duplicates = 0
+    var deadLettered = 0
+
+    var settled: Int { stored + duplicates + deadLettered + rejected }
+}
+
+/// One import from its first line to its end: lines into the queue, a chunk at a time, and from there to the server.
 final class ImportRun: Sendable {
-    struct Result: Sendable {
-        var counts: ImportCounts
-        var isComplete: Bool
-        /// The file or the queue could not be read or written.
-        var isDamaged: Bool
-        var failure: String?
-        /// Lines that were read from what cannot be read again, and are not settled.
-        var gone = 0
-        var signal: Int32?
-        var resumedAfterLine: Int64
-        /// By the part that was imported before.
-        var deadLetteredBefore: Int
+    enum Ending: Sendable {
+        case complete
+        /// The last line is not whole: somebody is still writing it.
+        case unfinished
+        case signal(Int32)
+        /// What waits is in the queue.
+        case undelivered(String)
+        /// The file, the queue or the rejected lines cannot be read or written.
+        case failed(String)
     }
 
+    private let client: EventClient
     private let descriptor: Int32
+    /// nil for what cannot be read again.
     private let path: String?
-    private let source: ImportSource
-    private let delivery: Delivery<ImportSource>
-    private let transport: any EventTransport
+    private let destination: EventID
+    private let rejectedPath: String
     private let progress: ImportProgress
     private let giveUpAfter: Duration?
-    private let start: ImportCheckpoint
-    private let checkpointPath: String?
-    private let letters: ImportLetters
-    private let ended: Locked<ImportEnding>
+    private let stop = Locked<Ending?>(nil)
+    let start: ImportNote
 
-    /// - Parameter path: nil for what cannot be read again.
-    /// - Throws: ``StartError``; `POSIXError` if it is to begin at the first line and what says otherwise cannot be removed.
+    /// Events that wait at most before the next lines are read.
+    private static let maximumWaiting = 2_000
+    private static let chunkLines = 500
+    private static let chunkBytes = 400 * 1024
+
+    /// - Parameter rejectedPath: Where lines go of which no event can be made.
     init(
-        descriptor: Int32, path: String?, configuration: EventClient.Configuration, restart: Bool, giveUpAfter: Duration?
-    ) throws {
-        self.descriptor = descriptor
-        self.path = path
-        let endpoint = try configuration.endpoint()
-        let clock = SystemClock()
-        let name = path.flatMap { ImportCheckpoint.name(descriptor: descriptor, path: $0, endpoint: endpoint) }
-        let checkpointPath = name.map { ImportCheckpoint.path(queue: configuration.queueDirectory, name: $0) }
-        var start = ImportCheckpoint()
-        var fingerprint = ImportFingerprint()
-        // At once: this run may end before it has settled anything, and the next one must not go on where one before it stopped.
-        if let checkpointPath, restart { try ImportCheckpoint.remove(path: checkpointPath) }
-        if let checkpointPath, let found = ImportCheckpoint.load(path: checkpointPath, descriptor: descriptor),
-            lseek(descriptor, off_t(found.checkpoint.offset), SEEK_SET) >= 0
-        {
-            (start, fingerprint) = found
-        }
-        // Takes its room while there is some.
-        if let checkpointPath { try? start.save(path: checkpointPath) }
-
+        _ client: EventClient, descriptor: Int32, path: String?, rejectedPath: String, destination: EventID, giveUpAfter: Duration?
+    ) {
+        (self.client, self.descriptor, self.path, self.destination) = (client, descriptor, path, destination)
+        (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)
+        let note = path.flatMap { ImportNote.read($0, descriptor: descriptor, destination: destination) }
+        let isThere = note.map { lseek(descriptor, off_t($0.offset), SEEK_SET) >= 0 } ?? false
+        start = isThere ? note ?? ImportNote() : ImportNote()
         var status = stat()
-        let size = name != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil
-        let progress = ImportProgress(size: size)
-        let ended = Locked(ImportEnding())
-        let letters = ImportLetters(configuration: configuration, endpoint: endpoint)
-        let transport = SystemTransport.make()
-        source = ImportSource(
-            descriptor: descriptor, start: start, after: fingerprint, letterNames: name,
-            isStopped: { ended.withLock { $0.reason != nil } }, now: { clock.unixMilliseconds }, bury: { try letters.keep($0) },
-            settled: { progress.update($0) },
-            saveCheckpoint: { checkpoint in
-                // Without it the next run begins at the first line, and the server knows what it has.
-                if let checkpointPath { try? checkpoint.save(path: checkpointPath) }
-            },
-            failed: { text in
-                _ = ended.withLock { $0.stop(.damage(text)) }
-                transport.close()
-            })
-        delivery = Delivery(source: source, endpoint: endpoint, transport: transport, clock: clock)
-        progress.explain { [weak delivery] in
-            // What ends it is told at the end.
-            ended.withLock { $0.reason == nil } ? delivery?.latestState.failure.map { "\($0)" } : nil
-        }
-        self.transport = transport
-        self.progress = progress
-        self.letters = letters
-        self.ended = ended
-        self.start = start
-        self.checkpointPath = checkpointPath
-        self.giveUpAfter = giveUpAfter
+        progress = ImportProgress(size: path != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil)
     }
 
-    func finish() async -> Result {
+    /// Returns when all is delivered, or something ends it early. What is stored in the queue by then stays there.
+    func finish() async -> (counts: ImportCounts, ending: Ending) {
         let watchers = watch()
         progress.start()
-        let ending = await delivery.deliverAll()
-        let isDrained = ending == .drained && ended.withLock { $0.drained() }
-        let hasChanged = isDrained ? await hasChanged() : false
+        progress.explain { [client, stop] in stop.withLock { $0 == nil } ? client.latestFailure.map { "\($0)" } : nil }
+        var counts = ImportCounts(offset: start.offset)
+        let ending = await run(&counts)
         for watcher in watchers { watcher.cancel() }
-        let state = await delivery.state
-        await delivery.stop()
-        let counts = await source.counts
         progress.update(counts)
         progress.finish()
-        letters.close()
-        var result = Result(
-            counts: counts, isComplete: isDrained, isDamaged: false, failure: state.failure.map { "\($0)" },
-            resumedAfterLine: start.lines, deadLetteredBefore: start.deadLettered)
-        if result.isComplete, await source.isUnfinished {
-            (result.isComplete, result.failure) = (false, "the last line is unfinished: it has neither an end of line nor a whole object")
-        }
-        if hasChanged { (result.isComplete, result.failure) = (false, "the file was changed while it was imported; run the command again") }
-        switch ended.withLock({ $0.reason }) {
-        case .signal(let number): (result.signal, result.isComplete, result.failure) = (number, false, "interrupted")
-        case .impatience(let failure):
-            let limit = "nothing was delivered for \((giveUpAfter ?? .zero).components.seconds) seconds"
-            result.failure = failure.map { "\(limit): \($0)" } ?? limit
-        case .damage(let text): (result.isDamaged, result.isComplete, result.failure) = (true, false, text)
-        case nil: break
-        }
-        if result.isComplete, let checkpointPath { try? ImportCheckpoint.remove(path: checkpointPath) }
-        if !result.isComplete, checkpointPath == nil { result.gone = await source.unsettledLines }
-        return result
+        let told = stop.withLock { $0 } ?? ending
+        if case .complete = told, let path { try? ImportNote.remove(path) }
+        return (counts, told)
     }
 
-    /// Whether the file no longer holds what was read from it, as one that was written anew: then nobody knows which of its lines were sent.
-    private func hasChanged() async -> Bool {
-        guard checkpointPath != nil else { return false }
-        if isReplaced { return true }
-        let read = await source.read
-        var found = ImportFingerprint()
-        let isStopped = { [ended] in ended.withLock { $0.reason != nil } }
-        if found.advance(to: read.offset, descriptor: descriptor, isStopped: isStopped), found.text == read.text { return false }
-        return !isStopped()
+    private func run(_ counts: inout ImportCounts) async -> Ending {
+        var reader = LineReader(descriptor: descriptor, after: start.offset, lines: start.lines) { [stop] in stop.withLock { $0 != nil } }
+        var note = start
+        do {
+            try truncateRejected()
+            var (isAtEnd, mustWait) = (false, false)
+            while !isAtEnd {
+                var chunk = Chunk()
+                while chunk.lines < Self.chunkLines, chunk.bytes < Self.chunkBytes {
+                    guard let line = try reader.next(waits: mustWait && chunk.lines == 0) else {
+                        isAtEnd = !reader.isWaiting
+                        break
+                    }
+                    guard chunk.take(line, isLast: !line.isTerminated) else {
+                        try await store(chunk, &note, &counts)
+                        return await deliver(&counts, downTo: 0) ?? .unfinished
+                    }
+                }
+                // What has come is sent before anybody waits for more.
+                mustWait = reader.isWaiting
+                try await store(chunk, &note, &counts)
+                if let ending = await deliver(&counts, downTo: isAtEnd || mustWait ? 0 : Self.maximumWaiting) { return ending }
+            }
+            return .complete
+        } catch let failure as LineReader.Failure {
+            return .failed("the file cannot be read: \(String(cString: strerror(failure.code)))")
+        } catch let failure as StorageFailure {
+            return .failed("the queue cannot be written: \(failure)")
+        } catch {
+            return .failed("\(rejectedPath) cannot be written: \(StorageFailure(error))")
+        }
     }
 
-    /// Whether another file has the name by now: nothing of that one was read.
-    private var isReplaced: Bool {
-        var (named, read) = (stat(), stat())
-        guard let path, stat(path, &named) == 0, fstat(descriptor, &read) == 0 else { return false }
-        return (named.st_dev, named.st_ino) != (read.st_dev, read.st_ino)
+    /// Lines that belong together: they are stored, and then noted, as one.
+    private struct Chunk {
+        var events: [ImportedEvent] = []
+        var rejected: [UInt8] = []
+        var rejectedLines = 0
+        var lines = 0
+        var bytes = 0
+        var end: Int64 = 0
+
+        /// - Parameter isLast: Whether no end of line stands behind it.
+        /// - Returns: false for a last line that is not whole.
+        mutating func take(_ line: LineReader.Line, isLast: Bool) -> Bool {
+            var text = line.bytes[...]
+            if line.number == 1, text.starts(with: [0xEF, 0xBB, 0xBF]) { text = text.dropFirst(3) }
+            while let last = text.last, last == 0x20 || last == 0x09 || last == 0x0D { text = text.dropLast() }
+            let scanned = EventScanner.scan(text)
+            if isLast, scanned.problem != nil, text.last != UInt8(ascii: "}") { return false }
+            (lines, bytes, end) = (lines + 1, bytes + line.bytes.count, line.end)
+            if text.isEmpty { return true }
+            if let id = scanned.id, scanned.problem == nil {
+                events.append(ImportedEvent(id: id, time: scanned.time, bytes: Array(text)))
+                return true
+            }
+            let tooLong = EventProblem(.eventTooLarge, detail: "the line is longer than \(LineReader.maximumLineBytes) bytes")
+            let problem = line.isCut ? tooLong : scanned.problem ?? tooLong
+            var writer = JSONWriter()
+            writer.object([
+                "line": .integer(line.number), "reason": .string(problem.reason.rawValue), "detail": .string(problem.detail),
+                "text": .string(String(decoding: text, as: UTF8.self)),
+            ])
+            rejected += writer.bytes + [0x0A]
+            rejectedLines += 1
+            return true
+        }
+    }
+
+    /// Durable on return, through a power cut: then the place behind is noted.
+    private func store(_ chunk: Chunk, _ note: inout ImportNote, _ counts: inout ImportCounts) async throws {
+        guard chunk.lines > 0 else { return }
+        if chunk.rejectedLines > 0 { note.rejectedBytes = try append(chunk.rejected) }
+        let stored = try client.store(chunk.events)
+        counts.duplicates += stored.known
+        counts.deadLettered += stored.deadLettered
+        counts.rejected += chunk.rejectedLines
+        counts.lines += chunk.lines
+        counts.offset = chunk.end
+        (note.offset, note.lines, note.rejected) = (chunk.end, note.lines + Int64(chunk.lines), note.rejected + chunk.rejectedLines)
+        progress.update(counts)
+        // Without it the next run begins farther ahead, and the server knows what it has.
+        if let path { try? note.write(path, descriptor: descriptor, destination: destination) }
+    }
+
+    /// - Returns: nil if so few wait now.
+    private func deliver(_ counts: inout ImportCounts, downTo waiting: Int) async -> Ending? {
+        while true {
+            let step = await client.deliver(downTo: waiting)
+            counts.stored += step.counts.stored
+            counts.duplicates += step.counts.duplicates
+            counts.deadLettered += step.counts.deadLettered
+            progress.update(counts)
+            switch step.next {
+            case .more: continue
+            case .drained: return nil
+            default: return .undelivered(step.failure.map { "\($0)" } ?? "events wait")
+            }
+        }
+    }
+
+    // MARK: - Rejected lines
+
+    /// An interrupted import may have written lines behind the place that it noted.
+    private func truncateRejected() throws {
+        guard start.rejectedBytes > 0 else { return }
+        if truncate(rejectedPath, off_t(start.rejectedBytes)) != 0, errno != ENOENT { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+    }
+
+    /// - Returns: The file's length.
+    private func append(_ bytes: [UInt8]) throws -> Int64 {
+        let file = open(rejectedPath, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0o600)
+        guard file >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        defer { close(file) }
+        if let failure = Terminal.attempt(bytes, on: file) { throw POSIXError(.init(rawValue: failure) ?? .EIO) }
+        guard fsync(file) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        return Int64(lseek(file, 0, SEEK_END))
     }
 
     // MARK: - Ending early
@@ -145,26 +201,27 @@ final class ImportRun: Sendable {
             // The default action would end the process before the source hears of it.
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { [weak self] in self?.stop(.signal(number)) }
+            source.setEventHandler { [weak self] in self?.end(.signal(number)) }
             source.resume()
             sources.append(source)
         }
+        guard let giveUpAfter else { return sources }
         let timer = DispatchSource.makeTimerSource(queue: .global())
         timer.schedule(deadline: .now() + .seconds(1), repeating: .seconds(1))
-        timer.setEventHandler { [weak self] in self?.look() }
+        timer.setEventHandler { [weak self] in
+            guard let self, progress.quiet >= giveUpAfter else { return }
+            let why = client.latestFailure.map { ": \($0)" } ?? ""
+            end(.undelivered("nothing was delivered for \(giveUpAfter.components.seconds) seconds\(why)"))
+        }
         timer.resume()
         return sources + [timer]
     }
 
-    private func look() {
-        if let giveUpAfter, progress.quiet >= giveUpAfter { stop(.impatience(delivery.latestState.failure)) }
-        // What damaged the run has only said so.
-        if case .damage = ended.withLock({ $0.reason }) { Task { await delivery.stop() } }
-    }
-
-    private func stop(_ reason: ImportEnding.Reason) {
-        guard ended.withLock({ $0.stop(reason) }) else { return }
-        transport.close()
-        Task { await delivery.stop() }
+    private func end(_ ending: Ending) {
+        let isFirst = stop.withLock { stop in
+            defer { stop = stop ?? ending }
+            return stop == nil
+        }
+        if isFirst { Task { await client.stopDelivering() } }
     }
 }

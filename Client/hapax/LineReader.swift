@@ -19,7 +19,7 @@ struct LineReader {
         let code: Int32
     }
 
-    /// Of one line, in memory and in a dead letter. Far above what an event may have.
+    /// Of one line, in memory and where it is kept. Far above what an event may have.
     static let maximumLineBytes = 1024 * 1024
 
     private static let chunkBytes = 256 * 1024
@@ -33,30 +33,28 @@ struct LineReader {
     private var chunk: [UInt8] = []
     private var position = 0
     private var number: Int64
-    /// Of all lines that were given, so that it can be told later whether the file still holds what was read.
-    private(set) var fingerprint: ImportFingerprint
+    /// Behind the last line that was given.
+    private(set) var offset: Int64
     private var isAtEnd = false
     private var wasStopped = false
     /// Whether it gave no line because nothing more has come yet.
     private(set) var isWaiting = false
-    /// Whether what was read of a line is gone, since it was stopped or could not read on.
-    private var hasLostPart = false
     /// What has come of a line while nobody waited for the rest.
-    private var begun: (line: Line, read: ImportFingerprint)?
+    private var begun: (line: Line, read: Int64)?
 
     private enum Filled {
         case bytes, nothingYet, end, stopped
     }
 
     /// - Parameters:
-    ///   - fingerprint: Of what lies before the place where the descriptor stands.
+    ///   - offset: The place where the descriptor stands.
     ///   - lines: How many lines lie before.
     init(
-        descriptor: Int32, after fingerprint: ImportFingerprint = ImportFingerprint(), lines: Int64 = 0,
+        descriptor: Int32, after offset: Int64 = 0, lines: Int64 = 0,
         isStopped: @escaping @Sendable () -> Bool
     ) {
         self.descriptor = descriptor
-        self.fingerprint = fingerprint
+        self.offset = offset
         number = lines
         self.isStopped = isStopped
     }
@@ -67,13 +65,11 @@ struct LineReader {
     mutating func next(waits: Bool = true) throws(Failure) -> Line? {
         isWaiting = false
         guard !wasStopped else { return nil }
-        var (line, read) = begun ?? (Line(bytes: [], number: number + 1, end: 0, isCut: false), fingerprint)
+        var (line, read) = begun ?? (Line(bytes: [], number: number + 1, end: 0, isCut: false), offset)
         begun = nil
         while true {
             if position == chunk.count {
-                hasLostPart = read.offset > fingerprint.offset
                 let filled = try fill(waits: waits)
-                if filled != .stopped { hasLostPart = false }
                 if filled == .nothingYet {
                     begun = (line, read)
                     isWaiting = true
@@ -85,7 +81,7 @@ struct LineReader {
                     return nil
                 }
                 if filled == .end {
-                    guard read.offset > fingerprint.offset else { return nil }
+                    guard read > offset else { return nil }
                     break
                 }
             }
@@ -96,21 +92,14 @@ struct LineReader {
             line.bytes.append(contentsOf: chunk[position..<min(end, position + room)])
             line.isTerminated = newline != nil
             let next = line.isTerminated ? end + 1 : end
-            read.advance(by: chunk[position..<next])
+            read += Int64(next - position)
             position = next
             if line.isTerminated { break }
         }
         number += 1
-        fingerprint = read
-        line.end = read.offset
+        offset = read
+        line.end = read
         return line
-    }
-
-    /// Lines that have been read, whole or in part, and not given.
-    var unread: Int {
-        let rest = chunk[position...]
-        let hasPart = rest.isEmpty ? hasLostPart || begun != nil : rest.last != UInt8(ascii: "\n")
-        return rest.count { $0 == UInt8(ascii: "\n") } + (hasPart ? 1 : 0)
     }
 
     private mutating func fill(waits: Bool) throws(Failure) -> Filled {

@@ -12,8 +12,8 @@ struct PageOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Show so many at most.", valueName: "count"))
     var limit = 100
 
-    @Option(help: ArgumentHelp("Only those after this number.", valueName: "number"))
-    var after: Int64 = 0
+    @Option(help: ArgumentHelp("Only those after this one, as the list names it.", valueName: "file-number"))
+    var after: RowName?
 
     func validate() throws {
         if limit < 1 { throw ValidationError("--limit must be at least 1.") }
@@ -23,10 +23,10 @@ struct PageOptions: ParsableArguments {
 struct QueueOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The queue's directory; one for each project.",
+            "The queue's directory.",
             discussion: """
-                All that waits in it is sent to the server, and under the key, of the command that uploads. Default: $HAPAX_QUEUE, else \
-                $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.
+                What waits in it for one server and key is sent there by any command that has them; what waits for others is left alone. \
+                Default: $HAPAX_QUEUE, else $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.
                 """, valueName: "directory"),
         completion: .directory)
     var queue: String?
@@ -45,12 +45,6 @@ struct QueueOptions: ParsableArguments {
 
     var directory: QueueDirectory { QueueDirectory(path: path) }
 
-    /// Whoever exports and then purges must have seen all there is.
-    func requireSalvage() throws {
-        guard directory.holdsUnsalvagedAnywhere else { return }
-        Terminal.complain("these are not all: a damaged file was set aside, and what it holds is taken over by the next hapax flush")
-        throw ExitCode.failure
-    }
 }
 
 struct ServerOptions: ParsableArguments {
@@ -87,26 +81,10 @@ func environment(_ name: String) -> String? {
 
 extension EventClient {
     /// Starts a client, or ends the command with a message.
-    static func startForCommand(_ configuration: Configuration, _ queue: QueueOptions) throws -> EventClient {
-        do throws(StartError) {
-            let client = try start(configuration)
-            if client.hasLostIdentity {
-                Terminal.complain(
-                    "the queue's file was damaged, and whom events concern cannot be read: it is \(client.distinctID) now")
-            }
-            return client
-        } catch {
-            if error == .queueTaken { throw Terminal.queueIsTaken(queue) }
+    static func startForCommand(_ configuration: Configuration) throws -> EventClient {
+        do throws(StartError) { return try start(configuration) } catch {
             Terminal.complain("\(error)")
             throw ExitCode.failure
         }
-    }
-
-    /// As where one queue is used for two projects. After what was to be sent: queues beside the main one are looked at then.
-    func complainOfRedirection() {
-        guard hasRedirected else { return }
-        Terminal.complain(
-            "the queue holds events that may have been meant for another server or write key; what waits, and dead letters that are retried, go to this one. Each project needs a queue of its own (--queue)"
-        )
     }
 }

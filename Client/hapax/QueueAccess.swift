@@ -3,92 +3,98 @@ import Foundation
 import HapaxClient
 import HapaxModel
 
-extension QueueReader {
-    /// Looks at the queue, or ends the command with a message.
-    ///
-    /// - Returns: nil if there is no queue.
-    static func forCommand(_ queue: QueueOptions) throws -> QueueReader? {
-        try complaining { () throws(StorageFailure) in try QueueReader(directory: queue.directory) }
-    }
+/// One of a directory's files: one that nobody owns is opened, of another only what its owner last wrote is known.
+enum FoundFile {
+    /// Ours until it is closed.
+    case open(QueueFile)
+    /// A running process works on it. nil if it has not said anything yet.
+    case owned(FileStatus?)
+    case unusable(StorageFailure)
 
-    /// What reading came to, or the end of the command with a message.
-    static func complaining<Value>(_ read: () throws(StorageFailure) -> Value) throws -> Value {
-        do throws(StorageFailure) { return try read() } catch { throw Terminal.queueCannotBeRead(error) }
-    }
-
-    /// Looks at a queue that is to be taken then, or ends the command with a message. Damage is no obstacle: who takes the queue sets its
-    /// file aside, and saves what can be read.
-    ///
-    /// - Returns: Whether there is a queue, and what was seen of it; nil if it is damaged.
-    static func beforeTaking<Seen>(
-        _ queue: QueueOptions, _ look: (QueueReader) throws(StorageFailure) -> Seen
-    ) throws -> (isThere: Bool, seen: Seen?) {
-        do throws(StorageFailure) {
-            guard let reader = try QueueReader(directory: queue.directory) else { return (false, nil) }
-            return (true, try look(reader))
-        } catch {
-            guard error.isOfDamage else { throw Terminal.queueCannotBeRead(error) }
-            return (true, nil)
-        }
-    }
-
-    /// Whether there is one to be taken, or a file from which it can be made anew.
-    static func isThere(_ queue: QueueOptions) throws -> Bool {
-        try beforeTaking(queue) { _ in }.isThere || queue.directory.holdsUnsalvaged
-    }
-}
-
-extension StorageFailure {
-    /// SQLITE_ERROR, SQLITE_CORRUPT or SQLITE_NOTADB, without what extends them.
-    fileprivate var isOfDamage: Bool { [1, 11, 26].contains(code & 0xFF) }
-}
-
-extension EventQueue {
-    /// Takes the queue for itself, or ends the command with a message. What is done with it is durable through a power cut.
-    static func forCommand(_ queue: QueueOptions) throws -> EventQueue {
+    init(_ number: Int, in directory: QueueDirectory) {
         do throws(QueueOpenError) {
-            return try open(queue.path, whenTaken: .refuse, durability: .power, clock: SystemClock())
+            let claim = try FileClaim(number, in: directory)
+            do throws(QueueOpenError) {
+                self = .open(try QueueFile(claim, durability: .power))
+            } catch {
+                claim.release()
+                throw error
+            }
         } catch {
             switch error {
-            case .taken: throw Terminal.queueIsTaken(queue)
-            case .unusable(let failure):
-                Terminal.complain("the queue cannot be used: \(failure)")
-                throw ExitCode.failure
+            case .taken: self = .owned(FileStatus.read(number, in: directory))
+            case .unusable(let failure): self = .unusable(failure)
             }
         }
     }
+}
 
-    /// Changes the queue, or ends the command with a message.
-    func changing<Value>(_ change: (EventQueue) throws -> Value) throws -> Value {
-        do { return try flushed(try change(self)) } catch { throw Terminal.queueCannotBeWritten(error) }
+/// What a command saw of the files that it could not open.
+struct UnopenedFiles {
+    private(set) var owned: [Int] = []
+    private(set) var unusable: [Int: StorageFailure] = [:]
+
+    /// - Returns: The file if it is open.
+    mutating func open(_ number: Int, in directory: QueueDirectory) -> QueueFile? {
+        switch FoundFile(number, in: directory) {
+        case .open(let file): return file
+        case .owned: owned.append(number)
+        case .unusable(let failure): unusable[number] = failure
+        }
+        return nil
     }
 
-    /// The same with what a damaged file held.
-    func changingAll<Value>(_ change: (EventQueue) async throws -> Value) async throws -> Value {
-        do { return try flushed(try await salvaging(change)) } catch { throw Terminal.queueCannotBeWritten(error) }
+    /// - Parameter what: Of theirs that the command has not seen or done.
+    func complain(of what: String) {
+        if !owned.isEmpty {
+            let files = owned.map { "\($0)" }.joined(separator: ", ")
+            Terminal.complain("running processes hold file \(files) of the queue: \(what) there are theirs")
+        }
+        for (number, failure) in unusable.sorted(by: { $0.key < $1.key }) {
+            Terminal.complain("file \(number) of the queue cannot be used: \(failure)")
+        }
     }
 
-    private func flushed<Value>(_ value: Value) throws -> Value {
-        try flushDrive()
-        return value
+    /// Ends a command that wanted to do something with all files.
+    func requireAll() throws {
+        if !unusable.isEmpty { throw ExitCode.failure }
+        if !owned.isEmpty { throw ExitCode.queueTaken }
     }
 }
 
+extension QueueOptions {
+    /// The numbers of the directory's files, or the end of the command with a message.
+    func numbers() throws -> [Int] {
+        do throws(StorageFailure) { return try directory.numbers() } catch { throw Terminal.queueCannotBeUsed(error) }
+    }
+}
+
+/// An event or a dead letter among those of all files: `2-17` is the one with sequence 17 in file 2.
+struct RowName: ExpressibleByArgument, Hashable, Comparable, CustomStringConvertible {
+    var file: Int
+    var number: Int64
+
+    init(_ file: Int, _ number: Int64) { (self.file, self.number) = (file, number) }
+
+    init?(argument: String) {
+        let parts = argument.split(separator: "-", omittingEmptySubsequences: false)
+        guard parts.count == 2, let file = Int(parts[0]), let number = Int64(parts[1]), file > 0, number >= 0 else { return nil }
+        self.init(file, number)
+    }
+
+    var description: String { "\(file)-\(number)" }
+
+    static func < (left: RowName, right: RowName) -> Bool { (left.file, left.number) < (right.file, right.number) }
+}
+
 extension Terminal {
-    fileprivate static func queueCannotBeRead(_ failure: StorageFailure) -> ExitCode {
-        complain(
-            "the queue cannot be read: \(failure)"
-                + (failure.isOfDamage ? "; the next hapax flush or track sets the file aside and saves what it can" : ""))
+    static func queueCannotBeUsed(_ error: any Error) -> ExitCode {
+        complain("the queue cannot be used: \(StorageFailure(error))")
         return .failure
     }
 
-    fileprivate static func queueCannotBeWritten(_ error: any Error) -> ExitCode {
-        complain("the queue, or a damaged file that was set aside, cannot be worked on: \(StorageFailure(error)); nothing was changed")
-        return .failure
-    }
-
-    static func queueIsTaken(_ queue: QueueOptions) -> ExitCode {
-        complain("another process works on the queue in \(queue.path); run the command again when that has ended")
-        return .queueTaken
+    /// What was done before the failure stays done.
+    static func working<Value>(_ body: () throws -> Value) throws -> Value {
+        do { return try body() } catch let code as ExitCode { throw code } catch { throw queueCannotBeUsed(error) }
     }
 }

@@ -8,7 +8,7 @@ struct QueueCommand: AsyncParsableCommand {
         commandName: "queue",
         abstract: "Lists, shows or deletes events that wait to be delivered.",
         discussion: """
-            Looking never disturbs a process that works on the queue. Deleting needs the queue for itself.
+            Of the files that nobody works on: those of a running process are its own, and are named.
 
             Examples:
               hapax queue list --limit 20
@@ -19,16 +19,15 @@ struct QueueCommand: AsyncParsableCommand {
 
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Number, id, time, size and name of each, oldest first.",
+            abstract: "File and sequence, id, time, size and name of each, oldest first in each file.",
             discussion: """
-                The order is the one in which they are sent. Without the events' contents; see show. An event whose bytes changed \
-                on the disk, and what other processes stored beside the queue, is told on standard error instead. With --json each event is \
-                an object on a line of its own.
+                Without the events' contents; see show. An event whose bytes changed on the disk is told on standard error instead. With --json \
+                each event is an object on a line of its own.
 
-                Exits with 0, also if nothing waits, or with 1 if the queue cannot be read or a damaged file that was set aside may hold more.
+                Exits with 0, also if nothing waits, 1 if a file cannot be used, or 75 if running processes hold some.
 
                 Example, the next page:
-                  hapax queue list --after 100 --limit 100
+                  hapax queue list --after 1-100 --limit 100
                 """)
 
         @OptionGroup var page: PageOptions
@@ -36,30 +35,35 @@ struct QueueCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let events = try QueueReader.forCommand(queue).map { reader in
-                try QueueReader.complaining { () throws(StorageFailure) in try reader.events(after: page.after, limit: page.limit) }
+            var unopened = UnopenedFiles()
+            var left = page.limit
+            for (number, after) in page.files(try queue.numbers()) where left > 0 {
+                guard let file = unopened.open(number, in: queue.directory) else { continue }
+                defer { file.close() }
+                let found = try Terminal.working { try file.events(after: after, limit: left) }
+                left -= found.whole.count
+                for event in found.whole { tell(event, number) }
+                for row in found.damaged {
+                    Terminal.complain(
+                        "\(RowName(number, row)): the event's bytes changed on the disk; when it is to be sent it becomes a dead letter")
+                }
             }
-            for event in events?.whole ?? [] { tell(event) }
-            for number in events?.damaged ?? [] {
-                Terminal.complain("\(number): the event's bytes changed on the disk; when it is to be sent it becomes a dead letter")
-            }
-            let spools = SpoolSurvey(of: queue.directory)
-            if spools.depth > 0 {
-                Terminal.complain("\(spools.depth) more events wait in \(spools.summaries.count) queues stored beside this one")
-            }
-            spools.complain()
-            try queue.requireSalvage()
+            unopened.complain(of: "what waits")
+            try unopened.requireAll()
         }
 
-        private func tell(_ event: QueuedEvent) {
+        private func tell(_ event: QueuedEvent, _ file: Int) {
             if output.json {
                 return Terminal.say(json: [
-                    "number": .integer(event.number), "event_id": .string(event.id.description), "event": .string(event.name),
-                    "time": .integer(event.time), "bytes": .count(event.bytes.count),
+                    "file": .count(file), "sequence": .integer(event.number), "event_id": .string(event.id.description),
+                    "event": .string(event.name), "time": .integer(event.time), "bytes": .count(event.bytes.count),
+                    "held": .bool(event.isHeld),
                 ])
             }
             let time = Date(timeIntervalSince1970: Double(event.time) / 1_000).formatted(.iso8601)
-            Terminal.say("\(event.number)  \(event.id)  \(time)  \(event.bytes.count) bytes  \(Terminal.printable(event.name))")
+            let held = event.isHeld ? "  held: the server refuses it" : ""
+            let name = Terminal.printable(event.name)
+            Terminal.say("\(RowName(file, event.number))  \(event.id)  \(time)  \(event.bytes.count) bytes  \(name)\(held)")
         }
     }
 
@@ -67,8 +71,8 @@ struct QueueCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "One waiting event, as it will be sent.",
             discussion: """
-                Looks in the queue and in those stored beside it. Exits with 0 if it waits, 1 if it does not or the queue cannot be read, \
-                3 if it is in the dead letters.
+                Exits with 0 if it waits, 1 if it does not or a file cannot be used, 3 if it is in the dead letters, 75 if it may be in a file that a \
+                running process holds.
 
                 Example:
                   hapax queue show 01980000-0000-7000-8000-000000000002
@@ -82,29 +86,31 @@ struct QueueCommand: AsyncParsableCommand {
         var json = false
 
         func run() async throws {
+            var unopened = UnopenedFiles()
             var letter: DeadLetter?
-            let spools = try QueueReader.complaining { () throws(StorageFailure) in try queue.directory.spools() }
-            for directory in [queue.directory] + spools {
-                let found = try QueueReader.complaining { () throws(StorageFailure) -> QueuedEvent? in
-                    guard let reader = try QueueReader(directory: directory) else { return nil }
-                    let event = try reader.event(of: id)
-                    if event == nil, letter == nil { letter = try reader.deadLetter(of: id) }
-                    return event
-                }
-                if let found { return Terminal.write(found.bytes + [0x0A]) }
+            for number in try queue.numbers() {
+                guard let file = unopened.open(number, in: queue.directory) else { continue }
+                defer { file.close() }
+                if let event = try Terminal.working({ try file.event(of: id) }) { return Terminal.write(event.bytes + [0x0A]) }
+                letter = try letter ?? Terminal.working { try file.deadLetter(of: id) }
             }
             if let letter {
                 Terminal.complain(
                     "the event does not wait: it is in the dead letters: \(letter.reason): \(letter.detail); see hapax dead-letters export")
                 throw ExitCode.deadLettered
             }
-            let isKnown = !queue.directory.holdsUnsalvagedAnywhere
-            Terminal.complain(
-                isKnown
-                    ? "no event with this id waits: it was delivered or purged, or was never stored in \(queue.path)"
-                    : "no event with this id is in the queue; a damaged file was set aside that may hold it, which the next hapax flush takes over"
-            )
+            unopened.complain(of: "events")
+            try unopened.requireAll()
+            Terminal.complain("no event with this id waits: it was delivered or purged, or was never stored in \(queue.path)")
             throw ExitCode.failure
         }
+    }
+}
+
+extension PageOptions {
+    /// Which files the page is of, and behind which row it begins in each.
+    func files(_ numbers: [Int]) -> [(number: Int, after: Int64)] {
+        guard let after else { return numbers.map { ($0, 0) } }
+        return numbers.filter { $0 >= after.file }.map { ($0, $0 == after.file ? after.number : 0) }
     }
 }

@@ -8,9 +8,8 @@ struct StatusCommand: AsyncParsableCommand {
         commandName: "status",
         abstract: "Shows what waits, what was delivered and what was refused.",
         discussion: """
-            What was delivered is of the queue itself; those stored beside it do not count towards it once they are delivered and removed. \
-            Looks only; a process that works on the queue is not disturbed. Exits with 0 also if something waits, \
-            with 1 if a queue, or one stored beside it, cannot be read.
+            File by file, and in all. Of a file that a running process works on, what that last wrote: at most some seconds old. Exits with 0 \
+            also if something waits, with 1 if a file cannot be used.
 
             Example:
               hapax status --json
@@ -19,40 +18,51 @@ struct StatusCommand: AsyncParsableCommand {
     @OptionGroup var queue: QueueOptions
     @OptionGroup var output: OutputOptions
 
+    private struct Line {
+        var number: Int
+        var note: FileClaim.FileNote?
+        var status: FileStatus?
+        var isOwned = false
+        var failure: StorageFailure?
+    }
+
     func run() async throws {
-        let main = try QueueReader.forCommand(queue).map { reader in
-            try QueueReader.complaining { () throws(StorageFailure) in try reader.summary() }
+        let lines = try queue.numbers().map { number in
+            var line = Line(number: number, note: FileClaim.note(of: number, in: queue.directory))
+            switch FoundFile(number, in: queue.directory) {
+            case .open(let file):
+                line.status = FileStatus(file.counters, oldest: file.oldestTime)
+                file.close()
+            case .owned(let status): (line.status, line.isOwned) = (status, true)
+            case .unusable(let failure): line.failure = failure
+            }
+            return line
         }
-        let spools = SpoolSurvey(of: queue.directory)
-        tell(main, spools)
-        spools.complain()
-        if !spools.unusable.isEmpty { throw ExitCode.failure }
+        if output.json { Terminal.say(json: fields(lines)) } else { tell(lines) }
+        if lines.contains(where: { $0.failure != nil }) { throw ExitCode.failure }
     }
 
-    private func tell(_ main: QueueReader.Summary?, _ spools: SpoolSurvey) {
-        if output.json { return Terminal.say(json: fields(main, spools)) }
+    private func tell(_ lines: [Line]) {
         Terminal.say("queue        \(queue.path)")
-        if let main { tell(main) } else { Terminal.say("             does not exist yet") }
+        if lines.isEmpty { Terminal.say("             does not exist yet") }
         if queue.directory.isOptedOut { Terminal.say("opted out    events are refused; see hapax identity") }
-        for file in damagedFiles { Terminal.say("damaged      \(file), set aside") }
-        if !spools.summaries.isEmpty {
-            Terminal.say(
-                "beside it    \(spools.depth) events and \(spools.deadLetters) dead letters in \(spools.summaries.count) spooled queues")
+        for file in queue.directory.filesSetAside() { Terminal.say("damaged      \(file), set aside") }
+        let destinations = lines.compactMap(\.note?.destination)
+        for line in lines {
+            let place =
+                Set(destinations).count > 1
+                ? ", destination \((destinations.firstIndex(of: line.note?.destination ?? .none) ?? 0) + 1)" : ""
+            let owner = line.isOwned ? ", held by a running process" : ""
+            Terminal.say("file \(line.number)\(owner)\(place)")
+            if let failure = line.failure { Terminal.say("  cannot be used: \(failure)") }
+            guard let status = line.status else { continue }
+            let held = status.held > 0 ? ", \(status.held) of them held" : ""
+            Terminal.say("  waiting      \(status.waiting) events, \(status.bytes) bytes\(age(status.oldest))\(held)")
+            Terminal.say("  delivered    \(status.stored) stored, \(status.duplicates) duplicates")
+            Terminal.say("  dead letters \(status.deadLetters)")
+            for (reason, count) in status.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("  dropped      \(count) (\(reason))") }
         }
-        if !spools.unusable.isEmpty { Terminal.say("unusable     \(spools.unusable.count) spooled queues") }
     }
-
-    private func tell(_ main: QueueReader.Summary) {
-        Terminal.say("install      \(main.books.installID)")
-        Terminal.say("waiting      \(main.books.depth) events, \(main.books.bytes) bytes\(age(main.oldest))")
-        Terminal.say("delivered    \(main.books.stored) stored, \(main.books.duplicates) duplicates")
-        Terminal.say("dead letters \(main.deadLetters)")
-        for (reason, count) in main.books.drops.byReason.sorted(by: { $0.key < $1.key }) {
-            Terminal.say("dropped      \(count) (\(reason))")
-        }
-    }
-
-    private var damagedFiles: [String] { queue.directory.filesSetAside + queue.directory.filesSetAsideBeside }
 
     private func age(_ oldest: Int64?) -> String {
         guard let oldest else { return "" }
@@ -60,18 +70,28 @@ struct StatusCommand: AsyncParsableCommand {
         return ", the oldest \(max(seconds, 0)) s old"
     }
 
-    private func fields(_ main: QueueReader.Summary?, _ spools: SpoolSurvey) -> Properties {
-        func count(_ number: KeyPath<QueueBooks, Int64>) -> PropertyValue { .integer(main?.books[keyPath: number] ?? 0) }
+    private func fields(_ lines: [Line]) -> Properties {
+        let statuses = lines.compactMap(\.status)
+        func sum(_ number: KeyPath<FileStatus, Int64>) -> PropertyValue { .integer(statuses.reduce(0) { $0 + $1[keyPath: number] }) }
+        let files = lines.map { line in
+            PropertyValue.object([
+                "file": .count(line.number), "install_id": .optional(line.status?.install),
+                "destination": .optional(line.note?.destination), "owned": .bool(line.isOwned),
+                "waiting": .optional(line.status?.waiting), "failure": .optional(line.failure.map { "\($0)" }),
+            ])
+        }
+        let dropped = statuses.reduce(into: [String: Int64]()) { $0.merge($1.dropped, uniquingKeysWith: +) }
         return [
-            "queue": .string(queue.path), "install_id": .optional(main?.books.installID), "depth": count(\.depth),
-            "bytes": count(\.bytes), "oldest": .optional(main?.oldest), "created": count(\.lastSequence),
-            "adopted": count(\.adopted), "stored": count(\.stored), "duplicates": count(\.duplicates),
-            "dead_lettered": count(\.deadLettered), "discarded": count(\.discarded),
-            "dead_letters": .count(main?.deadLetters ?? 0), "damaged_files": .count(damagedFiles.count),
-            "opted_out": .bool(queue.directory.isOptedOut),
-            "dropped": .object(main?.books.drops.byReason.mapValues { .integer($0) } ?? [:]), "spools": .count(spools.summaries.count),
-            "spooled": .integer(spools.depth), "spooled_dead_letters": .count(spools.deadLetters),
-            "unusable_spools": .count(spools.unusable.count),
+            "queue": .string(queue.path), "files": .array(files), "waiting": sum(\.waiting), "held": sum(\.held), "bytes": sum(\.bytes),
+            "oldest": .optional(statuses.compactMap(\.oldest).min()), "created": sum(\.created), "stored": sum(\.stored),
+            "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "gone": sum(\.gone),
+            "dead_letters": sum(\.deadLetters), "damaged_files": .count(queue.directory.filesSetAside().count),
+            "opted_out": .bool(queue.directory.isOptedOut), "dropped": .object(dropped.mapValues { .integer($0) }),
         ]
     }
+}
+
+extension EventID {
+    /// Of a file that does not say where its events go.
+    fileprivate static let none = EventID.derived(name: "hapax", key: "no destination")
 }

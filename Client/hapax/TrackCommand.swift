@@ -11,7 +11,7 @@ struct TrackCommand: AsyncParsableCommand {
             is sent by the next command that uploads. It then survives kill -9, with --power a power cut. Exits with 3 if the event breaks \
             a limit, was refused, or another one has its id; it is in the dead letters then. Exits with 1 if nothing was stored: the queue cannot be used, or the \
             user has opted out (see identity). Interrupted before it has printed an id, or with --json, it may have stored the event or \
-            not: give an id to run it again with. A queue that another process works on is no obstacle: the event is stored beside it.
+            not: give an id to run it again with.
 
             Values have types: name=text is a string, name:=json a number (a whole one of 64 bits, else rounded to a \
             double), true, false, null, a list or an object.
@@ -87,15 +87,16 @@ struct TrackCommand: AsyncParsableCommand {
 
     func configuration() throws -> EventClient.Configuration {
         var configuration = try server.configuration(queue: queue)
-        configuration.whenQueueIsTaken = .spool
         configuration.durability = power ? .power : .process
         return configuration
     }
 
+    /// What other commands have left behind is sent as well, but not for ever.
+    private static let leftoversTime: Duration = .seconds(2)
+
     func run() async throws {
-        let client = try EventClient.startForCommand(try configuration(), queue)
+        let client = try EventClient.startForCommand(try configuration())
         let properties = try properties()
-        if distinctID == nil { await complainOfIdentity(client) }
         let chosen = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
         // Known whatever happens: who runs the command again with it makes no second event.
         var ids = UUIDv7Generator()
@@ -117,8 +118,7 @@ struct TrackCommand: AsyncParsableCommand {
         // Those that the flush makes are others then.
         let isLetterAlready = await client.status().deadLettered > lettersBefore
         var report: FlushReport?
-        if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout)) }
-        client.complainOfRedirection()
+        if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout), leftovers: Self.leftoversTime).own }
         let status = await client.status()
         let damaged = status.damage == nil ? nil : await Self.damagedLetter(of: stored, client)
         _ = await client.shutdown(within: .zero)
@@ -126,7 +126,7 @@ struct TrackCommand: AsyncParsableCommand {
         var told = await fate.value
         told.letter = told.letter ?? damaged
         told.isOfFlush = !isLetterAlready
-        tell(stored, report, told, isSpool: status.isSpool)
+        tell(stored, report, told)
         if told.letter != nil { throw ExitCode.deadLettered }
     }
 
@@ -134,7 +134,6 @@ struct TrackCommand: AsyncParsableCommand {
     private func end(
         _ client: EventClient, _ fate: Task<Fate, Never>, notStored id: EventID, _ error: TrackError
     ) async throws {
-        let isSpool = await client.status().isSpool
         let report = await client.shutdown(within: .zero)
         guard case .notStored = error else {
             Terminal.complain(
@@ -147,7 +146,7 @@ struct TrackCommand: AsyncParsableCommand {
         }
         if !output.json { Terminal.say(id.description) }
         let told = await fate.value
-        tell(id, nil, told, isSpool: isSpool)
+        tell(id, nil, told)
         if told.letter != nil { throw ExitCode.deadLettered }
         Terminal.complain("stored, not delivered yet: \(error)")
     }
@@ -185,25 +184,14 @@ struct TrackCommand: AsyncParsableCommand {
         var detail: String
     }
 
-    /// A queue that is taken and cannot be read does not say who is logged in.
-    private func complainOfIdentity(_ client: EventClient) async {
-        guard await client.status().isSpool else { return }
-        do throws(StorageFailure) {
-            if try QueueReader(directory: queue.directory)?.keptIdentity().distinctID == client.distinctID { return }
-            Terminal.complain("whom events concern could not be read; this one concerns \(client.distinctID)")
-        } catch {
-            Terminal.complain("whom events concern cannot be read (\(error)); this one concerns \(client.distinctID)")
-        }
-    }
-
-    private func tell(_ id: EventID, _ report: FlushReport?, _ fate: Fate, isSpool: Bool) {
+    private func tell(_ id: EventID, _ report: FlushReport?, _ fate: Fate) {
         let letter = fate.letter
         let others = max((report?.deadLettered ?? 0) - (letter != nil && fate.isOfFlush ? 1 : 0), 0)
         let delivered = letter == nil && (fate.isDelivered || report?.remaining == 0)
         if output.json {
             Terminal.say(json: [
-                "event_id": .string(id.description), "delivered": .bool(delivered), "spooled": .bool(isSpool && !delivered),
-                "dead_letter": .optional(letter?.reason), "detail": .optional(letter?.detail),
+                "event_id": .string(id.description), "delivered": .bool(delivered), "dead_letter": .optional(letter?.reason),
+                "detail": .optional(letter?.detail),
                 "failure": .optional(report?.failure.map { "\($0)" }), "others_dead_lettered": .count(others),
             ])
             return

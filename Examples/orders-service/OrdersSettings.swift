@@ -37,10 +37,7 @@ struct OrdersSettings: Sendable {
         if let seconds = try Self.number("SHOP_DRAIN_SECONDS", in: 0...3_600, environment) { drainSeconds = seconds }
         guard let server = environment["HAPAX_SERVER"], !server.isEmpty else { return }
         let queue = environment["HAPAX_QUEUE"] ?? "hapax-data/orders-queue"
-        var events = EventClient.Configuration(server: server, writeKey: environment["HAPAX_KEY"] ?? "", queueDirectory: queue)
-        // The process before may still be draining when this one starts: then this one stores beside it.
-        events.whenQueueIsTaken = .spool
-        self.events = events
+        events = EventClient.Configuration(server: server, writeKey: environment["HAPAX_KEY"] ?? "", queueDirectory: queue)
     }
 
     private static func number(

@@ -1,12 +1,9 @@
 import CZlib
 
-/// Finds bytes that changed on a disk.
+/// Finds bytes that changed on a disk: CRC-32 (RFC 1952, section 8).
 package enum CheckSum {
-    /// CRC-32 (RFC 1952, section 8) of the id's sixteen bytes and the event's.
-    package static func crc32(_ id: EventID, _ event: [UInt8]) -> UInt32 {
-        let start = withUnsafeBytes(of: (id.high.bigEndian, id.low.bigEndian)) {
-            CZlib.crc32_z(0, $0.bindMemory(to: UInt8.self).baseAddress, $0.count)
-        }
-        return UInt32(truncatingIfNeeded: CZlib.crc32_z(start, event, event.count))
+    /// - Parameter start: Of what stands before; 0 for nothing.
+    package static func crc32(_ bytes: UnsafeRawBufferPointer, after start: UInt32 = 0) -> UInt32 {
+        UInt32(truncatingIfNeeded: CZlib.crc32_z(UInt(start), bytes.bindMemory(to: UInt8.self).baseAddress, bytes.count))
     }
 }

@@ -23,9 +23,11 @@ package final class FileLock: Sendable {
 
     /// Takes the lock without waiting; it is held until the last reference goes. The file stays behind.
     ///
-    /// - Parameter path: The lock file, created if missing, readable by its owner only.
-    package init(path: String) throws(Failure) {
-        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+    /// - Parameters:
+    ///   - path: The lock file, readable by its owner only.
+    ///   - creates: Whether it is created if missing.
+    package init(path: String, creates: Bool = true) throws(Failure) {
+        let descriptor = open(path, (creates ? O_CREAT : 0) | O_RDWR | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw .system(errno) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             let reason = errno
@@ -39,6 +41,21 @@ package final class FileLock: Sendable {
         }
         self.descriptor = descriptor
         self.path = path
+    }
+
+    /// What the file holds, at most so many bytes; fewer if it cannot be read.
+    package func contents(atMost count: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        let read = pread(descriptor, &bytes, count, 0)
+        return Array(bytes.prefix(max(read, 0)))
+    }
+
+    /// Writes over what is there; durable on return.
+    ///
+    /// - Returns: `errno`, or 0.
+    package func write(_ bytes: [UInt8], at offset: Int) -> Int32 {
+        guard pwrite(descriptor, bytes, bytes.count, off_t(offset)) == bytes.count else { return errno == 0 ? EIO : errno }
+        return DriveCache.synchronize(descriptor) == 0 ? 0 : errno
     }
 
     /// Empties the cache of the drive that it is on, see ``DriveCache``.

@@ -25,7 +25,7 @@ struct AppKitApplicationTests {
         async let report = test.client.flush()
         await test.transport.requests(1)
         post(NSApplication.willTerminateNotification)
-        let stored = try test.client.queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 0).events
+        let stored = try test.client.file.nextBatch(.oldest(limit: 1_000), maximumBytes: .max, now: 0).events
         let texts = stored.map { String(decoding: $0.bytes, as: UTF8.self) }
         #expect(texts.count == 2)
         #expect(texts.first?.contains(#""event":"$AppStart""#) == true)

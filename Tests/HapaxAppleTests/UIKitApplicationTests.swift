@@ -28,7 +28,7 @@ struct UIKitApplicationTests {
     /// What was tracked, delivered or not.
     private func names() async throws -> [String] {
         try await test.client.writer.barrier()
-        let waiting = try test.client.queue.nextBatch(limit: 1_000, maximumBytes: .max, skipping: 0).events
+        let waiting = try test.client.file.nextBatch(.oldest(limit: 1_000), maximumBytes: .max, now: 0).events
         let bodies = waiting.map { String(decoding: $0.bytes, as: UTF8.self) }
         let known = ["$AppStartPassively", "$AppStart", "$AppEnd", "push", "seen"]
         let stored = bodies.map { body in known.first { body.contains(#""event":"\#($0)""#) } ?? body }
@@ -144,7 +144,7 @@ struct UIKitApplicationTests {
         await test.transport.requests(1)
         for index in 0..<100 { test.client.track("event \(index)") }
         post(UIApplication.willTerminateNotification)
-        #expect(test.client.queue.books.depth == 102)
+        #expect(test.client.file.counters.waiting == 102)
         _ = await test.client.shutdown(within: .zero)
         #expect(await report.failure != nil)
     }

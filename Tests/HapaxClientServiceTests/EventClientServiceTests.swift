@@ -50,44 +50,6 @@ struct EventClientServiceTests {
             server.batches.flatMap(\.scanned.events).map { String(decoding: $0.distinctID, as: UTF8.self) } == ["customer-1", "customer-2"])
     }
 
-    @Test("events that wait beside the queue, as of a process that was replaced, are not called delivered")
-    func saysThatSpoolsAreLeft() async throws {
-        // The spool's client closes its transport when it ends, so the service has its own.
-        let refusing = ScriptedTransport { _ in .success(TransportAnswer(status: 401)) }
-        let main = try service(refusing)
-        var beside = configuration
-        beside.whenQueueIsTaken = .spool
-        let spool = try EventClient.start(beside, clock: SystemClock()) { ScriptedTransport() }
-        #expect(spool.track("beside") != nil)
-        #expect(await spool.shutdown(within: .zero).stored == 1)
-        try await running(main) { _ in }
-        #expect(main.report == ShutdownReport(stored: 0, lost: 0, failure: .status(401, code: nil), mayLeaveMore: true))
-        #expect(refusing.batches.map(\.names) == [["beside"]], "not asked again and again until the drain time ends")
-        #expect(log.lines.last?.message == leftBeside && log.lines.last?.level == .warning)
-    }
-
-    private let leftBeside = "Nothing is left in this queue, but queues beside it, or damaged files, may hold events"
-
-    @Test("nor are those of a process that works beside the queue, or of one that is gone if it is cancelled", arguments: [true, false])
-    func saysThatOthersMayHoldEvents(isCancelled: Bool) async throws {
-        let main = try service(ScriptedTransport())
-        var beside = configuration
-        beside.whenQueueIsTaken = .spool
-        let spool = try EventClient.start(beside, clock: SystemClock()) { ScriptedTransport() }
-        #expect(spool.track("beside") != nil)
-        if isCancelled {
-            await spool.shutdown(within: .zero)
-            let task = Task { await main.run() }
-            task.cancel()
-            await task.value
-        } else {
-            try await running(main) { _ in }
-        }
-        #expect(main.report == ShutdownReport(stored: 0, lost: 0, mayLeaveMore: true))
-        #expect(log.lines.last?.message == leftBeside && log.lines.last?.level == .notice)
-        await spool.shutdown(within: .zero)
-    }
-
     @Test("what is left is said, with the reason, and is on disk for the next run; a wrong key is not asked again and again (I16)")
     func saysWhatIsLeft() async throws {
         let server = ScriptedTransport { _ in .success(TransportAnswer(status: 401)) }

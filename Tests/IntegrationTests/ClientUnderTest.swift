@@ -76,11 +76,11 @@ final class ClientUnderTest: Sendable {
         audit.deadLetters += try client.deadLetters.list(limit: 10_000).map { letter in
             Audit.DeadLetter(
                 id: letter.eventID ?? installID, install: installID,
-                sequence: EventScanner.scan(letter.event[...]).sequence, reason: letter.reason)
+                sequence: letter.number, reason: letter.reason)
         }
         audit.books.append(
             Audit.Books(
-                install: installID, tracked: Int(status.tracked), stored: Int(status.stored + status.duplicates),
+                install: installID, tracked: Int(status.created), stored: Int(status.stored + status.duplicates),
                 dead: Int(status.deadLettered), queued: status.depth))
     }
 }

@@ -59,21 +59,86 @@ struct CrashTests {
         ]
         audit.books = [
             Audit.Books(
-                install: status.install_id, tracked: status.tracked, stored: status.stored + status.duplicates,
+                install: status.install_id, tracked: status.created, stored: status.stored + status.duplicates,
                 dead: status.dead_lettered, queued: status.depth)
         ]
         #expect(audit.violations == [])
-        #expect(audit.rows.count == status.tracked)
+        #expect(audit.rows.count == status.created)
         #expect(killedWithRowsQueued > 0)
         #expect(proxy.tally.happened(.dropAnswer) > 0)
         #expect(proxy.tally.total(.duplicate) > 0)
+    }
+
+    @Test(
+        "Three processes share a directory, and any of them is killed at any moment: all is stored once, each install's in order (I1, I2, I7)",
+        arguments: Kind.allCases)
+    func sharersAreKilled(kind: Kind) async throws {
+        var random = SeededRandom.printed()
+        let store = try await PipelineStore(kind)
+        let server = try await ServerUnderTest.start(store)
+        let proxy = try FaultProxy(to: server.port, plan: FaultPlan { $0.number.isMultiple(of: 4) ? .dropAnswer : .pass })
+        let directory = TemporaryDirectory("shared")
+        let (url, queue) = ("http://127.0.0.1:\(proxy.port)", directory.path("queue"))
+        var started = 0
+        func start() throws -> ChildProcess {
+            started += 1
+            return try ChildProcess(
+                "hapax-test-worker",
+                ["track", "--threads", "2", "--durably", "--bulk", "10", "--label", "r\(started)"]
+                    + ["--server", url, "--key", ServerUnderTest.key, "--queue", queue])
+        }
+        var audit = Audit()
+        var installs: Set<EventID> = []
+        func end(_ worker: ChildProcess, after count: Int) async {
+            var lines: [String] = []
+            while lines.count < count, let line = await worker.nextLine() { lines.append(line) }
+            worker.kill()
+            lines += await worker.remainingLines()
+            #expect(await worker.waitUntilExit() == .signaled(SIGKILL), "\(worker.standardErrorTail)")
+            let words = lines.map { $0.split(separator: " ").map(String.init) }
+            guard let install = words.first(where: { $0[0] == "install" }).flatMap({ EventID($0[1]) }) else { return }
+            installs.insert(install)
+            audit.reports += words.filter { $0[0] == "durable" }.compactMap { words in
+                EventID(words[1]).map { Audit.Report(id: $0, install: install, sequence: Int64(words[2])) }
+            }
+        }
+        var workers = try [start(), start(), start()]
+        for _ in 0..<25 {
+            let slot = Int.random(in: 0..<3, using: &random)
+            await end(workers[slot], after: Int.random(in: 0...80, using: &random))
+            workers[slot] = try start()
+        }
+        for worker in workers { await end(worker, after: 1) }
+        let left = try QueueContents(queue)
+        let environment = ["HAPAX_SERVER": url, "HAPAX_KEY": ServerUnderTest.key, "HAPAX_QUEUE": queue]
+        let flush = try ChildProcess("hapax", ["flush", "--timeout", "120"], environment: environment)
+        #expect(await flush.waitUntilExit() == .exited(0), "\(flush.standardErrorTail)")
+        await server.stop()
+
+        audit.rows = try await store.rows()
+        // Also of an install whose process was killed before it had reported anything.
+        audit.mayHoldUnreported = true
+        audit.orders = [Audit.Order("first uploads", proxy.tally.firstUploads)]
+        let files = try QueueContents(queue).files
+        audit.books = files.map { file in
+            let counters = file.counters
+            return Audit.Books(
+                install: counters.installID, tracked: Int(counters.created), stored: Int(counters.stored + counters.duplicates),
+                dead: Int(counters.deadLettered), queued: Int(counters.waiting))
+        }
+        #expect(audit.violations == [])
+        #expect(audit.rows.count == files.reduce(0) { $0 + Int($1.counters.created) })
+        #expect(files.allSatisfy { $0.waiting.isEmpty } && left.waiting > 0)
+        // Each holds its own and one that it sends.
+        #expect(files.count <= 6 && installs.isSubset(of: files.map(\.counters.installID)), "files are taken over, not begun anew")
+        #expect(proxy.tally.happened(.dropAnswer) > 0)
     }
 
     private static let anyInstall = EventID.derived(name: "any", key: "install")
 
     private struct DrainStatus: Decodable {
         var install_id: EventID
-        var tracked, stored, duplicates, dead_lettered, depth: Int
+        var created, stored, duplicates, dead_lettered, depth: Int
     }
 
     private static func report(_ line: String) -> Audit.Report? {
@@ -83,7 +148,7 @@ struct CrashTests {
     }
 
     private func depth(_ queue: String) throws -> Int64 {
-        try QueueReader(directory: QueueDirectory(path: queue))?.summary().books.depth ?? 0
+        try QueueContents(queue).waiting
     }
 
     // MARK: - The server

@@ -92,7 +92,7 @@ struct HistoryTests {
         #expect(violations { $0.refused = [report.mark] } == [.storedAlthoughRefused(report.mark)])
         // Books that do not add up, and a queue that is not empty.
         #expect(violations { $0.status?.stored += 1 }.count == 1)
-        #expect(violations { $0.status?.spooled = 1 }.count == 1)
+        #expect(violations { $0.status?.waiting += 1 }.count == 2)
         #expect(violations { $0.status?.dropped["damaged"] = 1 }.count == 1)
     }
 }

@@ -198,7 +198,7 @@ struct ReadingCommandsTests {
             environment: [
                 "HAPAX_SERVER": "http://127.0.0.1:\(server.port)", "HAPAX_KEY": ServerUnderTest.key, "HAPAX_QUEUE": directory.path("queue"),
             ])
-        #expect(await hapax.remainingLines() == ["0 stored, 31 duplicates, 0 dead letters"])
+        #expect(await hapax.remainingLines() == ["0 stored, 31 duplicates, 0 dead letters, 0 lines rejected"])
         try "no export\n".write(toFile: file, atomically: true, encoding: .utf8)
         for (arguments, status, says) in [
             (["-o", file], 1, "no line of an export; nothing was done"), (["-o", directory.path], 1, "cannot be opened"),

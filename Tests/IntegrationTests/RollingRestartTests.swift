@@ -48,9 +48,7 @@ struct RollingRestartTests {
         try await endless.send(Array("POST /orders HTTP/1.1\r\nHost: shop\r\nContent-Length: 100\r\n\r\n12345".utf8))
         #expect(await shop.stop(gently: true) == .exited(0))
         endless.close()
-        let queue = try EventQueue.open(shop.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
-        #expect(queue.books.depth == 1)
-        queue.close()
+        #expect(try QueueContents(shop.queue).waiting == 1)
     }
 
     @Test("a process that starts without its queue refuses orders, and takes them when the queue is there (I12, I17)")
@@ -63,10 +61,8 @@ struct RollingRestartTests {
         try FileManager.default.removeItem(atPath: shop.queue)
         while await shop.place(number: "A-1") == .refused {}
         #expect(await shop.stop(gently: true) == .exited(0))
-        let queue = try EventQueue.open(shop.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
-        #expect(queue.books.depth == 1)
-        #expect(queue.books.drops.byReason["disabled"] ?? 0 > 0)
-        queue.close()
+        let contents = try QueueContents(shop.queue)
+        #expect(contents.waiting == 1 && contents.files.first?.counters.dropped["disabled"] ?? 0 > 0)
     }
 
     @Test("Planted: attempts that make events of their own are caught as stored twice (I2)")
@@ -124,8 +120,8 @@ struct RollingRestartTests {
         proxy.follow(.pass)
         for shop in shops {
             #expect(await shop.stop(gently: true) == .exited(0), "\(shop.log)")
-            let left = try QueueReader(directory: QueueDirectory(path: shop.queue))?.summary().books
-            #expect(left?.depth == 0 && left?.deadLettered == 0, "\(shop.log)")
+            let left = try QueueContents(shop.queue)
+            #expect(left.waiting == 0 && left.deadLettered == 0, "\(shop.log)")
         }
         await server.stop()
 

@@ -81,7 +81,7 @@ package final class PowerCutDisk: Sendable {
 
         /// How many databases were set aside as damaged.
         package var filesSetAside: Int {
-            files.count { $0.name.wholeMatch(of: /queue\.sqlite\.damaged-[0-9]+/) != nil }
+            files.count { $0.name.wholeMatch(of: /[0-9]+\.sqlite\.damaged-[0-9]+/) != nil }
         }
 
         /// Writes what is left to a directory of its own.

@@ -82,7 +82,7 @@ struct Worker: Sendable {
 
     private func introduce() async {
         let status = await client.status()
-        Self.report("install \(status.installID) \(status.isSpool ? "spool" : "main")\n")
+        Self.report("install \(status.installID)\n")
     }
 
     /// Returns when a signal is heard of: before, it would be lost.
@@ -115,7 +115,7 @@ struct Worker: Sendable {
         }
         let status = await client.status()
         let line: [String: Any] = [
-            "install_id": status.installID.description, "depth": status.depth, "tracked": status.tracked, "created": status.created,
+            "install_id": status.installID.description, "depth": status.depth, "created": status.created,
             "stored": status.stored, "duplicates": status.duplicates, "dead_lettered": status.deadLettered,
             "dropped": status.dropped, "failure": report.failure.map { "\($0)" } ?? "",
         ]

@@ -27,8 +27,6 @@ struct WorkerArguments: Sendable {
     var label: String?
     /// Bytes that some events hold beside that, at most.
     var fill = 0
-    /// Stores beside a queue that is taken.
-    var spools = false
     /// Shows events where debug mode does.
     var debugs = false
 
@@ -40,9 +38,6 @@ struct WorkerArguments: Sendable {
             switch name {
             case "--durably":
                 durably = true
-                continue
-            case "--spool":
-                spools = true
                 continue
             case "--debug":
                 debugs = true

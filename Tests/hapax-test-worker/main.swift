@@ -23,7 +23,6 @@ configuration.durability = arguments.durability
 configuration.flushBulkSize = arguments.bulkSize
 configuration.distinctID = "worker"
 configuration.debugMode = arguments.debugs
-configuration.whenQueueIsTaken = arguments.spools ? .spool : .refuse
 
 let client: EventClient
 do {

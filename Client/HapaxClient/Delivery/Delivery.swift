@@ -1,119 +1,95 @@
 import HapaxModel
 import Logging
 
-/// Performs what ``DeliveryStateMachine`` decides, over any source of events.
+/// Sends what files hold, one request at a time: ``step(_:isManual:permission:)`` reads a batch, sends it and settles it in one transaction.
 ///
-/// One task at a time carries a pass from its first read to its rest. A rest that ends by itself is scheduled with the clock.
-package actor Delivery<Source: BatchSource> {
+/// A pass is a loop of steps. Whoever wants one (the timer, a count, `flush`, the background, a shutdown, a file that nobody owns) loops with
+/// its own permission; steps of several loops follow each other.
+package actor Delivery {
     private let executor = BlockingExecutor(label: "hapax.delivery")
-    let source: Source
-    let endpoint: Endpoint
-    let transport: any EventTransport
-    let clock: any ClientClock
-    let retryPolicy: RetryPolicy
-    let logger: Logger?
-    var randomness: any RandomNumberGenerator & Sendable
-    var batchIDs = UUIDv7Generator()
+    /// The client's own file.
+    let file: QueueFile
+    private let parts: Parts
+    private var batchIDs = UUIDv7Generator()
+    private var randomness: any RandomNumberGenerator & Sendable
 
-    var machine: DeliveryStateMachine
-    var pass: Task<Void, Never>?
-    /// Told who wanted no other request, if it was that.
-    var waiters: [CheckedContinuation<RequestLimits.Number?, Never>] = []
-    var limitWaiters: [CheckedContinuation<Void, Never>] = []
-    var timer: (any ScheduledAction)?
-    var restNumber = 0
+    /// By the numbers of their files.
+    private var machines: [Int: DeliveryStateMachine] = [:]
+    private var isStepping = false
+    private(set) var waiters: [CheckedContinuation<Void, Never>] = []
+    private var isStopped = false
 
-    /// Asked before every request, with whether somebody asked for its pass (R23, R31, R33).
-    let gate: @Sendable (_ isManual: Bool) -> RequestPermission
-    var isManual = false
-    /// Told of each request, with how long it took.
-    let attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void
-    /// Asked before the gate.
-    var limits = RequestLimits()
-    /// How many wait for the pass to end before its next request, or change the source then.
-    var exclusives = 0
-    var timeout: Duration?
-    /// A request was granted, and has not been made yet.
-    var mayRequestOnce = false
+    /// Failures in a row, and until when a policy sends nothing, by the monotonic clock.
+    private var failures = 0
+    private var notBefore = Duration.zero
+    private var timer: (any ScheduledAction)?
+    private var timerNumber = 0
+    private(set) var pass: Task<Void, Never>?
+    private var isWantedAgain = false
 
-    var batch = SourceBatch(events: [])
-    var verdicts: [Receipt.Result] = []
-    /// Of one install: the server may refuse that, and not the events.
-    var suspects: [Settlement] = []
-    /// Monotonic: a pass that begins later suspects nobody.
-    var suspectedUntil = Duration.zero
-    /// How many of the oldest events the batch in hand left out.
-    var skipped = 0
-    /// Something that the server has accepted, from this source or from one that shares it: sent again, it shows whether the server still
-    /// accepts anything.
-    let witness: Locked<OutgoingEvent?>
-    /// What the suspects' batches said besides the events: the witness is to differ in nothing else.
-    var refusedEnvelope = EventBatch.Envelope()
-    /// Whether the latest pass ended at events of which nobody can say yet whether it is they or the server.
-    var awaitsWitness = false
-    var counts = DeliveryCounts() { didSet { publish() } }
+    /// Of the own file.
+    private var counts = DeliveryCounts() { didSet { publish() } }
     /// What calls have reported already.
-    var reported = DeliveryCounts()
-    var lastFailure: DeliveryFailure? { didSet { publish() } }
-    var nextAttempt: Int64? { didSet { publish() } }
-    /// Monotonic: until then the server asked for no request.
-    let leftAloneUntil = Locked(Duration.zero)
+    private var reported = DeliveryCounts()
+    private var lastFailure: DeliveryFailure? { didSet { publish() } }
+    private var nextAttempt: Int64? { didSet { publish() } }
+    /// Why events are held.
+    private var lastRefusal: DeliveryFailure?
     private let published = Locked(DeliveryState(counts: DeliveryCounts()))
-    var isResting = true
-    /// How many have begun.
-    var rests = 0
-    /// How many times ``end(_:)`` was called.
-    var endings = 0
-    /// Who wants no other request in this pass.
-    var heldBy: RequestLimits.Number?
-    /// The same for the pass before the latest rest.
-    var wasHeldBy: RequestLimits.Number?
-    /// For those who want none at all while they change the source.
-    static var exclusive: RequestLimits.Number { 0 }
-    var ending: Ending?
-    var endingWaiters: [CheckedContinuation<Ending?, Never>] = []
 
-    /// Where no more attempts are made but for a wish or a rare probe.
-    package enum Ending: Sendable {
-        case drained
-        case paused
-        case stopped
+    /// What a delivery works with.
+    struct Parts: Sendable {
+        var endpoint: Endpoint
+        var transport: any EventTransport
+        var clock: any ClientClock
+        var pause: DestinationPause
+        var logger: Logger?
+        var retryPolicy = RetryPolicy.delivery
+        var randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator()
+        /// Asked before every request, with whether somebody asked for its pass (R23, R31, R33).
+        var gate: @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
+        /// Told of each request, with how long it took.
+        var attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in }
+        /// Told of what was settled, and whether it was the client's own file's; and of other changes of the counters.
+        var settled: @Sendable ([Settlement], DeliveryScope) -> Void = { _, _ in }
+        /// Makes an event of the client's own, as that a file was damaged.
+        var makeEvent: @Sendable (_ name: String, _ id: EventID, Properties, _ time: Int64?, _ distinctID: String?) -> PreparedEvent
     }
 
-    package init(
-        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger? = nil,
-        gate: @escaping @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
-    ) {
-        self.init(
-            source: source, endpoint: endpoint, transport: transport, clock: clock, logger: logger, retryPolicy: .delivery,
-            randomness: SystemRandomNumberGenerator(), gate: gate)
+    /// What one step came to.
+    package struct Step: Sendable {
+        package enum Next: Hashable, Sendable {
+            /// Call again.
+            case more
+            /// Nothing waits.
+            case drained
+            /// Nothing but events that the server has refused alone: they wait for others that it accepts, or to be tried again.
+            case onlyHeld
+            /// Whoever limits the pass wants no other request now.
+            case held
+            /// No request may be made now.
+            case denied
+            /// Nothing more is sent for so long, but for who asks.
+            case wait(Duration)
+            /// The same, for a reason that time alone does not change.
+            case pause(Duration)
+            case stopped
+        }
+
+        package var next: Next
+        package var counts = DeliveryCounts()
+        package var failure: DeliveryFailure?
     }
 
-    init(
-        source: Source, endpoint: Endpoint, transport: any EventTransport, clock: any ClientClock, logger: Logger?,
-        retryPolicy: RetryPolicy = .delivery, randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator(),
-        witness: Locked<OutgoingEvent?> = Locked(nil),
-        attempted: @escaping @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in },
-        gate: @escaping @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
-    ) {
-        self.attempted = attempted
-        self.witness = witness
-        self.gate = gate
-        self.source = source
-        self.endpoint = endpoint
-        self.transport = transport
-        self.clock = clock
-        self.logger = logger
-        self.retryPolicy = retryPolicy
-        self.randomness = randomness
-        machine = DeliveryStateMachine(batchSize: endpoint.batchSize)
+    init(_ file: QueueFile, _ parts: Parts) {
+        self.file = file
+        self.parts = parts
+        randomness = parts.randomness
     }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    package var state: DeliveryState {
-        DeliveryState(counts: counts, failure: lastFailure, nextAttempt: nextAttempt)
-    }
+    package var state: DeliveryState { DeliveryState(counts: counts, failure: lastFailure, nextAttempt: nextAttempt) }
 
     /// The same for those who must not wait: the actor may be waiting for the disk.
     package nonisolated var latestState: DeliveryState { published.withLock { $0 } }
@@ -123,139 +99,380 @@ package actor Delivery<Source: BatchSource> {
         published.withLock { $0 = state }
     }
 
-    /// Whether the server has not taken what it was sent last. This delivery goes on trying: whoever asked it for others meanwhile would make a
-    /// second request in each backoff (I16).
-    nonisolated let isUnanswered = Locked(false)
+    // MARK: - Passes
 
-    nonisolated var leavesServerAlone: Bool { clock.monotonic < leftAloneUntil.withLock { $0 } }
-
-    nonisolated var hasWitness: Bool { witness.withLock { $0 != nil } }
-
-    /// Starts a pass unless one is under way or, for a policy's wish, a rest is.
-    package func uploadWanted(manual: Bool) {
-        // A rest that the server asked for outlasts what ended ours, as a purge.
-        if !manual, isResting, leavesServerAlone { return }
-        isManual = manual || (isManual && !isResting)
-        wanted(manual: manual)
+    /// Starts a pass that nobody waits for, unless a rest is under way.
+    func uploadWanted() {
+        guard pass == nil else {
+            isWantedAgain = true
+            return
+        }
+        guard !isResting, !isStopped else { return }
+        begin()
     }
 
-    /// Delivers until the source is empty or an attempt fails, during a backoff at once (R13).
+    private func begin() {
+        pass = Task {
+            repeat {
+                isWantedAgain = false
+                while await step(file, isManual: false).next == .more {}
+            } while isWantedAgain && !isResting && !isStopped
+            pass = nil
+        }
+    }
+
+    /// Whether a policy may not send, because of this client's failures or another's to the same server.
+    var isResting: Bool {
+        if parts.clock.monotonic < notBefore { return true }
+        let now = parts.clock.unixMilliseconds
+        guard let pause = parts.pause.current(now: now), pause.until > now else { return false }
+        if timer == nil { schedule(.milliseconds(pause.until - now)) }
+        return true
+    }
+
+    /// Delivers until nothing waits or an attempt fails, during a rest at once (R13), and goes on only while `permission` is granted.
     ///
     /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
-    package func drain() async -> DeliveryState {
-        await drain(limit: nil)
-    }
-
-    /// The same, and goes on only while `permission` is granted. Holds for a pass that is under way, too, from its next request on.
-    package func drain(permission: @escaping @Sendable () -> RequestPermission) async -> DeliveryState {
-        await drain(limit: permission)
-    }
-
-    private func drain(limit: (@Sendable () -> RequestPermission)?) async -> DeliveryState {
+    package func drain(
+        isManual: Bool = true, permission: (@Sendable () -> RequestPermission)? = nil
+    ) async -> (state: DeliveryState, next: Step.Next) {
         let before = counts
-        var (isDenied, hasJoined) = (false, false)
-        var unused: RequestPermission?
+        var last = Step(next: .more)
+        while last.next == .more { last = await step(file, isManual: isManual, permission: permission) }
+        var state = state
+        state.counts = counts - before.orLater(reported)
+        // Of a pass within limits nobody reads more than whether something was sent.
+        if permission == nil { reported = counts }
+        state.failure = last.failure
+        return (state, last.next)
+    }
+
+    /// Delivers, backoff after backoff, until nothing waits, the server refuses for a reason that time does not change, or ``stop()`` is
+    /// called. Backoffs begin anew, however often delivery has failed before; a server's `Retry-After` is obeyed.
+    package func deliverAll() async -> Step {
+        failures = 0
+        parts.pause.forgive()
         while true {
-            // Asked before a rest is cut short: a rest that nobody may end goes on (D11).
-            let first = unused ?? (isResting ? limit?() : nil)
-            if first == .denied || first == .unwanted { break }
-            isDenied = isResting && gate(true) == .denied
-            if isDenied { break }
-            hasJoined = true
-            let number = limit.map { limits.add(first: first, $0) }
-            isManual = true
-            wanted(manual: true)
-            let holder = isResting ? nil : await rested(since: rests)
-            unused = number.flatMap { limits.remove($0) }
-            limitEnded()
-            // A pass that was held by somebody else: that call ends now, and this one goes on.
-            guard let holder, holder != number else { break }
-            await othersLimitsEnd()
-        }
-        var state = self.state
-        // Of calls that end together, one reports what was delivered.
-        state.counts = hasJoined ? counts - before.orLater(reported) : DeliveryCounts()
-        // Of one within limits nobody reads more than whether something was sent.
-        if hasJoined, limit == nil { reported = counts }
-        if isDenied { state.failure = .noBackgroundTime }
-        if ending == .stopped, state.failure == nil { state.failure = .shutDown }
-        return state
-    }
-
-    private func othersLimitsEnd() async {
-        while isLimited {
-            await withCheckedContinuation { if isLimited { limitWaiters.append($0) } else { $0.resume() } }
+            let step = await stepThroughRests()
+            if step.next != .more { return step }
         }
     }
 
-    func limitEnded() {
-        guard !isLimited else { return }
-        let waiting = limitWaiters
-        limitWaiters = []
-        for waiter in waiting { waiter.resume() }
+    /// One step of the own file; a rest behind it is waited for.
+    func stepThroughRests() async -> Step {
+        var step = await step(file, isManual: true)
+        guard case .wait = step.next else { return step }
+        await restEnds()
+        step.next = isStopped ? .stopped : .more
+        return step
     }
 
-    /// Whether a call of ``deliverAll()`` waits for its end.
-    var isAwaited: Bool { !endingWaiters.isEmpty }
+    /// Returns when the rest is over, or there is no reason for it any more.
+    private func restEnds() async {
+        if isStopped { return }
+        let end = CommitWaiter()
+        rests.append(end)
+        _ = try? await end.wait()
+    }
 
-    /// Whether somebody limits the pass under way.
-    var isLimited: Bool { exclusives > 0 || !limits.isEmpty }
+    private func endRests() {
+        for end in rests { end.tell(.success(nil)) }
+        rests = []
+    }
 
-    /// Ends a pass after its request in flight, and changes the source while none is under way.
+    /// Who waits for the end of a rest.
+    private var rests: [CommitWaiter] = []
+
+    /// Changes the file while no request is under way, behind the one in flight.
     func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
-        exclusives += 1
-        defer {
-            exclusives -= 1
-            limitEnded()
-        }
-        while !isResting { await restBegins() }
-        // What was suspected may be gone, and what is purged must not be sent again.
-        machine.sourceChanged()
-        suspects = []
-        witness.withLock { $0 = nil }
+        await beginStep()
+        defer { endStep() }
+        machines[file.number]?.rested()
         return try change()
-    }
-
-    /// Delivers, backoff after backoff, until the source is empty, the server refuses for a reason that time does not change, or
-    /// ``stop()`` is called. Backoffs begin anew, however often delivery has failed before; a server's `Retry-After` is obeyed.
-    package func deliverAll() async -> Ending {
-        machine.failuresForgiven()
-        while true {
-            // In the background nothing may be sent, whoever asks.
-            if isResting, gate(true) == .denied { return .paused }
-            isManual = true
-            wanted(manual: true)
-            if let ending { return ending }
-            let before = endings
-            let ended = await withCheckedContinuation { waiter in
-                if endings != before { waiter.resume(returning: ending) } else { endingWaiters.append(waiter) }
-            }
-            if let ended { return ended }
-            await othersLimitsEnd()
-        }
-    }
-
-    /// Returns when no attempt is under way: the source is empty, or a rest has begun.
-    package func restBegins() async {
-        if !isResting { _ = await rested(since: rests) }
-    }
-
-    /// Returns at the next rest behind so many. Looked at again where the waiter is kept: each `await` may let another job of this actor in,
-    /// and does where the caller's task prefers an executor.
-    private func rested(since before: Int) async -> RequestLimits.Number? {
-        await withCheckedContinuation { waiter in
-            if rests != before { waiter.resume(returning: wasHeldBy) } else { waiters.append(waiter) }
-        }
     }
 
     /// Nothing is sent any more. What is in flight must be ended by closing the transport; returns when it has ended.
     package func stop() async {
-        if lastFailure == nil, !isResting { lastFailure = .shutDown }
-        _ = machine.stop()
+        isStopped = true
         timer?.cancel()
         timer = nil
         nextAttempt = nil
-        await pass?.value
-        end(.stopped)
+        endRests()
+        await beginStep()
+        endStep()
+    }
+
+    // MARK: - One step at a time
+
+    private func beginStep() async {
+        guard isStepping else {
+            isStepping = true
+            return
+        }
+        await withCheckedContinuation { waiters.append($0) }
+    }
+
+    /// Whoever waits has the next turn, in the order in which they came.
+    private func endStep() {
+        if waiters.isEmpty { isStepping = false } else { waiters.removeFirst().resume() }
+    }
+
+    /// Sends one request of a file, or finds that there is nothing to send.
+    ///
+    /// - Parameters:
+    ///   - isManual: Whether somebody asked: then a rest is cut short.
+    ///   - permission: Asked before the request.
+    func step(
+        _ file: QueueFile, isManual: Bool, permission: (@Sendable () -> RequestPermission)? = nil
+    ) async -> Step {
+        await beginStep()
+        defer { endStep() }
+        let isOwn = file === self.file
+        var step = await perform(file, isManual: isManual, permission: permission)
+        if isOwn { counts = counts + step.counts }
+        conclude(&step, isOwn: isOwn, file)
+        return step
+    }
+
+    private func perform(_ file: QueueFile, isManual: Bool, permission: (@Sendable () -> RequestPermission)?) async -> Step {
+        if isStopped { return Step(next: .stopped, failure: .shutDown) }
+        if !isManual, isResting { return Step(next: .held) }
+        var step = Step(next: .more)
+        let (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
+        let recoveryFailure = recover(file)
+        do {
+            (plan, batch) = try read(file, isManual: isManual)
+        } catch {
+            step.failure = .queue(StorageFailure(error))
+            return backingOff(step)
+        }
+        step.counts.deadLettered = batch.damaged.count
+        switch plan {
+        case .batch: break
+        case .drained, .onlyHeld:
+            guard file.isRecovering else {
+                step.next = plan == .drained ? .drained : .onlyHeld
+                if plan == .onlyHeld { step.failure = lastRefusal }
+                return step
+            }
+            step.failure = recoveryFailure
+            return recoveryFailure == nil ? step : backingOff(step)
+        }
+        switch permission?() {
+        case .denied?: return Step(next: .denied, counts: step.counts)
+        case .unwanted?: return Step(next: .held, counts: step.counts)
+        default: break
+        }
+        guard case .granted(let timeout) = parts.gate(isManual) else {
+            // A policy tries again by itself; who asked must learn of it.
+            return Step(next: .denied, counts: step.counts, failure: isManual ? .noBackgroundTime : nil)
+        }
+        let answer = await send(batch, timeout: timeout)
+        step.counts.attempts += 1
+        return received(answer, batch, file, step)
+    }
+
+    /// A chunk of what a damaged file held. What cannot be recovered now, as on a full disk, keeps nothing else back.
+    private func recover(_ file: QueueFile) -> DeliveryFailure? {
+        guard file.isRecovering else { return nil }
+        do {
+            _ = try file.recoverChunk(now: parts.clock.unixMilliseconds) { parts.makeEvent($0, $1, $2, nil, nil) }
+            return nil
+        } catch {
+            return .queue(StorageFailure(error))
+        }
+    }
+
+    private func read(_ file: QueueFile, isManual: Bool) throws -> (DeliveryStateMachine.Plan, QueueBatch) {
+        let now = parts.clock.unixMilliseconds
+        if try file.discardDue(now: now) { parts.settled([], .own) }
+        var damaged: [Settlement] = []
+        // Until something is found: all of a batch may have been damaged, and damage of the file makes another one take over.
+        while true {
+            let plan = machine(of: file) { $0.plan(file.counters, isManual: isManual, now: parts.clock.monotonic) }
+            guard case .batch(let kind) = plan else { return (plan, QueueBatch(damaged: damaged)) }
+            var batch = try file.nextBatch(kind, maximumBytes: parts.endpoint.maximumBatchBytes, now: now)
+            if !batch.damaged.isEmpty { parts.settled(batch.damaged, file === self.file ? .own : .all) }
+            damaged += batch.damaged
+            batch.damaged = damaged
+            if !batch.events.isEmpty || kind == .none { return (plan, batch) }
+        }
+    }
+
+    private func machine<Value>(of file: QueueFile, _ body: (inout DeliveryStateMachine) -> Value) -> Value {
+        body(&machines[file.number, default: DeliveryStateMachine(batchSize: parts.endpoint.batchSize)])
+    }
+
+    private func send(_ batch: QueueBatch, timeout: Duration?) async -> AnswerClassifier.Answer {
+        let batchID = batchIDs.next(unixMilliseconds: parts.clock.unixMilliseconds)
+        var envelope = batch.said.envelope
+        envelope.batchID = batchID
+        envelope.sentAt = min(max(parts.clock.unixMilliseconds, 0), EventLimits.maximumTime)
+        var request = parts.endpoint.request(EventBatch(envelope: envelope, events: batch.events.map(\.wire)).encoded())
+        request.timeout = timeout ?? request.timeout
+        let start = parts.clock.monotonic
+        let outcome = await parts.transport.send(request)
+        let answer = AnswerClassifier.classify(
+            outcome, batchID: batchID, sent: batch.events.map(\.id), now: parts.clock.unixMilliseconds)
+        parts.attempted(parts.clock.monotonic - start, answer)
+        return answer
+    }
+
+    private func received(_ answer: AnswerClassifier.Answer, _ batch: QueueBatch, _ file: QueueFile, _ before: Step) -> Step {
+        var step = before
+        machine(of: file) { $0.requested(now: parts.clock.monotonic) }
+        do {
+            switch answer {
+            case .accepted(let verdicts): return try settle(verdicts, batch, file, step)
+            case .batchRefused(let code):
+                step.failure = .status(code.status, code: code.rawValue)
+                lastRefusal = step.failure
+                guard let first = batch.events.first?.sequence else {
+                    step.next = .pause(DeliveryStateMachine.probeInterval)
+                    return step
+                }
+                let next = machine(of: file) { $0.refused(count: batch.events.count, first: first, code) }
+                if next == .more { return step }
+                if next == .condemn {
+                    let outcome = BatchOutcome(condemned: [first: Self.reason(code)])
+                    _ = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
+                    return step
+                }
+                try file.hold(first)
+                if next == .holdAndPause { step.next = .pause(DeliveryStateMachine.probeInterval) }
+                return step
+            case .tryLater(let failure, let retryAfter):
+                step.failure = failure
+                return backingOff(step, retryAfter)
+            case .pause(let failure):
+                step.failure = failure
+                step.next = .pause(DeliveryStateMachine.probeInterval)
+                return step
+            }
+        } catch {
+            step.failure = .queue(StorageFailure(error))
+            return backingOff(step)
+        }
+    }
+
+    private func settle(_ verdicts: [Receipt.Result], _ batch: QueueBatch, _ file: QueueFile, _ before: Step) throws -> Step {
+        var step = before
+        var outcome = BatchOutcome(said: batch.said)
+        outcome.settlements = zip(batch.events, verdicts).compactMap { event, verdict in
+            Self.fate(verdict).map { Settlement(event: event, fate: $0) }
+        }
+        if case .condemn(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
+            // One of them may be what the server has accepted.
+            let settled = Set(outcome.settlements.map(\.event.sequence))
+            for (sequence, code) in suspects where !settled.contains(sequence) {
+                outcome.condemned[sequence] = Self.reason(code)
+            }
+            outcome.releasesHeld = true
+        }
+        let released = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
+        machine(of: file) { $0.released(released) }
+        let kept = batch.events.count - outcome.settlements.count
+        guard kept > 0 else { return step }
+        step.failure = .askedToRetry(events: kept)
+        return backingOff(step)
+    }
+
+    private static func reason(_ code: RequestProblem.Code) -> (reason: String, detail: String) {
+        (code.rawValue, "\(DeliveryFailure.status(code.status, code: code.rawValue))")
+    }
+
+    /// - Returns: Held events that are tried again.
+    private func record(_ done: (settled: [Settlement], released: [Int64]), _ file: QueueFile, _ step: inout Step) -> [Int64] {
+        for settlement in done.settled { step.counts.count(settlement.fate) }
+        parts.settled(done.settled, file === self.file ? .own : .all)
+        return done.released
+    }
+
+    /// nil: the event stays where it is.
+    private static func fate(_ verdict: Receipt.Result) -> Settlement.Fate? {
+        switch verdict.outcome {
+        case .stored: .stored
+        case .duplicate: .duplicate
+        case .conflict, .rejected, .expired:
+            .deadLetter(reason: verdict.reason ?? verdict.outcome.rawValue, detail: verdict.detail ?? "")
+        case .retry: nil
+        }
+    }
+
+    // MARK: - Resting
+
+    private func backingOff(_ step: Step, _ retryAfter: Duration? = nil) -> Step {
+        var step = step
+        failures = max(failures, parts.pause.current(now: parts.clock.unixMilliseconds)?.failures ?? 0) + 1
+        func open(_ randomness: inout some RandomNumberGenerator & Sendable) -> Duration {
+            parts.retryPolicy.delay(failures: failures, retryAfter: retryAfter, using: &randomness)
+        }
+        step.next = .wait(open(&randomness))
+        return step
+    }
+
+    private func conclude(_ step: inout Step, isOwn: Bool, _ file: QueueFile) {
+        switch step.next {
+        case .more:
+            if step.failure == nil, step.counts.attempts > 0 { answered() }
+            if step.failure != nil || step.counts.attempts > 0 { note(step.failure, isOwn) }
+            return
+        case .drained:
+            if step.failure == nil, isOwn { lastFailure = nil }
+        case .wait(let delay), .pause(let delay):
+            note(step.failure, isOwn)
+            schedule(delay)
+            notBefore = parts.clock.monotonic + delay
+            let until = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
+            if case .queue? = step.failure {} else { parts.pause.set(DestinationPause.Pause(until: until, failures: failures)) }
+        case .onlyHeld:
+            // Others may come meanwhile, and are sent at once.
+            note(step.failure, isOwn)
+            if isOwn { schedule(DeliveryStateMachine.probeInterval) }
+            return
+        case .held: return
+        case .denied, .stopped: break
+        }
+        machine(of: file) { $0.rested() }
+    }
+
+    private func note(_ failure: DeliveryFailure?, _ isOwn: Bool) {
+        if let failure {
+            // That we ended an attempt ourselves says less than why the one before failed.
+            if failure == .transport(.aborted), lastFailure != nil { return }
+            parts.logger?.info("Upload failed", metadata: ["hapax.failure": "\(failure)"])
+        }
+        if isOwn { lastFailure = failure }
+    }
+
+    private func answered() {
+        failures = 0
+        notBefore = .zero
+        timer?.cancel()
+        timer = nil
+        nextAttempt = nil
+        endRests()
+        parts.pause.set(nil)
+    }
+
+    private func schedule(_ delay: Duration) {
+        timer?.cancel()
+        guard !isStopped else { return }
+        timerNumber += 1
+        let number = timerNumber
+        nextAttempt = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
+        timer = parts.clock.schedule(after: delay) { [weak self] in
+            Task { [weak self] in await self?.waitEnded(number) }
+        }
+    }
+
+    private func waitEnded(_ number: Int) {
+        // A timer that fired while it was being cancelled belongs to an older rest.
+        guard number == timerNumber, timer != nil else { return }
+        timer = nil
+        nextAttempt = nil
+        notBefore = .zero
+        endRests()
+        uploadWanted()
     }
 }

@@ -24,6 +24,9 @@ package struct Endpoint: Sendable {
         self.timeout = timeout
     }
 
+    /// Names server and key in the queue's directory, where a file's events go. It does not give the key away.
+    package var destination: EventID { EventID.derived(name: url, key: key) }
+
     func request(_ body: [UInt8]) -> TransportRequest {
         var request = TransportRequest(
             url: url, headers: [("Authorization", "Bearer " + key), ("Content-Type", "application/json")], body: body, timeout: timeout)
@@ -41,6 +44,12 @@ package struct DeliveryCounts: Hashable, Sendable {
     package var stored = 0
     package var duplicates = 0
     package var deadLettered = 0
+
+    package init() {}
+
+    private init(attempts: Int, stored: Int, duplicates: Int, deadLettered: Int) {
+        (self.attempts, self.stored, self.duplicates, self.deadLettered) = (attempts, stored, duplicates, deadLettered)
+    }
 
     mutating func count(_ fate: Settlement.Fate) {
         switch fate {

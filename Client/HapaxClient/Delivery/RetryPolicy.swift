@@ -24,11 +24,13 @@ package struct RetryPolicy: Sendable, Hashable {
     package func delay(failures: Int, retryAfter: Duration? = nil, using randomness: inout some RandomNumberGenerator) -> Duration {
         let doublings = min(max(failures - 1, 0), Self.maximumDoublings)
         let ceiling = min(base * (1 << doublings), cap)
+        let jitter = Double.random(in: 0..<1, using: &randomness)
         // Full jitter, but never nothing: a server that refuses at once must not be asked again at once.
         let floor = base / 10
-        let jittered = max(ceiling * Double.random(in: 0..<1, using: &randomness), floor)
-        guard let retryAfter, retryAfter > .zero else { return jittered }
-        // On top, so that the clients that were all told the same do not come back together.
-        return min(min(retryAfter, cap) + jittered, cap)
+        guard let retryAfter, retryAfter > .zero else { return max(ceiling * jitter, floor) }
+        // On top, so that the clients that were all told the same do not come back together. A wish near the cap leaves room for that.
+        let wish = min(retryAfter, cap - cap / 5)
+        let room = cap - wish
+        return wish + max((wish < retryAfter ? room : min(ceiling, room)) * jitter, min(floor, room))
     }
 }

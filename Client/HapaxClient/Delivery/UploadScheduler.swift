@@ -2,7 +2,8 @@ import HapaxModel
 
 /// Performs what ``FlushPolicy`` decides: asks for uploads and keeps the one periodic timer (R21).
 final class UploadScheduler: Sendable {
-    private let state: Locked<State>
+    private let shared: Locked<FlushPolicy>
+    private let state = Locked(State())
     private let clock: any ClientClock
     private let depth: @Sendable () -> Int
     private let network: @Sendable () -> NetworkType?
@@ -10,7 +11,6 @@ final class UploadScheduler: Sendable {
     private let ticked: @Sendable () -> Void
 
     private struct State {
-        var policy: FlushPolicy
         var timer: (any ScheduledAction)?
         /// Whether there is to be a timer, as in the foreground, if the policy has an interval.
         var wantsTimer = false
@@ -25,13 +25,16 @@ final class UploadScheduler: Sendable {
         }
     }
 
-    /// - Parameter ticked: Called at each interval, whether or not anything is to be uploaded.
+    /// - Parameters:
+    ///   - policy: Shared with who asks whether it allows a request; changed only here.
+    ///   - depth: Events that could be sent.
+    ///   - ticked: Called at each interval, whether or not anything is to be uploaded.
     init(
-        policy: FlushPolicy, clock: any ClientClock, depth: @escaping @Sendable () -> Int,
+        policy: Locked<FlushPolicy>, clock: any ClientClock, depth: @escaping @Sendable () -> Int,
         network: @escaping @Sendable () -> NetworkType? = { .wired }, ticked: @escaping @Sendable () -> Void = {},
         upload: @escaping @Sendable () -> Void
     ) {
-        state = Locked(State(policy: policy))
+        shared = policy
         self.clock = clock
         self.depth = depth
         self.network = network
@@ -39,31 +42,31 @@ final class UploadScheduler: Sendable {
         self.ticked = ticked
     }
 
-    var policy: FlushPolicy { state.withLock { $0.policy } }
+    var policy: FlushPolicy { shared.withLock { $0 } }
 
     func change(_ body: (inout FlushPolicy) -> Void) {
-        state.withLock { body(&$0.policy) }
+        shared.withLock { body(&$0) }
     }
 
     func setInterval(_ interval: Duration) {
         let now = clock.monotonic
-        perform(state.withLock { $0.policy.setInterval(interval, now: now) })
+        perform(shared.withLock { $0.setInterval(interval, now: now) })
     }
 
     func setPreset(_ preset: UploadPreset) {
         let now = clock.monotonic
-        perform(state.withLock { $0.policy.setPreset(preset, now: now) })
+        perform(shared.withLock { $0.setPreset(preset, now: now) })
     }
 
     func setAutomatic(_ isAutomatic: Bool) {
         let now = clock.monotonic
-        perform(state.withLock { $0.policy.setAutomatic(isAutomatic, now: now) })
+        perform(shared.withLock { $0.setAutomatic(isAutomatic, now: now) })
     }
 
     func eventsStored(depth: Int, immediate: Bool) {
         let now = clock.monotonic
         let network = network()
-        perform(state.withLock { $0.policy.eventsStored(depth: depth, immediate: immediate, network: network, now: now) })
+        perform(shared.withLock { $0.eventsStored(depth: depth, immediate: immediate, network: network, now: now) })
     }
 
     /// Starting again replaces the timer.
@@ -77,7 +80,7 @@ final class UploadScheduler: Sendable {
             guard isDue(state) else { return nil }
             state.stopTimer()
             state.wantsTimer = true
-            return state.policy.effectiveInterval.map { ($0, state.generation) }
+            return policy.effectiveInterval.map { ($0, state.generation) }
         }
         guard let (interval, generation) = next else { return }
         let timer = clock.schedule(after: interval) { [weak self] in self?.timerFired(generation) }
@@ -108,7 +111,7 @@ final class UploadScheduler: Sendable {
         let network = network()
         let actions: [FlushPolicy.Action]? = state.withLock { state in
             guard state.generation == generation, !state.isStopped else { return nil }
-            return state.policy.timerFired(depth: depth, network: network, now: now)
+            return shared.withLock { $0.timerFired(depth: depth, network: network, now: now) }
         }
         guard let actions else { return }
         startTimer { $0.generation == generation }
@@ -122,7 +125,7 @@ final class UploadScheduler: Sendable {
             case .upload: upload()
             case .restartTimer: startTimer { $0.wantsTimer }
             // Unless somebody has switched it on again meanwhile.
-            case .stopTimer: state.withLock { if $0.policy.effectiveInterval == nil { $0.stopTimer() } }
+            case .stopTimer: if policy.effectiveInterval == nil { state.withLock { $0.stopTimer() } }
             }
         }
     }

@@ -7,16 +7,17 @@ final class SessionMarker: Sendable {
     private struct State {
         /// The id of the session's `$AppStart`.
         var start: EventID?
+        var distinctID = ""
         var lastWritten: Duration?
     }
 
     private let state = Locked(State())
-    private let queue: EventQueue
+    private let queue: QueueFile
     private let clock: any ClientClock
 
     static let interval: Duration = .seconds(1)
 
-    init(queue: EventQueue, clock: any ClientClock) {
+    init(queue: QueueFile, clock: any ClientClock) {
         self.queue = queue
         self.clock = clock
     }
@@ -27,8 +28,8 @@ final class SessionMarker: Sendable {
         EventID.derived(name: "$AppEnd", key: start.description)
     }
 
-    func began(_ start: EventID) {
-        state.withLock { $0 = State(start: start) }
+    func began(_ start: EventID, for distinctID: String) {
+        state.withLock { $0 = State(start: start, distinctID: distinctID) }
     }
 
     /// - Returns: The start of the session that is over.
@@ -42,18 +43,16 @@ final class SessionMarker: Sendable {
     /// After a commit, on the drainer's thread.
     func eventsStored() {
         let now = clock.monotonic
-        let due: EventID? = state.withLock { state in
+        let due: (start: EventID, distinctID: String)? = state.withLock { state in
             if let last = state.lastWritten, now - last < Self.interval { return nil }
             state.lastWritten = now
-            return state.start
+            return state.start.map { ($0, state.distinctID) }
         }
         // One that cannot be written costs the precision of a recovered end, or that end; the events themselves are stored.
-        if let due { try? queue.save(EventQueue.OpenSession(start: due, lastActivity: clock.unixMilliseconds)) }
-    }
-
-    /// For a new file of the queue, in which nothing has been written.
-    var open: EventQueue.OpenSession? {
-        state.withLock { $0.start }.map { EventQueue.OpenSession(start: $0, lastActivity: clock.unixMilliseconds) }
+        if let due {
+            try? queue.save(
+                QueueFile.OpenSession(start: due.start, lastActivity: clock.unixMilliseconds, distinctID: due.distinctID))
+        }
     }
 
     /// Once the end is stored; a session that has begun since stays.

@@ -91,7 +91,7 @@ struct ClientMetrics: Sendable {
 
     private static let deadLetterReasons = Set(
         EventProblem.Reason.allCases.map(\.rawValue) + RequestProblem.Code.allCases.map(\.rawValue)
-            + Receipt.Outcome.allCases.map(\.rawValue) + [DamagedRows.reason])
+            + Receipt.Outcome.allCases.map(\.rawValue) + [DeadLetter.changed.reason])
 }
 
 /// Counters that differ in one dimension, made when they are first needed.

@@ -14,10 +14,10 @@ struct DebugMode: Sendable {
     }
 
     /// After their commit, on the drainer's thread.
-    func stored(_ events: [PreparedEvent]) {
-        for event in events {
+    func stored(_ events: [PreparedEvent], _ appended: QueueFile.Appended) {
+        for (index, event) in events.enumerated() where appended.sequences[index] != nil {
             let text = Self.readable(event.bytes)
-            output(event.letter.map { "dead letter: \($0.reason)\n" + text } ?? text)
+            output(appended.letters[index].map { "dead letter: \($0.reason)\n" + text } ?? text)
         }
     }
 

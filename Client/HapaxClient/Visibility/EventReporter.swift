@@ -9,39 +9,40 @@ final class EventReporter: Sendable {
     let hub = DeliveryHub()
     private let metrics: ClientMetrics
     private let logger: Logger?
-    private let books: @Sendable () -> QueueBooks
+    private let counters: @Sendable () -> QueueCounters
     /// The drops that have been told.
     private let told: Locked<[String: Int64]>
-    /// Whether events go where they were perhaps not meant to.
-    let hasRedirected = Locked(false)
+    /// Of another server or write key, as far as that has been told.
+    private let otherFiles = Locked(0)
 
-    /// - Parameter books: Of the client's own queue, as its latest commit left them.
-    init(factory: any MetricsFactory, logger: Logger? = nil, books: @escaping @Sendable () -> QueueBooks) {
+    /// - Parameter counters: Of the client's own queue, as its latest commit left them.
+    init(factory: any MetricsFactory, logger: Logger? = nil, counters: @escaping @Sendable () -> QueueCounters) {
         metrics = ClientMetrics(factory: factory)
         self.logger = logger
-        self.books = books
-        told = Locked(books().drops.byReason)
+        self.counters = counters
+        told = Locked(counters().dropped)
     }
 
     /// Events have been committed to the queue, or, if they break a limit or their id is another's, to the dead letters.
-    func committed(_ events: [PreparedEvent], in duration: Duration) {
-        metrics.committed(events.count, in: duration)
-        for case let letter? in events.lazy.map(\.letter) { metrics.deadLetter(reason: letter.reason) }
-        hub.publish {
-            events.compactMap { event in event.letter.map { .rejected(event.id, reason: $0.reason, detail: $0.detail) } }
-        }
-        booksChanged()
+    ///
+    /// - Parameter appended: What became of each; nil if all of them wait.
+    func committed(_ events: [PreparedEvent], _ appended: QueueFile.Appended?, in duration: Duration) {
+        metrics.committed(appended?.created ?? events.count, in: duration)
+        let letters = appended?.letters.sorted { $0.key < $1.key } ?? []
+        for (_, letter) in letters { metrics.deadLetter(reason: letter.reason) }
+        hub.publish { letters.map { .rejected(events[$0.key].id, reason: $0.value.reason, detail: $0.value.detail) } }
+        countersChanged()
     }
 
     /// Looks for what has been dropped since it last looked: refused at intake, or removed by the quota, by a purge, with a damaged file.
     ///
-    /// The books name the reasons, which are constants of this library: they become dimensions of the metrics.
-    func booksChanged() {
-        let books = books()
-        metrics.waiting(depth: books.depth, bytes: books.bytes)
+    /// The counters name the reasons, which are constants of this library: they become dimensions of the metrics.
+    func countersChanged() {
+        let counters = counters()
+        metrics.waiting(depth: counters.waiting, bytes: counters.bytes)
         let dropped = told.withLock { told in
             // Taken for lost and found again is told as what becomes of it; lost for good it is not told twice.
-            let now = books.drops.byReason
+            let now = counters.dropped
             let dropped = now.filter { $0.value > told[$0.key] ?? 0 }.mapValues { Int($0) }
             defer { told.merge(now) { max($0, $1) } }
             return dropped.map { (reason: $0.key, count: $0.value - Int(told[$0.key] ?? 0)) }.sorted { $0.reason < $1.reason }
@@ -50,12 +51,12 @@ final class EventReporter: Sendable {
         hub.publish { dropped.map { .dropped(reason: $0.reason, count: $0.count) } }
     }
 
-    /// Somebody else has told of drops that the books are still to count.
+    /// Somebody else has told of drops that the counters do not know yet.
     func hasTold(_ dropped: [String: Int64]) {
         told.withLock { $0.merge(dropped, uniquingKeysWith: +) }
     }
 
-    /// Events are gone that no books will ever know, with the client whose subscribers would be told.
+    /// Events are gone that no counter will ever know, with the client whose subscribers would be told.
     func lost(_ count: Int, _ failure: StorageFailure?) {
         metrics.dropped(count, reason: "lost")
         logger?.error(
@@ -63,17 +64,22 @@ final class EventReporter: Sendable {
             metadata: ["hapax.events": "\(count)", "hapax.failure": "\(failure.map(String.init(describing:)) ?? "none")"])
     }
 
-    /// Events wait in a queue, or are its dead letters, that was last worked on with another server or write key.
-    func redirected() {
-        hasRedirected.withLock { $0 = true }
+    /// Files of other servers or write keys lie in the directory: they are left alone.
+    func othersFound(_ count: Int) {
+        guard count > otherFiles.withLock({ found in (found, found = max(found, count)).0 }) else { return }
         logger?.warning(
-            "A queue holds events and was last used with another server or write key: what waits in it, and dead letters that are retried, go to this one"
-        )
+            "The queue's directory holds files of another server or write key, which are left alone",
+            metadata: ["hapax.files": "\(count)"])
+    }
+
+    func fileIsUnusable(_ number: Int, _ failure: StorageFailure) {
+        logger?.warning(
+            "A queue file that nobody owns cannot be used", metadata: ["hapax.file": "\(number)", "hapax.failure": "\(failure)"])
     }
 
     func identityIsUnknown(_ failure: StorageFailure) {
         logger?.warning(
-            "Whom events concern cannot be read: where they do not say it, they concern this client's own anonymous id",
+            "Whom events concern cannot be read: where they do not say it, they concern a new anonymous id",
             metadata: ["hapax.failure": "\(failure)"])
     }
 
@@ -96,7 +102,7 @@ final class EventReporter: Sendable {
         metrics.stored(stored)
         metrics.duplicates(duplicates)
         hub.publish(scope) { settlements.map(\.delivery) }
-        booksChanged()
+        countersChanged()
     }
 
     /// A request has been made.

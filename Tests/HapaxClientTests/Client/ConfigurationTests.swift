@@ -14,7 +14,7 @@ struct ConfigurationTests {
         #expect(configuration.flushBulkSize == 100 && configuration.flushInterval == .seconds(15))
         #expect(configuration.immediateEvents == ["$AppStart"])
         #expect(configuration.uploadsAutomatically && configuration.network() == .wired)
-        #expect(configuration.durability == .process && configuration.whenQueueIsTaken == .refuse)
+        #expect(configuration.durability == .process)
         let endpoint = try configuration.endpoint()
         #expect(endpoint.url == "http://host/base/v1/events" && endpoint.timeout == .seconds(30))
         let careless = EventClient.Configuration(server: "http://host//", writeKey: "k", queueDirectory: "q")

@@ -106,7 +106,7 @@ struct DispatchTests {
         for index in 0..<3 { test.client.track("event \(index)") }
         network.withLock { $0 = nil }
         #expect(await test.client.dispatchStep() == .noData)
-        #expect(test.client.queue.books.depth == 3, "without a network everything stays")
+        #expect(test.client.file.counters.waiting == 3, "without a network everything stays")
         network.withLock { $0 = .cellular2G }
         #expect(await test.client.dispatchStep() == .good(more: true))
         #expect(test.transport.batches.map(\.sequences) == [[1, 2]])
@@ -115,7 +115,7 @@ struct DispatchTests {
         test.client.track("last")
         test.transport.script { _ in .success(TransportAnswer(status: 503)) }
         #expect(await test.client.dispatchStep() == .failed(.status(503, code: nil)))
-        #expect(test.transport.batches.count == 3 && test.client.queue.books.depth == 1)
+        #expect(test.transport.batches.count == 3 && test.client.file.counters.waiting == 1)
     }
 
     @Test("with nothing to send a step says so, also where it would have no time to send (R28)")
@@ -142,52 +142,12 @@ struct DispatchTests {
         async let flushed = test.client.flush()
         await test.transport.requests(1)
         async let stepped = test.client.dispatchStep()
-        while await !test.client.delivery.isLimited { await Task.yield() }
+        while await test.client.delivery.waiters.isEmpty { await Task.yield() }
         mayAnswer.set(1)
         let step = await stepped
         let report = await flushed
         #expect((step == .noData) == (report.stored == 1))
-        #expect(test.transport.batches.count == 1 && test.client.queue.books.depth == 0)
-    }
-
-    @Test("who ends takes its own limit back, and no other's (R28)")
-    func limitsEndOnTheirOwn() {
-        var limits = RequestLimits()
-        let first = limits.add(first: nil) { .granted(timeout: nil) }
-        let second = limits.add(first: .granted(timeout: .seconds(1))) { .unwanted }
-        limits.remove(first)
-        #expect(limits.permission().map { [$0.0] } == [.granted(timeout: .seconds(1))], "said before the pass, for its first request")
-        #expect(limits.permission().map { [$0.0] } == [.unwanted] && !limits.isEmpty)
-        limits.remove(second)
-        #expect(limits.permission() == nil && limits.isEmpty)
-    }
-
-    @Test("a step ends no flush that has time of its own: that goes on behind it (R28, R32)")
-    func stepEndsNoOtherFlush() async throws {
-        let mayAnswer = AwaitedCount()
-        let test = try TestClient { $0.batchSize = 1 }
-        test.transport.script { batch in
-            await mayAnswer.reaches(1)
-            return .success(batch.receipt())
-        }
-        try await test.track(0..<5)
-        let isFlushing = Locked(true)
-        async let flushed = test.client.delivery.drain { isFlushing.withLock { $0 } ? .granted(timeout: nil) : .unwanted }
-        await test.transport.requests(1)
-        let requests = Locked(0)
-        async let stepped = test.client.delivery.drain {
-            requests.withLock { requests in
-                requests += 1
-                // Where it wants no other request, two events are delivered.
-                return requests > 1 ? .unwanted : .granted(timeout: nil)
-            }
-        }
-        while await test.client.delivery.limits.count < 2 { await Task.yield() }
-        mayAnswer.set(1)
-        let (step, flush) = (await stepped, await flushed)
-        #expect(step.counts.stored <= 2 && flush.counts.stored == 5 && flush.failure == nil)
-        #expect(requests.withLock { $0 } >= 2)
-        #expect(test.client.queue.books.depth == 0)
+        #expect(test.transport.batches.count == 1 && test.client.file.counters.waiting == 0)
     }
 
     @Test("a poison event does not stop a loop of steps for ever (R28, D13)")
@@ -197,7 +157,7 @@ struct DispatchTests {
             batch.names.contains("event 1") ? .success(.problem(.malformed)) : .success(batch.receipt())
         }
         try await test.track(0..<4)
-        for _ in 0..<20 where test.client.queue.books.depth > 0 { _ = await test.client.dispatchStep() }
+        for _ in 0..<20 where test.client.file.counters.waiting > 0 { _ = await test.client.dispatchStep() }
         let status = await test.client.status()
         #expect(status.stored == 3 && status.deadLettered == 1 && status.depth == 0)
     }

@@ -46,7 +46,7 @@ extension EventClientTests {
         try await test.track(0..<3)
         let locked = Gate()
         let unlock = Gate()
-        let holder = Task { [queue = test.client.queue] in
+        let holder = Task { [queue = test.client.file] in
             try await blocking {
                 try queue.database.writeWithoutTransaction { _ in
                     locked.open()

@@ -41,12 +41,12 @@ struct ManualUploadsTests {
         let delivery = test.client.delivery
         try await test.track(0..<2)
         test.transport.script { batch in
-            await delivery.uploadWanted(manual: false)
+            await delivery.uploadWanted()
             return .success(batch.receipt())
         }
         #expect(await test.client.flush().stored == 2)
         try await test.track(2..<3)
-        await delivery.uploadWanted(manual: false)
+        await delivery.uploadWanted()
         await delivery.restBegins()
         #expect(test.transport.batches.count == 2)
         #expect(await delivery.state.failure == nil, "nobody who asked has to learn of it")
@@ -57,16 +57,16 @@ struct ManualUploadsTests {
         let test = try TestClient { $0.uploadOnlyInBackground() }
         let delivery = test.client.delivery
         try await test.track(0..<1)
-        await delivery.uploadWanted(manual: false)
+        await delivery.uploadWanted()
         await delivery.restBegins()
         try await test.track(1..<2)
         let second = Locked<Task<DeliveryState, Never>?>(nil)
         test.transport.script { batch in
-            second.withLock { $0 = Task { await delivery.drain() } }
-            while await delivery.waiters.count < 2 { await Task.yield() }
+            second.withLock { $0 = Task { await delivery.drain().state } }
+            while await delivery.waiters.isEmpty { await Task.yield() }
             return .success(batch.receipt())
         }
-        let first = await delivery.drain()
+        let first = await delivery.drain().state
         let other = try #require(await second.withLock { $0 }?.value)
         #expect(first.counts.stored + other.counts.stored == 1 && test.transport.batches.count == 2)
     }
@@ -85,17 +85,17 @@ struct ManualUploadsTests {
         #expect(await test.client.flush().stored == 1)
     }
 
-    @Test("queues beside this one wait for a wish, too (R26)", arguments: Switch.allCases)
-    func spoolsWait(way: Switch) async throws {
+    @Test("what others have left waits for a wish, too (R26)", arguments: Switch.allCases)
+    func leftoversWait(way: Switch) async throws {
         let first = try TestClient()
-        let second = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
+        let second = try TestClient(directory: first.directory)
         try await second.track(0..<1)
         await second.client.shutdown(within: .zero)
         await first.client.shutdown(within: .zero)
         let third = try TestClient(directory: first.directory) { way.turnOff(&$0) }
-        await third.client.adopter?.adoptIfDue()
+        await third.client.leftovers.sendIfDue()
         #expect(third.transport.batches.count == 0)
-        #expect(await third.client.flush().stored == 1)
+        #expect(await third.client.leftovers.send(isManual: true).counts.stored == 1)
     }
 
     @Test("a step during a flush does not end the flush (R13, R28)")
@@ -110,13 +110,13 @@ struct ManualUploadsTests {
         async let flushed = test.client.flush()
         await test.transport.requests(1)
         async let stepped = test.client.dispatchStep()
-        while await !test.client.delivery.isLimited { await Task.yield() }
+        while await test.client.delivery.waiters.isEmpty { await Task.yield() }
         mayAnswer.set(1)
         let step = await stepped
         let report = await flushed
         #expect(report.remaining == 0 && report.failure == nil)
         #expect(step == .good(more: true))
-        #expect(test.client.queue.books.depth == 0)
+        #expect(test.client.file.counters.waiting == 0)
         try await test.track(6..<7)
         #expect(await test.client.dispatchStep() == .good(more: false), "nobody waits for the end of this one")
     }
@@ -128,8 +128,8 @@ struct ManualUploadsTests {
         try await test.track(0..<1)
         _ = await test.client.flush()
         let pending = test.clock.pending
-        let state = await test.client.delivery.drain { .denied }
-        #expect(state.failure == .transport(.cut) && state.nextAttempt != nil)
+        let (state, next) = await test.client.delivery.drain { .denied }
+        #expect(next == .denied && state.nextAttempt != nil)
         #expect(pending.count == 1 && test.clock.pending == pending && test.transport.batches.count == 1)
         test.transport.script { .success($0.receipt()) }
         #expect(await test.client.flush().stored == 1 && test.clock.pending.isEmpty, "a flush ends it")

@@ -13,7 +13,7 @@ struct ReleasedClientTests {
     @Test("what could not be stored is stored once the disk allows it, though nobody holds the client")
     func eventsAreStored() async throws {
         var test: TestClient? = try TestClient()
-        let (directory, clock, queue) = try #require(test.map { ($0.directory, $0.clock, $0.client.queue) })
+        let (directory, clock, queue) = try #require(test.map { ($0.directory, $0.clock, $0.client.file) })
         try test?.refuseCommits(true)
         test?.client.track("kept")
         await clock.scheduled(1)
@@ -22,8 +22,8 @@ struct ReleasedClientTests {
         #expect(client == nil)
         try await queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA query_only = 0") }
         clock.advance(by: .seconds(5))
-        while queue.books.depth == 0 { await Task.yield() }
-        #expect(queue.books.depth == 1 && clock.pending.isEmpty, "and nothing keeps the queue open then")
+        while queue.counters.waiting == 0 { await Task.yield() }
+        #expect(queue.counters.waiting == 1 && clock.pending.isEmpty, "and nothing keeps the queue open then")
         withExtendedLifetime(directory) {}
     }
 
@@ -31,11 +31,11 @@ struct ReleasedClientTests {
     func requestEnds() async throws {
         var test: TestClient? = try TestClient()
         let directory = test?.directory
-        weak let queue = test?.client.queue
+        weak let queue = test?.client.file
         let transport = try #require(test?.transport)
         transport.script { [weak transport] _ in await transport?.hang() ?? .failure(.aborted) }
         try await test?.client.trackDurably("sent")
-        await test?.client.delivery.uploadWanted(manual: true)
+        if let delivery = test?.client.delivery { Task { [weak delivery] in await delivery?.drain() } }
         await transport.requests(1)
         test = nil
         while queue != nil { await Task.yield() }
@@ -50,7 +50,7 @@ struct ReleasedClientTests {
             $0.metricsFactory = metrics
         }
         let clock = try #require(test?.clock)
-        weak let queue = test?.client.queue
+        weak let queue = test?.client.file
         try FileManager.default.removeItem(atPath: try #require(test).directory.path("queue"))
         for name in ["lost", "lost, too"] { test?.client.track(name) }
         await clock.scheduled(1)
@@ -63,10 +63,10 @@ struct ReleasedClientTests {
     @Test("who was told by a shutdown, or lost nothing, is not told again", arguments: [true, false])
     func lossIsToldOnce(isShutDown: Bool) async throws {
         let (log, directory) = (RecordedLog(), TemporaryDirectory())
-        weak var queue: EventQueue?
+        weak var queue: QueueFile?
         do {
             let test = try TestClient(directory: directory) { $0.logger = Logger(label: "test") { _ in log } }
-            queue = test.client.queue
+            queue = test.client.file
             if isShutDown { try FileManager.default.removeItem(atPath: test.directory.path("queue")) }
             test.client.track("event")
             if isShutDown {
@@ -87,12 +87,12 @@ struct ReleasedClientTests {
     @Test("what it refused is counted on disk, at once")
     func refusalsAreCounted() async throws {
         var test: TestClient? = try TestClient()
-        let (directory, queue) = try #require(test.map { ($0.directory, $0.client.queue) })
+        let (directory, queue) = try #require(test.map { ($0.directory, $0.client.file) })
         try test?.client.optOut()
         for _ in 0..<3 { test?.client.track("refused") }
         test = nil
-        while queue.books.drops.byReason.isEmpty { await Task.yield() }
-        #expect(queue.books.drops.byReason == [DropReason.optedOut.rawValue: 3])
+        while queue.counters.dropped.isEmpty { await Task.yield() }
+        #expect(queue.counters.dropped == [DropReason.optedOut.rawValue: 3])
         withExtendedLifetime(directory) {}
     }
 }

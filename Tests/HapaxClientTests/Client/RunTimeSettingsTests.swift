@@ -55,7 +55,7 @@ struct RunTimeSettingsTests {
         try await test.track(0..<2)
         test.client.handle(.didBecomeActive)
         try await test.client.writer.barrier()
-        await test.client.delivery.uploadWanted(manual: false)
+        await test.client.delivery.uploadWanted()
         await test.client.delivery.restBegins()
         #expect(test.transport.batches.isEmpty && test.clock.pending == [])
         test.client.uploadsAutomatically = true

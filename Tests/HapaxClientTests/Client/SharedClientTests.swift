@@ -45,7 +45,7 @@ struct SharedClientTests {
         try FileManager.default.copyItem(atPath: first.directory.path("queue"), toPath: crashed.path("queue"))
         let asked = Locked<[EventClient?]>([])
         var configuration = EventClient.Configuration(
-            server: "http://127.0.0.1:1", writeKey: "k", queueDirectory: crashed.path("queue"))
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: crashed.path("queue"))
         configuration.uploadsAutomatically = false
         configuration.computedProperties = {
             let client = try? shared.start { _ throws(StartError) in throw .malformedURL }
@@ -91,7 +91,8 @@ struct SharedClientTests {
         try await first.client.trackDurably("waits")
         await first.client.shutdown(within: .zero)
         var configuration = first.client.configuration
-        configuration.writeKey = "another"
+        // That is told at the start.
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: directory.path("queue/identity.json")))
         let asked = Locked<[EventClient?]>([])
         let ask: @Sendable () -> Void = {
             let client = try? shared.start { _ throws(StartError) in throw .malformedURL }

@@ -61,9 +61,10 @@ struct ShutdownTests {
         #expect(test.clock.pending.count == 1)
         await delivery.stop()
         #expect(test.clock.pending.isEmpty)
-        let state = await delivery.drain()
+        #expect(await delivery.drain().state.failure == .shutDown)
+        let state = await delivery.state
         #expect(state.failure == .transport(.cut) && state.nextAttempt == nil)
-        #expect(await delivery.deliverAll() == .stopped)
+        #expect(await delivery.deliverAll().next == .stopped)
         #expect(test.transport.batches.count == 1)
         await test.client.shutdown(within: .zero)
     }
@@ -80,13 +81,12 @@ struct ShutdownTests {
             return .success(batch.receipt())
         }
         try await test.track(0..<1)
-        await delivery.uploadWanted(manual: true)
+        Task { await delivery.drain() }
         await test.transport.requests(1)
         let stopping = Task {
             await delivery.stop()
             order.withLock { $0.append("stopped") }
         }
-        while await delivery.state.failure == nil { await Task.yield() }
         // Time for who would not wait.
         for _ in 0..<50 { await Task.yield() }
         mayAnswer.set(1)
@@ -126,17 +126,14 @@ struct ShutdownTests {
         #expect(test.transport.batches.count == 1, "Retry-After is obeyed (I16)")
     }
 
-    @Test("a refusal that time does not change ends it at once, after one request; a spool would fare no better (I16)")
+    @Test("a refusal that time does not change ends it at once, after one request (I16)")
     func pauseEndsIt() async throws {
         let test = try TestClient()
-        let spool = try TestClient(directory: test.directory) { $0.whenQueueIsTaken = .spool }
-        try await spool.client.trackDurably("spooled")
-        _ = await spool.client.shutdown(within: .zero)
         test.transport.script { _ in .success(.problem(.unknownKey)) }
         try await test.track(0..<2)
         #expect(
             await test.client.shutdown(within: .seconds(600))
-                == ShutdownReport(stored: 2, lost: 0, failure: .status(401, code: "unknown_key"), mayLeaveMore: true))
+                == ShutdownReport(stored: 2, lost: 0, failure: .status(401, code: "unknown_key")))
         #expect(test.transport.batches.count == 1 && test.clock.pending.isEmpty, "nor is anything left to be tried")
     }
 
@@ -148,7 +145,7 @@ struct ShutdownTests {
             if batch.sequences == [1] {
                 // A pass with a permission of its own is under way, and has none for a second request, when the shutdown comes.
                 sent.open()
-                while !(await client.delivery.isAwaited) { await Task.yield() }
+                while await client.delivery.waiters.isEmpty { await Task.yield() }
             }
             return .success(batch.receipt())
         }
@@ -171,10 +168,10 @@ struct ShutdownTests {
         async let ending = test.client.delivery.deliverAll()
         await test.transport.requests(1)
         await test.clock.scheduled(1)
-        await test.client.delivery.uploadWanted(manual: false)
+        await test.client.delivery.uploadWanted()
         isUp.withLock { $0 = true }
         test.clock.advance(by: .seconds(1))
-        #expect(await ending == .drained)
+        #expect(await ending.next == .drained)
     }
 
     @Test("who delivers everything once more waits for what came meanwhile")
@@ -182,41 +179,9 @@ struct ShutdownTests {
         let test = try TestClient()
         for count in 1...2 {
             try await test.track(0..<1)
-            #expect(await test.client.delivery.deliverAll() == .drained)
+            #expect(await test.client.delivery.deliverAll().next == .drained)
             #expect(test.transport.batches.count == count)
         }
-    }
-
-    @Test("spools are delivered with what time is left, backoff after backoff")
-    func spoolsAreRetried() async throws {
-        let directory = TemporaryDirectory()
-        let main = try TestClient(directory: directory)
-        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
-        let id = try await spool.client.trackDurably("spooled")
-        _ = await spool.client.shutdown(within: .zero)
-        main.transport.script(ScriptedTransport.receipts(after: [.failure(.cannotConnect)]))
-        async let report = main.client.shutdown(within: .seconds(30))
-        await main.transport.requests(1)
-        await main.clock.scheduled(Self.boundsAndBackoff)
-        main.clock.advance(by: .seconds(1))
-        #expect(await report == ShutdownReport(stored: 0, lost: 0))
-        #expect(main.transport.batches.map(\.ids) == [[id], [id]])
-        #expect(try QueueDirectory(path: directory.path + "/queue").spools().isEmpty)
-    }
-
-    @Test("at the limit the backoff of a spool is not waited for either")
-    func limitEndsABackoffOfASpool() async throws {
-        let directory = TemporaryDirectory()
-        let main = try TestClient(directory: directory)
-        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
-        try await spool.client.trackDurably("spooled")
-        _ = await spool.client.shutdown(within: .zero)
-        main.transport.script { _ in .failure(.cannotConnect) }
-        async let report = main.client.shutdown(within: .seconds(10))
-        await main.transport.requests(1)
-        await main.clock.scheduled(Self.boundsAndBackoff)
-        main.clock.advance(by: .seconds(10))
-        #expect(await report == ShutdownReport(stored: 0, lost: 0, failure: .transport(.cannotConnect), mayLeaveMore: true))
     }
 
     @Test("storing has half a second however little time there is, and closing a tenth more; nothing stays scheduled (R38)")
@@ -249,7 +214,7 @@ struct ShutdownTests {
         for _ in 0..<3 { #expect(test.client.track("late") == nil) }
         test.clock.advance(by: .seconds(2))
         #expect(await report.stored == 1)
-        let summary = try QueueReader(directory: test.client.queue.directory)?.summary()
-        #expect(summary?.books.drops.byReason == [DropReason.shutDown.rawValue: 3])
+        let file = try #require(try QueueContents(test.directory.path("queue")).files.first)
+        #expect(file.counters.dropped == [DropReason.shutDown.rawValue: 3])
     }
 }

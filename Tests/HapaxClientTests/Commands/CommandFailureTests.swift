@@ -43,38 +43,6 @@ struct CommandFailureTests {
         #expect(await process.waitUntilExit() == .exited(Int32(status)))
     }
 
-    @Test("what lies in a file that was set aside is not told as nothing, nor a purge that leaves it as a full disk (I1, I12)")
-    func unsalvagedFileIsNotHidden() async throws {
-        let id = try await hapax.run("track", "waits", "--no-flush").out.trimmingCharacters(in: .whitespacesAndNewlines)
-        let file = hapax.queue + "/queue.sqlite"
-        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
-        func expectHint(_ arguments: String...) async throws {
-            let output = try await hapax.start(arguments).finish()
-            #expect(output.status == 1 && output.error.contains("a damaged file was set aside"), "\(arguments)")
-        }
-        try await expectHint("queue", "list")
-        try await expectHint("queue", "show", id)
-        #expect(try await hapax.run("flush").status == 0)
-        #expect(try await hapax.run("queue", "list").status == 0)
-        // Of a spool.
-        let spool = hapax.queue + "/spool/\(UUID().uuidString)"
-        try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
-        try Data("noise".utf8).write(to: URL(fileURLWithPath: spool + "/queue.sqlite.damaged-1"))
-        try await expectHint("queue", "list")
-        try await expectHint("dead-letters", "list")
-        try await expectHint("dead-letters", "export")
-        #expect(try await hapax.run("flush").status == 0)
-        #expect(try await hapax.run("queue", "list").status == 0)
-        // One that cannot be read, whoever asks.
-        try FileManager.default.createDirectory(atPath: file + ".damaged-2", withIntermediateDirectories: true)
-        let track = try await hapax.run("track", "x")
-        #expect(track.status == 0 && track.error.contains("delivered; other events are not"))
-        let purge = try await hapax.run("queue", "purge", "--yes")
-        #expect(purge.status == 1 && purge.error.contains("a damaged file that was set aside") && purge.error.contains("SQLITE") == false)
-        #expect(try await hapax.run("queue", "purge", "--yes", "--with-dead-letters").status == 0)
-        #expect(try await hapax.run("queue", "purge", "--yes").status == 0)
-    }
-
     @Test("an argument that is not UTF-8 is refused: repaired, two keys would be one, and the second event taken for the first (I1)")
     func argumentsAreUTF8() async throws {
         for key in ["\\376", "\\377"] {
@@ -110,13 +78,13 @@ struct CommandFailureTests {
         "a queue that cannot be looked at is not one that does not exist yet",
         arguments: [
             ["status"], ["queue", "list"], ["queue", "purge", "--yes"], ["dead-letters", "list"], ["dead-letters", "export"],
-            ["dead-letters", "purge", "--all", "--yes"], ["identity", "show"],
+            ["dead-letters", "purge", "--all", "--yes"],
         ])
     func unreachableQueueIsAFailure(arguments: [String]) async throws {
         try Data().write(to: URL(fileURLWithPath: hapax.queue))
         let output = try await hapax.start(arguments).finish()
         #expect(output.status == 1)
-        #expect(output.error.contains("the queue cannot be read: Not a directory"))
+        #expect(output.error.contains("Not a directory"))
         #expect(output.out == "")
     }
 
@@ -125,70 +93,6 @@ struct CommandFailureTests {
         try Data().write(to: URL(fileURLWithPath: hapax.queue))
         let output = try await hapax.start(["track", "x", "--no-flush", "--queue", hapax.queue + path]).finish()
         #expect(output.status == 1 && output.error.contains("the queue cannot be used: Not a directory"))
-    }
-
-    @Test("what lies beside a queue is told, also where there is no queue, or only dead letters (I1)")
-    func whatLiesBesideIsTold() async throws {
-        let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
-        #expect(try await hapax.run("track", "").status == 3)
-        #expect(try await hapax.run("track", "e", "--no-flush").status == 0)
-        for command in ["list", "export"] {
-            let output = try await hapax.run("dead-letters", command)
-            #expect(output.status == 0 && output.error.contains("1 more are in 2 queues stored beside this one"))
-        }
-        let status = try await hapax.run("status", "--json")
-        #expect(status.json["spooled_dead_letters"] as? Int == 1 && status.json["dead_letters"] as? Int == 0)
-        holder.close()
-        for file in ["queue.sqlite", "queue.sqlite-wal", "queue.sqlite-shm"] {
-            try? FileManager.default.removeItem(atPath: hapax.queue + "/" + file)
-        }
-        let text = try await hapax.run("status").out
-        #expect(text.contains("does not exist yet") && text.contains("1 events and 1 dead letters in 2 spooled queues"))
-    }
-
-    @Test("beside a queue that cannot be read an event is stored, and told to concern nobody who is logged in (R56)")
-    func unreadableIdentityIsTold() async throws {
-        _ = try await hapax.run("identity", "login", "customer-17")
-        let main = try EventQueue(
-            directory: QueueDirectory(path: hapax.queue), durability: .process, newInstallID: .derived(name: "i", key: "1"))
-        let spooled = try await hapax.run("track", "x", "--no-flush")
-        #expect(spooled.status == 0 && spooled.error.isEmpty)
-        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: main.directory.databasePath))
-        try file.write(contentsOf: Data(count: 100))
-        try file.close()
-        let output = try await hapax.run("track", "x", "--no-flush")
-        #expect(output.status == 0 && output.error.contains("whom events concern cannot be read"))
-        try FileManager.default.removeItem(atPath: main.directory.databasePath)
-        let without = try await hapax.run("track", "x", "--no-flush")
-        #expect(without.status == 0 && without.error.contains("whom events concern"))
-        let own = try await hapax.run("track", "x", "--no-flush", "--distinct-id", "customer-17")
-        #expect(own.status == 0 && own.error.isEmpty)
-        main.close()
-    }
-
-    @Test("a spooled queue that cannot be read is counted, named, and makes flush, status and a purge fail (I1)")
-    func unusableSpoolIsNotHidden() async throws {
-        #expect(try await hapax.run("flush").status == 0)
-        let spool = hapax.queue + "/spool/\(UUID().uuidString)"
-        try FileManager.default.createDirectory(atPath: spool, withIntermediateDirectories: true)
-        // Of a later version, which nobody here may touch; a damaged one would be set aside and salvaged.
-        try await DatabaseQueue(path: spool + "/queue.sqlite").write { db in
-            try db.execute(
-                sql: """
-                    CREATE TABLE grdb_migrations (identifier TEXT NOT NULL PRIMARY KEY);
-                    INSERT INTO grdb_migrations VALUES ('1'), ('99 from the future');
-                    """)
-        }
-        for command in [["flush"], ["status"], ["queue", "purge", "--yes"]] {
-            let output = try await hapax.start(command + ["--json"]).finish()
-            #expect(output.status == 1)
-            #expect(output.json["unusable_spools"] as? Int == 1)
-            #expect(output.error.contains(spool))
-        }
-        for command in ["list", "export"] {
-            let output = try await hapax.run("dead-letters", command)
-            #expect(output.status == 0 && output.error.contains(spool), "it may hold some")
-        }
     }
 
     @Test("a property whose value is not JSON is named, its value is not repeated (I14)", arguments: [#"card:={"number":4711"#, "4711"])
@@ -213,15 +117,15 @@ struct CommandFailureTests {
 
     @Test("retrying a dead letter that does not exist says so and fails; the others are retried")
     func unknownLetterIsNamed() async throws {
-        #expect(try await hapax.run("dead-letters", "retry", "7").status == 1)
+        #expect(try await hapax.run("dead-letters", "retry", "1-7").status == 1)
         server.change { $0.isRefused = { _ in true } }
         #expect(try await hapax.run("track", "x").status == 3)
-        let output = try await hapax.run("dead-letters", "retry", "1", "7", "--json")
+        let output = try await hapax.run("dead-letters", "retry", "1-1", "1-7", "--json")
         #expect(output.status == 1)
         #expect(output.json["retried"] as? Int == 1)
-        #expect(output.error.contains("number 7"))
+        #expect(output.error.contains("is called 1-7"))
         #expect(try await hapax.run("track", "").status == 3)
-        let twice = try await hapax.run("dead-letters", "retry", "2", "2", "--json")
+        let twice = try await hapax.run("dead-letters", "retry", "1-2", "1-2", "--json")
         #expect(twice.json["unfit"] as? Int == 1, "there is one, however often it is named")
     }
 
@@ -240,7 +144,7 @@ struct CommandFailureTests {
     @Test("an event whose bytes changed on the disk is one dead letter more for the flush that meets it: exit 3")
     func damagedEventIsADeadLetter() async throws {
         #expect(try await hapax.run("track", "e", "--property", "key=AAAAAAAA", "--no-flush").status == 0)
-        let path = hapax.queue + "/queue.sqlite"
+        let path = hapax.queue + "/1.sqlite"
         var bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
         let text = Array("AAAAAAAA".utf8)
         let place = try #require((0..<bytes.count - 8).first { Array(bytes[$0..<$0 + 8]) == text })

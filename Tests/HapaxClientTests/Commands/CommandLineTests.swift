@@ -60,6 +60,15 @@ struct CommandLine {
         )
     }
 
+    /// A client of this process on the same queue, for the same server and key.
+    func client(configure: (inout EventClient.Configuration) -> Void = { _ in }) throws -> TestClient {
+        try TestClient(directory: directory) {
+            $0.server = server
+            $0.writeKey = "secret-key"
+            configure(&$0)
+        }
+    }
+
     func run(_ arguments: String..., input: String? = nil) async throws -> Output {
         try await start(arguments, input: input).finish()
     }
@@ -142,39 +151,29 @@ struct CommandLineTests {
         #expect(server.stored.count == 1)
     }
 
-    @Test("what the server says of a spooled event is not told as this one's, which has the same id (I12)")
-    func spooledEventIsNotTold() async throws {
-        let id = "019a0000-0000-7000-8000-000000000001"
-        let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
-        #expect(try await hapax.run("track", "other", "--no-flush", "--id", id).status == 0)
-        holder.close()
-        server.change { $0.isRefused = { String(decoding: $0.name, as: UTF8.self) == "other" } }
-        let own = try await hapax.run("track", "own", "--id", id)
-        #expect(own.status == 0 && own.error.contains("1 other events became dead letters") && server.stored.count == 1)
-        #expect(try await hapax.run("status", "--json").json["dead_letters"] as? Int == 1)
-    }
-
-    @Test("a queue that is used for another key says so on standard error, once, and by track as by flush (I9)")
-    func changedKeyIsTold() async throws {
-        server.change { $0.failuresLeft = .max }
-        func tells(_ arguments: String...) async throws -> Bool {
-            try await hapax.start(arguments).finish().error.contains("another server or write key")
-        }
-        #expect(try await !tells("track", "x"))
-        #expect(try await tells("track", "y", "--no-flush", "--key", "other"))
-        #expect(try await !tells("flush", "--timeout", "1", "--key", "other"))
-        #expect(try await tells("flush", "--timeout", "1"))
-    }
-
-    @Test("an import does not claim a queue of which a damaged file may hold another's events (I9)")
-    func importClaimsNoOthersQueue() async throws {
+    @Test("what waits for another server or key is left alone, and sent once that one comes again (I9)")
+    func otherKeysEventsAreLeft() async throws {
         #expect(try await hapax.run("track", "x", "--no-flush").status == 0)
-        let file = hapax.queue + "/queue.sqlite"
-        try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
-        let lines = hapax.directory.path("lines")
-        try Data("not an event\n".utf8).write(to: URL(fileURLWithPath: lines))
-        #expect(try await hapax.run("import", lines, "--key", "other").status == 3)
-        #expect(try await hapax.run("flush", "--key", "other").error.contains("another server or write key"))
+        let other = try await hapax.run("track", "y", "--key", "other", "--json")
+        #expect(other.json["delivered"] as? Bool == true && server.batches.flatMap(\.names) == ["y"])
+        #expect(try await hapax.run("flush", "--json").json["stored"] as? Int == 1)
+        #expect(server.batches.flatMap(\.names) == ["y", "x"])
+    }
+
+    @Test("many at once all succeed, also while a process works in the directory; what is left is delivered by the next upload, once")
+    func manyTracksAtOnce() async throws {
+        let holder = try hapax.client()
+        // Half of them while the server is away.
+        server.change { $0.failuresLeft = 3 }
+        let outputs = try await withThrowingTaskGroup(of: CommandLine.Output.self) { group in
+            for index in 0..<6 { group.addTask { try await hapax.run("track", "cron \(index)", "--json") } }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(outputs.allSatisfy { $0.status == 0 })
+        await holder.client.shutdown(within: .zero)
+        #expect(try await hapax.run("flush").status == 0)
+        #expect(Set(server.stored.keys.map(\.description)) == Set(outputs.compactMap { $0.json["event_id"] as? String }))
+        #expect(try await hapax.run("status", "--json").json["waiting"] as? Int == 0)
     }
 
     @Test("a server that is down costs nothing: stored, exit 0; flush says 2, then delivers")
@@ -210,25 +209,6 @@ struct CommandLineTests {
         #expect(retry.status == 3 && retry.json["unfit"] as? Int == 1)
     }
 
-    @Test("many at once all succeed; what was spooled is delivered by the next upload, each event once")
-    func manyTracksAtOnce() async throws {
-        let holder = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
-        // While the queue is taken, all must spool; half of them while the server is away.
-        server.change { $0.failuresLeft = 3 }
-        let outputs = try await withThrowingTaskGroup(of: CommandLine.Output.self) { group in
-            for index in 0..<6 { group.addTask { try await hapax.run("track", "cron \(index)", "--json") } }
-            return try await group.reduce(into: []) { $0.append($1) }
-        }
-        #expect(outputs.allSatisfy { $0.status == 0 })
-        #expect(server.stored.count == 3)
-        #expect(try await hapax.run("flush").status == 75, "the queue is taken")
-        #expect(try await hapax.run("status", "--json").json["spooled"] as? Int == 3)
-        holder.close()
-        #expect(try await hapax.run("flush", "--json").json["stored"] as? Int == 3)
-        #expect(Set(server.stored.keys.map(\.description)) == Set(outputs.compactMap { $0.json["event_id"] as? String }))
-        #expect(try await hapax.run("status", "--json").json["spools"] as? Int == 0)
-    }
-
     @Test(
         "wrong usage exits with 64 and says what is missing",
         arguments: [
@@ -262,8 +242,8 @@ struct CommandLineTests {
         #expect(first.status == 0)
         #expect(first.json["stored"] as? Int == 1_201)
         #expect(server.batches.map(\.ids.count) == [500, 500, 201])
-        #expect(server.batches.flatMap { $0.scanned.events.map { String(decoding: $0.wire, as: UTF8.self) } } == lines)
-        #expect(server.batches.allSatisfy { $0.scanned.envelope.installID == nil && $0.scanned.envelope.created == nil })
+        let sent = server.batches.flatMap { $0.scanned.events.map { String(decoding: $0.wire, as: UTF8.self) } }
+        #expect(sent == lines.enumerated().map { $1.dropLast() + ",\"sequence\":\($0 + 1)}" }, "completed by the sequence")
         let second = try await hapax.run("import", path, "--json")
         #expect(second.status == 0)
         #expect(second.json["stored"] as? Int == 0)
@@ -278,7 +258,7 @@ struct CommandLineTests {
         #expect(server.stored.count == 3)
     }
 
-    @Test("bad and refused lines become dead letters with their line numbers, once however often they are imported; exit 3")
+    @Test("lines of which no event can be made go to FILE.rejected with number and reason, refused events to the dead letters; exit 3")
     func badLinesBecomeDeadLetters() async throws {
         server.change { $0.isRefused = { $0.time == 2 } }
         var lines = lines(0..<5)
@@ -288,20 +268,14 @@ struct CommandLineTests {
         for _ in 0..<2 {
             let output = try await hapax.run("import", path, "--json")
             #expect(output.status == 3)
-            #expect(output.json["dead_lettered"] as? Int == 3)
+            #expect(output.json["dead_lettered"] as? Int == 1 && output.json["rejected"] as? Int == 2)
+            let rejected = try String(contentsOfFile: path + ".rejected", encoding: .utf8).split(separator: "\n").suffix(2)
+            let found = try rejected.map { try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any]) }
+            #expect(found.compactMap { $0["line"] as? Int } == [2, 4])
+            #expect(found.compactMap { $0["reason"] as? String } == ["not_an_object", "missing_event_id"])
+            #expect(found[0]["text"] as? String == "not json")
         }
         #expect(server.stored.count == 2)
-        let list = try await hapax.run("dead-letters", "list", "--json")
-        let letters = list.out.split(separator: "\n").compactMap {
-            (try? JSONSerialization.jsonObject(with: Data($0.utf8))) as? [String: Any]
-        }
-        #expect(letters.compactMap { $0["reason"] as? String }.sorted() == ["missing_event_id", "not_an_object", "rejected"])
-        #expect(
-            letters.compactMap { ($0["detail"] as? String)?.split(separator: ":").first.map(String.init) }.sorted() == [
-                "line 2", "line 3", "line 4",
-            ])
-        let export = try await hapax.run("dead-letters", "export")
-        #expect(export.out.contains(#""text":"not json""#))
     }
 
     @Test("an import waits for a server that is away, and goes on")
@@ -319,8 +293,7 @@ struct CommandLineTests {
         let output = try await hapax.run("import", try file(lines), "--json")
         #expect(output.status == 0)
         #expect(output.json["stored"] as? Int == 10)
-        #expect(server.batches.map(\.ids.count) == [10, 1, 1])
-        #expect(Set(server.stored.values.map { String(decoding: $0, as: UTF8.self) }) == Set(lines))
+        #expect(server.batches.map(\.ids.count) == [10, 1, 1] && server.stored.count == 10)
     }
 
     @Test("an import gives up when told to; a server that refuses the key ends it at once", arguments: [503, 401])
@@ -333,7 +306,7 @@ struct CommandLineTests {
         #expect(output.json["failure"] as? String == impatience + "status \(status), not an answer of an ingest server")
     }
 
-    @Test("an interrupted import says so and goes on where it was; a file that was rewritten begins again", arguments: [SIGINT, SIGTERM])
+    @Test("an interrupted import says so and goes on where it was", arguments: [SIGINT, SIGTERM])
     func interruptedImportGoesOn(signal: Int32) async throws {
         server.change { $0.silentAfter = 2 }
         let lines = lines(0..<1_500)
@@ -347,40 +320,19 @@ struct CommandLineTests {
         server.change { $0.silentAfter = nil }
         let resumed = try await hapax.run("import", path, "--json")
         #expect(resumed.status == 0)
-        #expect(resumed.json["resumed_after_line"] as? Int == 1_000)
-        #expect(resumed.json["stored"] as? Int == 500)
-        #expect(server.batches.dropFirst(2).map(\.ids.count) == [500], "what was settled is not sent again")
+        #expect(resumed.json["resumed_after_line"] as? Int ?? 0 >= 1_000)
+        #expect(resumed.json["stored"] as? Int == 500, "what was stored in the queue is sent as well")
         #expect(server.stored.count == 1_500)
     }
 
-    @Test("a checkpoint of other contents is not used")
-    func rewrittenFileBeginsAgain() async throws {
-        server.change { $0.silentAfter = 1 }
-        let path = try file(lines(0..<1_000))
-        let (process, finish) = try hapax.start(["import", path])
-        await server.requests(2)
-        process.kill(SIGINT)
-        _ = await finish()
-        // The same file, rewritten in place: same inode, same size, other events.
-        let other = lines(1_000..<2_000).joined(separator: "\n") + "\n"
-        let handle = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
-        try handle.write(contentsOf: Data(other.utf8))
-        try handle.truncate(atOffset: UInt64(other.utf8.count))
-        server.change { $0.silentAfter = nil }
-        let output = try await hapax.run("import", path, "--json")
-        #expect(output.json["resumed_after_line"] as? Int == 0)
-        #expect(output.json["stored"] as? Int == 1_000)
-    }
-
-    @Test("a line beyond every limit is cut into a dead letter, and the next line is read")
+    @Test("a line beyond every limit is cut and rejected, and the next line is read")
     func endlessLineIsBounded() async throws {
         let good = lines(0..<1)
         let path = try file([String(repeating: "x", count: 3 * 1024 * 1024)] + good)
         let output = try await hapax.run("import", path, "--json")
         #expect(output.status == 3)
         #expect(server.stored.count == 1)
-        let list = try await hapax.run("dead-letters", "list", "--json")
-        #expect(list.json["reason"] as? String == "event_too_large")
+        #expect(try String(contentsOfFile: path + ".rejected", encoding: .utf8).contains(#""reason":"event_too_large""#))
     }
 
     @Test("a file that cannot be read fails with 1")

@@ -26,7 +26,7 @@ struct CommandSurroundingsTests {
         let unset = ["HAPAX_QUEUE": "", "XDG_STATE_HOME": state]
         let (status, _) = try await run(#"exec "$0" track e --no-flush"#, unset.merging(["HOME": home]) { $1 })
         #expect(status == .exited(0))
-        #expect(FileManager.default.fileExists(atPath: home + "/.local/state/hapax/queue.sqlite"))
+        #expect(FileManager.default.fileExists(atPath: home + "/.local/state/hapax/1.sqlite"))
     }
 
     @Test("--queue goes before $HAPAX_QUEUE, that before $XDG_STATE_HOME, and that before $HOME, as the help says")
@@ -59,17 +59,6 @@ struct CommandSurroundingsTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).isEmpty)
     }
 
-    @Test("a queue whose making was cut short is one that is not there yet")
-    func unmadeQueueIsNone() async throws {
-        let queue = directory.path("queue")
-        try FileManager.default.createDirectory(atPath: queue, withIntermediateDirectories: true)
-        for suffix in ["", "-journal"] { try Data("half".utf8).write(to: URL(fileURLWithPath: queue + "/queue.sqlite.new" + suffix)) }
-        #expect(try await run(#"exec "$0" status"#, ["HAPAX_QUEUE": queue]).status == .exited(0))
-        #expect(try await run(#"exec "$0" track e --no-flush"#, ["HAPAX_QUEUE": queue]).status == .exited(0))
-        let files = try FileManager.default.contentsOfDirectory(atPath: queue)
-        #expect(files.contains("queue.sqlite") && !files.contains { $0.contains("new") || $0.contains("damaged") })
-    }
-
     @Test("an empty key, as from a variable that is not set, would make one event of many: a usage error (R6)")
     func emptyKeyIsRefused() async throws {
         let (status, error) = try await run(
@@ -86,8 +75,11 @@ struct CommandSurroundingsTests {
 
     @Test("a command that changes the queue says that it is done once that survives a power cut (I6)")
     func changesAreDurable() throws {
-        let owner = try EventQueue.forCommand(try QueueOptions.parse(["--queue", directory.path]))
-        #expect(owner.durability == .power)
-        owner.close()
+        try QueueFile.open(directory.path).close()
+        var unopened = UnopenedFiles()
+        let opened = unopened.open(1, in: QueueDirectory(path: directory.path))
+        let file = try #require(opened)
+        #expect(file.durability == .power)
+        file.close()
     }
 }

@@ -52,16 +52,19 @@ struct IdentityCommandTests {
         #expect(server.batches.flatMap(\.names) == ["before", "again"])
     }
 
-    @Test(
-        "while a client works on the queue: shown, but not changed, with 75", arguments: ["login", "logout", "reset", "opt-out", "opt-in"])
-    func takenQueueIsNotChanged(command: String) async throws {
-        _ = try await hapax.run("identity", "login", "anna")
-        let owner = try EventQueue.open(hapax.queue, whenTaken: .refuse, durability: .process, clock: SystemClock())
-        let before = try await hapax.run("identity", "show", "--json")
-        #expect(before.status == 0 && before.json["login_id"] as? String == "anna")
-        let output = try await hapax.start(["identity", command] + (command == "login" ? ["bea"] : [])).finish()
-        #expect(output.status == 75 && output.out.isEmpty && output.error.contains("another process works on the queue"))
-        #expect(try await hapax.run("identity", "show", "--json").out == before.out)
-        owner.close()
+    @Test("while a client works in the directory it is changed as well: that one learns of it at its next start, of an opt-out at once")
+    func identityIsTheDirectorys() async throws {
+        let client = try hapax.client()
+        #expect(try await hapax.run("identity", "login", "anna").status == 0)
+        #expect(client.client.loginID == nil)
+        #expect(try await hapax.run("identity", "opt-out").status == 0)
+        try await client.client.writer.barrier()
+        client.client.track("its commit looks for the mark")
+        try await client.client.writer.barrier()
+        #expect(client.client.track("refused") == nil)
+        await client.client.shutdown(within: .zero)
+        let next = try hapax.client()
+        #expect(next.client.loginID == "anna" && next.client.isOptedOut)
+        await next.client.shutdown(within: .zero)
     }
 }

@@ -22,10 +22,6 @@ struct ImportTests {
         }
     }
 
-    private func letters() async throws -> [String] {
-        try await hapax.run("dead-letters", "list", "--json").out.split(separator: "\n").map(String.init)
-    }
-
     @Test("a signal in the middle of a line buries no part of it (I1, I2)", arguments: [SIGINT, SIGTERM])
     func signalInsideALine(signal: Int32) async throws {
         let pipe = Pipe()
@@ -45,8 +41,7 @@ struct ImportTests {
         process.kill(signal)
         let output = await finish()
         #expect(output.status == 128 + signal)
-        #expect(output.json["dead_lettered"] as? Int == 0)
-        #expect(try await letters() == [])
+        #expect(output.json["rejected"] as? Int == 0)
         try pipe.fileHandleForWriting.close()
     }
 
@@ -65,57 +60,6 @@ struct ImportTests {
         try handle.close()
     }
 
-    /// A file that holds `before` until its first batch is under way, and `after` from then on.
-    ///
-    /// - Parameter isNew: Whether it is another file that gets the name then, as editors do it.
-    private func changing(_ before: [String], to after: [String], isNew: Bool = false) throws -> String {
-        let path = try write(before.joined(separator: "\n") + "\n")
-        let later = Locked<String?>(after.joined(separator: "\n") + "\n")
-        server.change { state in
-            state.isRefused = { _ in
-                let text = later.withLock { text in
-                    defer { text = nil }
-                    return text
-                }
-                guard let text else { return false }
-                #expect(throws: Never.self) {
-                    guard isNew else { return try Self.overwrite(path, text) }
-                    try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
-                }
-                return false
-            }
-        }
-        return path
-    }
-
-    @Test(
-        "a file that is written anew during its import is not complete; the next run delivers all of it (I1)",
-        arguments: [600, 1_000, 1_400], [false, true])
-    func changedFileIsNotComplete(later: Int, isNew: Bool) async throws {
-        let path = try changing(lines(0..<1_000), to: lines(0..<later, text: "y"), isNew: isNew)
-        let output = try await hapax.run("import", path, "--json")
-        #expect(output.status == 2 && output.json["complete"] as? Bool == false)
-        #expect((output.json["failure"] as? String)?.contains("changed") == true)
-        #expect(try await hapax.run("import", path, "--json").status == 0)
-        #expect((0..<later).allSatisfy { server.stored[EventID.derived(name: "y", key: "\($0)")] != nil })
-    }
-
-    @Test("an interrupted import of a file that was written anew meanwhile begins at its first line (I1)")
-    func checkpointIsOfWhatWasRead() async throws {
-        let path = try changing(lines(0..<1_000), to: lines(0..<1_000, text: "y"))
-        try await interrupt(path, batches: 1)
-        let output = try await hapax.run("import", path, "--json")
-        #expect(output.status == 0 && output.json["resumed_after_line"] as? Int == 0)
-        #expect((0..<1_000).allSatisfy { server.stored[EventID.derived(name: "y", key: "\($0)")] != nil })
-    }
-
-    @Test("lines that are added during an import change nothing of what it has read")
-    func longerFileIsComplete() async throws {
-        let path = try changing(lines(0..<1_000), to: lines(0..<1_400))
-        let output = try await hapax.run("import", path, "--json")
-        #expect(output.status == 0 && output.json["stored"] as? Int ?? 0 >= 1_000)
-    }
-
     /// Interrupts an import once so many batches have been answered and the next one is on its way.
     private func interrupt(_ path: String, batches: Int) async throws {
         server.change { $0.silentAfter = batches }
@@ -126,74 +70,34 @@ struct ImportTests {
         server.change { $0.silentAfter = nil }
     }
 
-    @Test("an import goes on only to the server and with the key that it began with (I1)")
-    func checkpointBelongsToServerAndKey() async throws {
+    @Test("an import goes on only to the server and with the key that it began with, and only if what it has read is as it was (I1)")
+    func noteIsOfItsOwnImport() async throws {
         let path = try write(lines(0..<1_000).joined(separator: "\n") + "\n")
         try await interrupt(path, batches: 1)
-        let other = try IngestStandIn()
-        let elsewhere = try await hapax.run("import", path, "--server", other.url, "--json")
-        #expect(elsewhere.status == 0)
-        #expect(other.stored.count == 1_000)
+        let note = try Data(contentsOf: URL(fileURLWithPath: path + ".hapax-import"))
         let otherKey = try await hapax.run("import", path, "--key", "another-key", "--json")
         #expect(otherKey.json["resumed_after_line"] as? Int == 0)
-        #expect(try await hapax.run("import", path, "--json").json["resumed_after_line"] as? Int == 500)
-        #expect(server.stored.count == 1_000)
-    }
-
-    @Test("one event changed in place, far before the checkpoint, is not skipped (I1)")
-    func changedBeginningBeginsAgain() async throws {
-        var lines = lines(0..<1_000)
-        let path = try write(lines.joined(separator: "\n") + "\n")
-        try await interrupt(path, batches: 1)
-        lines[0] = self.lines(0..<1, text: "y")[0]
-        _ = try write(lines.joined(separator: "\n") + "\n", in: path)
+        #expect(!FileManager.default.fileExists(atPath: path + ".hapax-import"), "there is none once it is done")
+        try note.write(to: URL(fileURLWithPath: path + ".hapax-import"))
+        #expect(try await hapax.run("import", path, "--json").json["resumed_after_line"] as? Int ?? 0 > 0, "control")
+        try note.write(to: URL(fileURLWithPath: path + ".hapax-import"))
+        _ = try write(lines(0..<1_000, text: "y").joined(separator: "\n") + "\n", in: path)
         let output = try await hapax.run("import", path, "--json")
         #expect(output.json["resumed_after_line"] as? Int == 0)
-        #expect(server.stored[EventID.derived(name: "y", key: "0")] != nil)
+        #expect((0..<1_000).allSatisfy { server.stored[EventID.derived(name: "y", key: "\($0)")] != nil })
     }
 
-    @Test("a bad line written in place of another one is another dead letter; the same one is not (I1)")
-    func rewrittenBadLineIsAnotherLetter() async throws {
-        let path = try write("bad line 1\n")
-        #expect(try await hapax.run("import", path).status == 3)
-        _ = try write("bad line 2\n", in: path)
-        #expect(try await hapax.run("import", path).status == 3)
-        #expect(try await hapax.run("import", path).status == 3)
-        #expect(try await letters().count == 2)
-        let export = try await hapax.run("dead-letters", "export").out
-        #expect(export.contains("bad line 1") && export.contains("bad line 2"))
-    }
-
-    @Test("an import that goes on exits with 3 if its earlier part made dead letters", arguments: ["", "bad too\n"])
-    func resumedImportRemembersItsDeadLetters(end: String) async throws {
-        let count = end.isEmpty ? 0 : 1
-        let path = try write("bad\n" + lines(0..<1_000).joined(separator: "\n") + "\n" + end)
+    @Test("lines are rejected once, though a run was killed between writing them and noting it; a run that goes on remembers them (I1)")
+    func rejectedLinesAreWrittenOnce() async throws {
+        let path = try write("bad\n" + lines(0..<1_000).joined(separator: "\n") + "\nbad too\n")
         try await interrupt(path, batches: 1)
+        let file = FileHandle(forWritingAtPath: path + ".rejected")
+        try file?.seekToEnd()
+        try file?.write(contentsOf: Data("{\"line\": half of".utf8))
         let output = try await hapax.run("import", path, "--json")
-        #expect(output.status == 3)
-        #expect(output.json["resumed_after_line"] as? Int == 501)
-        #expect(output.json["dead_lettered_before"] as? Int == 1)
-        #expect(output.json["dead_lettered"] as? Int == count)
-        #expect(try await letters().count == 1 + count)
-    }
-
-    @Test("an interrupted import goes on at the first line that is not settled, whatever is settled behind it (I1)")
-    func unsettledLineIsNotPassed() async throws {
-        server.change { ($0.retry, $0.silentAfter) = ((3, 1), 1) }
-        var lines = lines(0..<10)
-        lines[7] = "bad"
-        let path = try write(lines.joined(separator: "\n") + "\n")
-        let (process, finish) = try hapax.start(["import", path])
-        await server.requests(2)
-        process.kill(SIGINT)
-        #expect(await finish().status == 128 + SIGINT)
-        #expect(server.stored.count == 8)
-        server.change { $0.silentAfter = nil }
-        let output = try await hapax.run("import", path, "--json")
-        #expect(output.status == 3 && server.stored.count == 9)
-        #expect(output.json["resumed_after_line"] as? Int == 3)
-        #expect(output.json["dead_lettered_before"] as? Int == 0 && output.json["dead_lettered"] as? Int == 1)
-        #expect(try await letters().count == 1)
+        #expect(output.status == 3 && output.json["rejected"] as? Int == 2)
+        let rejected = try String(contentsOfFile: path + ".rejected", encoding: .utf8).split(separator: "\n")
+        #expect(rejected.count == 2 && rejected[0].contains(#""line":1,"#) && rejected[1].contains(#""line":1002,"#))
     }
 
     @Test("--restart begins at the first line whatever an earlier run has left, as after the server's data was lost")
@@ -214,23 +118,7 @@ struct ImportTests {
         #expect(try await hapax.run("import", path, "--restart", "--give-up-after", "1").status == 2)
         server.change { $0.silentAfter = nil }
         let output = try await hapax.run("import", path, "--json")
-        #expect(output.status == 0 && output.json["resumed_after_line"] as? Int == 0)
-        #expect(server.stored.count == 1_000)
-    }
-
-    @Test("--restart does nothing where it cannot undo what an earlier run has noted")
-    func restartThatCannotIsTold() async throws {
-        let path = try write(lines(0..<1_000).joined(separator: "\n") + "\n")
-        try await interrupt(path, batches: 1)
-        let notes = hapax.queue + "/import/"
-        let note = notes + (try #require(try FileManager.default.contentsOfDirectory(atPath: notes).first))
-        // Nobody unlinks a directory.
-        try FileManager.default.removeItem(atPath: note)
-        try FileManager.default.createDirectory(atPath: note, withIntermediateDirectories: false)
-        let batches = server.batches.count
-        let output = try await hapax.run("import", path, "--restart")
-        #expect(output.status == 1 && output.error.contains("cannot be removed"))
-        #expect(server.batches.count == batches)
+        #expect(output.status == 0 && server.stored.count == 1_000, "what the one before has read is in the queue")
     }
 
     @Test("the unfinished last line of a file is left for the next run, which delivers it (I1)")
@@ -241,14 +129,14 @@ struct ImportTests {
         #expect(output.status == 2)
         #expect((output.json["failure"] as? String)?.contains("unfinished") == true)
         #expect(server.stored.count == 2)
-        #expect(try await letters() == [])
+        #expect(!FileManager.default.fileExists(atPath: path + ".rejected"))
         _ = try write(text, in: path)
         let finished = try await hapax.run("import", path, "--json")
         #expect(finished.status == 0, "a whole object needs no end of line")
         #expect(finished.json["resumed_after_line"] as? Int == 2)
         #expect(server.stored.count == 3)
         _ = try write("{}", in: path)
-        #expect(try await hapax.run("import", path).status == 3, "a whole object that is no event is a dead letter")
+        #expect(try await hapax.run("import", path).status == 3, "a whole object that is no event is rejected")
     }
 
     @Test("a byte order mark before the first line is skipped")

@@ -40,26 +40,6 @@ struct LineReaderTests {
         for _ in 1...2 { #expect(throws: LineReader.Failure.self) { try reader.next() } }
     }
 
-    @Test("lines that have left the pipe and were not given are counted, parts of one as well", arguments: [true, false])
-    func unreadLinesAreCounted(isStopped: Bool) throws {
-        let pipe = Pipe()
-        try pipe.fileHandleForWriting.write(contentsOf: Data("one\ntwo\nthree".utf8))
-        let stops = Locked(false)
-        var reader = LineReader(descriptor: pipe.fileHandleForReading.fileDescriptor) { stops.withLock { $0 } }
-        #expect(reader.unread == 0)
-        #expect(try reader.next()?.number == 1)
-        #expect(reader.unread == 2)
-        #expect(try reader.next()?.number == 2)
-        #expect(reader.unread == 1)
-        stops.withLock { $0 = isStopped }
-        #expect(try reader.next(waits: false)?.number == nil)
-        #expect(reader.unread == 1 && reader.isWaiting == !isStopped)
-        guard !isStopped else { return }
-        try pipe.fileHandleForWriting.write(contentsOf: Data("\n".utf8))
-        #expect(try reader.next(waits: false)?.end == 14)
-        #expect(reader.unread == 0)
-    }
-
     @Test("a reader that is stopped inside a line gives no part of it, now or later (I1, I2)")
     func stoppedReaderGivesNoPartOfALine() throws {
         let pipe = Pipe()

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("A queue on a disk that fails (I1, I6, I11, I12, D17)", .takesTurns, .timeLimit(.minutes(20)))
 struct FaultyDiskTests {
-    private static func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 700) }
+    private static func event(_ number: Int64) -> PreparedEvent { .sample(number, fill: 700) }
 
     private enum Code {
         static let read = ResultCode.SQLITE_IOERR_READ.rawValue
@@ -27,7 +27,7 @@ struct FaultyDiskTests {
         await first.client.shutdown(within: .zero)
         var (number, failures) = (0, 0)
         while true {
-            disk.cutOff(at: number, [.read])
+            disk.fail(FaultyDisk.Fault(at: number, count: .max / 2, code: ResultCode.SQLITE_IOERR.rawValue, operations: [.read]))
             let isStarted: Bool
             do {
                 let test = try TestClient(directory: directory)
@@ -54,7 +54,7 @@ struct FaultyDiskTests {
         var delivered: [EventID] = []
         var errors = 0
         var asides = 0
-        var books = QueueBooks(of: .derived(name: "install", key: "1"))
+        var counters = QueueCounters(of: .derived(name: "install", key: "1"))
     }
 
     private static let attempts = 8
@@ -69,16 +69,13 @@ struct FaultyDiskTests {
             }
             return try await body()
         }
-        func open() throws -> EventQueue {
-            try EventQueue(directory: QueueDirectory(path: path), durability: durability, newInstallID: .derived(name: "i", key: "a"))
-        }
-        func deliver(_ queue: EventQueue, limit: Int) async throws -> Bool {
-            let source = QueueBatchSource(queue: queue, clock: ManualClock())
-            let batch = try await source.nextBatch(limit: limit, maximumBytes: .max, skipping: 0)
+        func open() throws -> QueueFile { try QueueFile.open(path, durability: durability) }
+        func deliver(_ queue: QueueFile, limit: Int) async throws -> Bool {
+            let batch = try queue.nextBatch(.oldest(limit: limit), maximumBytes: .max, now: 0)
             if batch.events.isEmpty { return false }
             // The server has them from here on; what cannot be settled is sent again, and it finds duplicates.
             history.delivered += batch.events.map(\.id)
-            try await source.settle(batch.events.map { Settlement(event: $0, fate: .stored) })
+            try queue.settle(BatchOutcome(settlements: batch.events.map { Settlement(event: $0, fate: .stored) }), now: 0)
             return true
         }
         var queue = try await step { try open() }
@@ -90,8 +87,8 @@ struct FaultyDiskTests {
         queue.close()
         queue = try await step { try open() }
         while try await step({ try await deliver(queue, limit: 15) }) {}
-        history.books = queue.books
-        history.asides = queue.directory.filesSetAside.count
+        history.counters = queue.counters
+        history.asides = queue.directory.filesSetAside().count
         queue.close()
         return history
     }
@@ -119,8 +116,8 @@ struct FaultyDiskTests {
             var seen: Set<EventID> = []
             let firsts = history.delivered.filter { seen.insert($0).inserted }
             #expect(firsts == expected, "operation \(number): each event, first sent in its order (I1, R9)")
-            #expect(history.books.isBalanced && history.books.depth == 0, "operation \(number) (I12)")
-            #expect(history.books.lastSequence == 40, "operation \(number) (I7)")
+            #expect(history.counters.isBalanced && history.counters.waiting == 0, "operation \(number) (I12)")
+            #expect(history.counters.created == 40, "operation \(number) (I7)")
             #expect(history.asides == 0, "operation \(number): a disk that fails is no damaged file")
             number += 1
         }

@@ -9,15 +9,12 @@ import Testing
 
 @Suite("A full disk (I1, I13)", .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"), .timeLimit(.minutes(20)))
 struct FullDiskTests {
-    private func queue(_ disk: TinyDisk) throws -> EventQueue {
-        try EventQueue(
-            directory: QueueDirectory(path: disk.path + "/queue"), durability: .process, newInstallID: .derived(name: "i", key: "a"))
-    }
+    private func queue(_ disk: TinyDisk) throws -> QueueFile { try QueueFile.open(disk.path + "/queue") }
 
-    private func event(_ sequence: Int64) -> PreparedEvent { .sample(sequence, fill: 500) }
+    private func event(_ number: Int64) -> PreparedEvent { .sample(number, fill: 500) }
 
     /// - Returns: How many events went in before the disk was full.
-    private func fill(_ queue: EventQueue, from first: Int64 = 1, group: Int64 = 20) throws -> Int64 {
+    private func fill(_ queue: QueueFile, from first: Int64 = 1, group: Int64 = 20) throws -> Int64 {
         var next = first
         while true {
             do {
@@ -29,12 +26,12 @@ struct FullDiskTests {
         }
     }
 
-    private func drain(_ queue: EventQueue) throws -> [EventID] {
+    private func drain(_ queue: QueueFile) throws -> [EventID] {
         var ids: [EventID] = []
         while true {
-            let batch = try queue.nextBatch(limit: 50, maximumBytes: .max, skipping: 0)
+            let batch = try queue.nextBatch(.oldest(limit: 50), maximumBytes: .max, now: 0)
             if batch.events.isEmpty { return ids }
-            try queue.settle(batch.events.map { Settlement(event: $0, fate: .stored) }, time: 0)
+            try queue.settle(BatchOutcome(settlements: batch.events.map { Settlement(event: $0, fate: .stored) }), now: 0)
             ids += batch.events.map(\.id)
         }
     }
@@ -45,11 +42,15 @@ struct FullDiskTests {
         let queue = try queue(disk)
         try queue.append((1...20).map { event($0) }[...])
         disk.fill()
-        #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
-        #expect(queue.unsalvagedFiles == 1 && queue.fileState == .there)
+        var isDamaged = true
+        try queue.reading { _ in
+            defer { isDamaged = false }
+            if isDamaged { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        }
+        #expect(queue.isRecovering && queue.hasFile)
         disk.unfill()
-        await queue.salvage()
-        #expect(try drain(queue) == (1...20).map { event($0).id })
+        while try queue.recoverChunk(now: 0, makeEvent: { _, id, _ in event(99) }) {}
+        #expect(try drain(queue) == ((1...20) + [99]).map { event($0).id })
         queue.close()
     }
 
@@ -76,13 +77,13 @@ struct FullDiskTests {
             // Somebody else takes what little is left.
             disk.fill()
             #expect(disk.freeBytes == 0)
-            #expect(queue.books.depth == count)
+            #expect(queue.counters.waiting == count)
             let ids = try drain(queue)
             #expect(ids == (first..<first + count).map { event($0).id }, "nothing lost, nothing twice, in order (R9)")
             disk.unfill()
             first += count
         }
-        #expect(queue.books.depth == 0)
+        #expect(queue.counters.waiting == 0)
         #expect(disk.freeBytes >= before - 200 * 1024, "the file shrank")
         #expect(FileManager.default.fileExists(atPath: queue.directory.ballastPath), "the ballast is back")
         queue.close()
@@ -98,7 +99,7 @@ struct FullDiskTests {
         }
         disk.fill()
         let queue = try queue(disk)
-        #expect(queue.books.depth == 20)
+        #expect(queue.counters.waiting == 20)
         disk.fill()
         let more = try fill(queue, from: 21, group: 1)
         disk.unfill()
@@ -118,7 +119,7 @@ struct FullDiskTests {
         #expect(try drain(queue).count == 20)
         disk.unfill()
         try queue.append([event(21)][...])
-        #expect(queue.books.depth == 1)
+        #expect(queue.counters.waiting == 1)
         queue.close()
     }
 
@@ -130,7 +131,7 @@ struct FullDiskTests {
         queue.ballast.withLock { $0.release() }
         disk.fill()
         #expect(throws: DatabaseError.self) { try drain(queue) }
-        #expect(queue.books.depth > 0)
+        #expect(queue.counters.waiting > 0)
         queue.close()
     }
 

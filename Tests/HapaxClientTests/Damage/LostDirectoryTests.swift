@@ -12,16 +12,16 @@ struct LostDirectoryTests {
     enum Mishap: CaseIterable {
         case directoryDeleted, directoryRenamed, directoryReplaced, databaseDeleted, logDeleted, lockDeleted
 
-        var takesTheFile: Bool { self != .logDeleted && self != .lockDeleted }
+        var takesTheFile: Bool { self != .logDeleted }
 
         func happen(to path: String) throws {
             let files = FileManager.default
             switch self {
             case .directoryDeleted, .directoryReplaced: try files.removeItem(atPath: path)
             case .directoryRenamed: try files.moveItem(atPath: path, toPath: path + "-renamed")
-            case .databaseDeleted: try files.removeItem(atPath: path + "/queue.sqlite")
-            case .logDeleted: try files.removeItem(atPath: path + "/queue.sqlite-wal")
-            case .lockDeleted: try files.removeItem(atPath: path + "/queue.lock")
+            case .databaseDeleted: try files.removeItem(atPath: path + "/1.sqlite")
+            case .logDeleted: try files.removeItem(atPath: path + "/1.sqlite-wal")
+            case .lockDeleted: try files.removeItem(atPath: path + "/1.lock")
             }
         }
     }
@@ -52,19 +52,12 @@ struct LostDirectoryTests {
             #expect(test.transport.batches.flatMap(\.ids) == ids + [later, durable])
             await test.client.shutdown(within: .zero)
         }
-        let next = try await Self.successor(in: directory)
+        let next = try TestClient(directory: directory)
         _ = try await next.client.trackDurably("next")
         _ = await next.client.flush()
-        // A log whose file is gone is no new queue; nothing was left in this one.
-        #expect(next.transport.batches.flatMap(\.names) == ["next"] + (mishap == .databaseDeleted ? ["$QueueDamaged"] : []))
+        #expect(next.transport.batches.flatMap(\.names) == ["next"])
+        #expect(next.transport.batches[0].scanned.envelope.installID != test.client.file.counters.installID || !mishap.takesTheFile)
         await next.client.shutdown(within: .zero)
-    }
-
-    /// A client that was left behind at its limit has the lock until it has ended by itself.
-    private static func successor(in directory: TemporaryDirectory) async throws -> TestClient {
-        while true {
-            do { return try TestClient(directory: directory) } catch StartError.queueTaken { await Task.yield() }
-        }
     }
 
     private static let moved = DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED)
@@ -127,80 +120,18 @@ struct LostDirectoryTests {
         try FileManager.default.removeItem(atPath: directory.path("queue"))
         let second = try TestClient(directory: directory)
         let ids = try await second.track(0..<10)
-        let queue = first.client.queue
+        let queue = first.client.file
         for _ in 0..<2 {
             #expect(throws: DatabaseError.self) {
-                try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT))
+                try queue.reading { _ in throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             }
         }
         #expect(await first.client.flush().stored == 10, "what can still be read is sent")
         await first.client.shutdown(within: .zero)
-        #expect(second.client.queue.hasFile && second.client.queue.directory.filesSetAside.isEmpty)
+        #expect(second.client.file.hasFile && second.client.file.directory.filesSetAside().isEmpty)
         #expect(await second.client.flush().stored == 10)
         #expect(second.transport.batches.flatMap(\.ids) == ids)
         await second.client.shutdown(within: .zero)
-    }
-
-    @Test(
-        "nor does a client that could not begin a new file, or rename its own, so far: it stores nothing in the other's (I1, I7, I11, I12)",
-        arguments: [true, false])
-    func successorsFileIsNotUsed(isRenamed: Bool) async throws {
-        let directory = TemporaryDirectory()
-        let first = try TestClient(directory: directory)
-        try await first.track(0..<10)
-        let queue = first.client.queue
-        if isRenamed {
-            let disk = FaultyDisk(directory.path("queue"))
-            disk.fail(FaultyDisk.Fault(at: 0, count: .max, code: ResultCode.SQLITE_FULL.rawValue, operations: [.write, .open]))
-            #expect(throws: DatabaseError.self) {
-                try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT))
-            }
-            disk.fail(nil)
-        } else {
-            try queue.database.close()
-            queue.damage.withLock { $0.isClosed = true }
-        }
-        try FileManager.default.removeItem(atPath: directory.path("queue"))
-        let second = try TestClient(directory: directory)
-        // The number of a file that nobody holds open may be given to the next one.
-        if !isRenamed { queue.file.withLock { $0 = FileIdentity(path: directory.path("queue/queue.sqlite")) } }
-        let ids = try await second.track(0..<10)
-        await #expect(throws: TrackError.self) { try await first.client.trackDurably("the first's") }
-        #expect(await first.client.flush().failure == .queue(StorageFailure(Self.moved)))
-        #expect(first.transport.batches.isEmpty)
-        let report = await first.shutdownStuck()
-        #expect(report.stored == 0 && report.lost == 11)
-        try await second.client.trackDurably("the second's")
-        #expect(second.client.queue.hasFile && second.client.queue.directory.filesSetAside.isEmpty)
-        #expect(await second.client.flush().stored == 11)
-        #expect(Array(second.transport.batches.flatMap(\.ids).prefix(10)) == ids)
-        #expect(await second.client.status().isBalanced)
-        await second.client.shutdown(within: .zero)
-    }
-
-    @Test(
-        "what was still to be taken over from a damaged file that went with the directory is lost as well, and told (I12)",
-        arguments: [true, false])
-    func fileSetAsideIsLost(isCounted: Bool) async throws {
-        let directory = TemporaryDirectory()
-        var test = try TestClient(directory: directory)
-        try await test.track(0..<10)
-        let file = test.client.queue.directory.databasePath
-        let disk = FaultyDisk(file + ".damaged-1")
-        if isCounted {
-            disk.cutOff(at: 0, [.read, .open])
-            let queue = test.client.queue
-            #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
-        } else {
-            await test.client.shutdown(within: .zero)
-            try FileManager.default.moveItem(atPath: file, toPath: file + ".damaged-1")
-            disk.cutOff(at: 0, [.read, .open])
-            test = try TestClient(directory: directory)
-        }
-        #expect(await test.client.flush().stored == 0)
-        try FileManager.default.removeItem(atPath: directory.path("queue"))
-        let report = await test.client.shutdown(within: .zero)
-        #expect(report.stored == 0 && report.lost == (isCounted ? 10 : 0) && report.mayLeaveMore == !isCounted)
     }
 
     @Test("a client that has taken the directory over is not disturbed by the one that worked there before, nor by its end")

@@ -19,7 +19,9 @@ struct PowerCutTests {
     private struct Promise: Sendable {
         /// In the order in which they were stored; those of which delivery has begun are not promised any more.
         var events: [EventID] = []
+        /// Given by this install.
         var sequence: Int64 = 0
+        var install: EventID?
     }
 
     private struct Moment: Sendable {
@@ -35,6 +37,7 @@ struct PowerCutTests {
         private let isDamaged: Bool
         let moments = Locked<[Moment]>([])
         private let promise = Locked(Promise())
+        private let numbers = Locked(Int64(0))
         private let random: Locked<SeededRandom>
 
         init(_ durability: Durability, seed: UInt64, isDamaged: Bool) {
@@ -52,64 +55,72 @@ struct PowerCutTests {
             moments.withLock { $0.append(moment) }
         }
 
-        private func open() throws -> EventQueue {
-            try EventQueue(
-                directory: QueueDirectory(path: directory.path), durability: durability, newInstallID: .derived(name: "install", key: "1"))
-        }
+        private func open() throws -> QueueFile { try QueueFile.open(directory.path, durability: durability) }
 
         func live() async throws {
             var queue = try open()
             for _ in 0..<40 {
                 switch pick(0...19) {
                 case 0..<11: try append(to: queue, pick(1...8))
-                case 11..<15: try deliver(from: queue, pick(1...6))
-                case 15: try queue.readPagesAnew()
+                case 11..<16: try deliver(from: queue, pick(1...6))
                 case 16:
-                    await queue.salvage()
                     let letters = try queue.deadLetters(after: 0, limit: 2)
                     _ = try queue.retryDeadLetters(letters.map(\.number))
-                case 17 where isDamaged: try await damage(queue)
+                case 17 where isDamaged: damage(queue)
                 default:
                     queue.close()
                     queue = try open()
-                    await queue.salvage()
+                    try queue.recover()
                 }
             }
             queue.close()
         }
 
-        private func append(to queue: EventQueue, _ count: Int) throws {
-            let first = promise.withLock { $0.sequence } + 1
+        private func append(to queue: QueueFile, _ count: Int) throws {
+            let first = numbers.withLock { number in
+                defer { number += Int64(count) }
+                return number + 1
+            }
             let events = (0..<Int64(count)).map { PreparedEvent.sample(first + $0, fill: [10, 700, 3_000][pick(0...2)]) }
             try queue.append(events)
-            promise.withLock { $0 = Promise(events: $0.events + events.map(\.id), sequence: first + Int64(count) - 1) }
+            let counters = queue.counters
+            promise.withLock {
+                $0 = Promise(events: $0.events + events.map(\.id), sequence: counters.created, install: counters.installID)
+            }
         }
 
-        private func deliver(from queue: EventQueue, _ count: Int) throws {
-            let batch = try queue.nextBatch(limit: count, maximumBytes: .max, skipping: 0)
+        private func deliver(from queue: QueueFile, _ count: Int) throws {
+            let batch = try queue.nextBatch(.oldest(limit: count), maximumBytes: .max, now: 0)
             let delivered = Set(batch.events.map(\.id))
             promise.withLock { promise in promise.events.removeAll { delivered.contains($0) } }
             let fates = batch.events.map { _ in pick(0...4) }
             // A dead letter is as durable as an event.
             let buried = zip(batch.events, fates).filter { $1 == 0 }.map(\.0.id)
-            try queue.settle(
-                zip(batch.events, fates).map {
-                    Settlement(event: $0, fate: $1 == 0 ? .deadLetter(reason: "r", detail: "d") : .stored)
-                }, time: 0)
+            let settlements = zip(batch.events, fates).map {
+                Settlement(event: $0, fate: $1 == 0 ? .deadLetter(reason: "r", detail: "d") : .stored)
+            }
+            try queue.settle(BatchOutcome(settlements: settlements), now: 0)
             promise.withLock { $0.events = buried + $0.events }
         }
 
         /// As SQLite says it, with all of it to be read.
-        private func damage(_ queue: EventQueue) async throws {
-            #expect(try queue.takesOver(from: queue.database, after: DatabaseError(resultCode: .SQLITE_CORRUPT)))
-            if pick(0...1) == 0 { await queue.salvage() }
+        private func damage(_ queue: QueueFile) {
+            var isDamaged = true
+            try? queue.reading { _ in
+                if isDamaged {
+                    isDamaged = false
+                    throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+                }
+            }
+            promise.withLock { $0.sequence = 0 }
+            if pick(0...1) == 0 { try? queue.recover() }
         }
     }
 
     /// What the next client finds.
     private struct Found {
         var events: Set<EventID>
-        var books: QueueBooks
+        var counters: QueueCounters
         var isSetAside: Bool
     }
 
@@ -119,16 +130,15 @@ struct PowerCutTests {
         let directory = TemporaryDirectory()
         var random = SeededRandom(seed: seed)
         try cut.restore(to: directory.path, survival, using: &random)
-        let queue = try EventQueue(
-            directory: QueueDirectory(path: directory.path), durability: durability, newInstallID: .derived(name: "install", key: "2"))
+        let queue = try QueueFile.open(directory.path, durability: durability)
         defer { queue.close() }
-        await queue.salvage()
-        let ids = try EventQueue.work(on: queue.database) { db in
-            try Data.fetchSet(db, sql: "SELECT event_id FROM queue UNION SELECT event_id FROM dead_letters")
+        try queue.recover()
+        let ids = try queue.reading { db in
+            try Data.fetchSet(db, sql: "SELECT event_id FROM events UNION SELECT event_id FROM dead_letters")
         }
         return Found(
-            events: Set(ids.compactMap { EventID(bytes: $0) }), books: queue.books,
-            isSetAside: QueueDirectory(path: directory.path).filesSetAside.count > cut.filesSetAside)
+            events: Set(ids.compactMap { EventID(bytes: $0) }), counters: queue.counters,
+            isSetAside: QueueDirectory(path: directory.path).filesSetAside().count > cut.filesSetAside)
     }
 
     /// Promises that what is left of a moment breaks.
@@ -136,8 +146,8 @@ struct PowerCutTests {
         var broken: [String] = []
         let missing = moment.promise.events.filter { !found.events.contains($0) }
         if !missing.isEmpty { broken.append("\(missing.count) of \(moment.promise.events.count) missing") }
-        if found.books.installID == .derived(name: "install", key: "1"), found.books.lastSequence < moment.promise.sequence {
-            broken.append("sequence \(found.books.lastSequence) of \(moment.promise.sequence)")
+        if found.counters.installID == moment.promise.install, found.counters.created < moment.promise.sequence {
+            broken.append("sequence \(found.counters.created) of \(moment.promise.sequence)")
         }
         return broken
     }
@@ -184,5 +194,14 @@ struct PowerCutTests {
             #expect(events[missing...].filter(found.events.contains) == [], place)
         }
         #expect(cuts > 200 && lost > 20)
+    }
+}
+
+extension QueueFile {
+    /// All of it.
+    fileprivate func recover() throws {
+        try inChunks {
+            try recoverChunk(now: 0) { name, id, _ in PreparedEvent(id: id, time: 0, bytes: Array("{\"event\":\"\(name)\"}".utf8)) }
+        }
     }
 }

@@ -36,7 +36,7 @@ struct PoisonTests {
         await client.shutdown(within: .zero)
     }
 
-    @Test("in a file of 10,000 lines: one dead letter with its line number, 9,999 stored, exit 3")
+    @Test("in a file of 10,000 lines: one dead letter, 9,999 stored, exit 3")
     func poisonInAFile() async throws {
         let server = try IngestStandIn()
         server.change { $0.isPoison = { $0.time == 4_711 } }
@@ -51,7 +51,7 @@ struct PoisonTests {
         let list = try await hapax.run("dead-letters", "list", "--json")
         #expect(list.out.split(separator: "\n").count == 1)
         #expect(list.json["reason"] as? String == "malformed")
-        #expect((list.json["detail"] as? String)?.hasPrefix("line 4711") == true)
+        #expect(list.json["event_id"] as? String == EventID.derived(name: "p", key: "4711").description)
     }
 
     @Test(
@@ -69,7 +69,7 @@ struct PoisonTests {
         }
         let report = await test.client.flush()
         #expect(report.stored == 1 && report.deadLettered == 1)
-        #expect(test.transport.batches.map(\.sequences) == [[1], [2]])
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], []], "the last one tells what became of the first")
     }
 
     @Test("two in a row are found by one request each, and the event behind them convicts both (D13)")
@@ -79,7 +79,7 @@ struct PoisonTests {
         try await test.track(0..<3)
         let report = await test.client.flush()
         #expect(report.stored == 1 && report.deadLettered == 2 && report.remaining == 0)
-        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [3]])
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [3], []])
         await test.client.shutdown(within: .zero)
     }
 
@@ -97,73 +97,16 @@ struct PoisonTests {
         }
         try await test.track(0..<2)
         let delivery = test.client.delivery
-        await delivery.uploadWanted(manual: false)
+        await delivery.uploadWanted()
         await delivery.restBegins()
         network.withLock { $0 = .wired }
         test.transport.script { .success($0.receipt()) }
-        await delivery.uploadWanted(manual: false)
+        await delivery.uploadWanted()
         await delivery.restBegins()
-        #expect(test.transport.batches.map(\.sequences) == [[1], [1], [2]])
+        #expect(test.transport.batches.map(\.sequences) == [[1], [2], [1]])
         let status = await test.client.status()
         #expect(status.stored == 2 && status.deadLettered == 0)
         await test.client.shutdown(within: .zero)
-    }
-
-    @Test("in a queue with events of two installs those of one convict none of the other, which the server may refuse as such (D12, D13)")
-    func installIsNotTheEvent() async throws {
-        let test = try TestClient { $0.batchSize = 1 }
-        let other = EventID.derived(name: "install", key: "salvaged")
-        try await test.track(0..<5)
-        try await test.client.queue.database.write {
-            try $0.execute(sql: "UPDATE queue SET install_id = ? WHERE row < 4", arguments: [Data(other.bytes)])
-        }
-        let refusesInstall = Locked(true)
-        test.transport.script { batch in
-            let isRefused = refusesInstall.withLock { $0 } && batch.scanned.envelope.installID == other || batch.names == ["event 3"]
-            return .success(isRefused ? .problem(.malformed) : batch.receipt())
-        }
-        for _ in 0..<2 { #expect(await test.client.flush().failure == .status(400, code: "malformed")) }
-        let refused = await test.client.status()
-        #expect(refused.failure != nil && refused.stored == 1 && refused.deadLettered == 0 && refused.depth == 4)
-        refusesInstall.withLock { $0 = false }
-        let report = await test.client.flush()
-        #expect(report.stored == 3 && report.deadLettered == 1 && report.remaining == 0)
-    }
-
-    @Test("behind many events of an install that the server refuses, those of another are found at once, pass after pass (D13, I15)")
-    func refusedInstallIsSkipped() async throws {
-        let test = try TestClient { $0.batchSize = 1 }
-        let other = EventID.derived(name: "install", key: "salvaged")
-        test.transport.script { .success($0.scanned.envelope.installID == other ? .problem(.malformed) : $0.receipt()) }
-        try await test.track(0..<24)
-        try await test.client.queue.database.write {
-            try $0.execute(sql: "UPDATE queue SET install_id = ? WHERE row <= 20", arguments: [Data(other.bytes)])
-        }
-        var requests: [Int] = []
-        for _ in 0..<5 {
-            let before = test.transport.batches.count
-            _ = await test.client.delivery.drain()
-            requests.append(test.transport.batches.count - before)
-        }
-        // So many as a pass may try; the first, those it has not tried, the one behind them and the witness; then the first and the next.
-        #expect(requests == [16, 7, 3, 3, 3])
-        let status = await test.client.status()
-        #expect(status.stored == 4 && status.depth == 20 && status.deadLettered == 0)
-    }
-
-    @Test("an event that is poison beside those of another install is found by a witness in its own envelope (D13)")
-    func witnessGoesInTheOthersEnvelope() async throws {
-        let test = try TestClient { $0.batchSize = 1 }
-        let other = EventID.derived(name: "install", key: "salvaged")
-        test.transport.script { .success($0.names == ["event 0"] ? .problem(.malformed) : $0.receipt()) }
-        try await test.track(0..<2)
-        try await test.client.queue.database.write {
-            try $0.execute(sql: "UPDATE queue SET install_id = ? WHERE row = 1", arguments: [Data(other.bytes)])
-        }
-        let report = await test.client.flush()
-        #expect(report.stored == 1 && report.deadLettered == 1 && report.remaining == 0)
-        #expect(test.transport.batches.map(\.names) == [["event 0"], ["event 1"], ["event 1"]])
-        #expect(test.transport.batches.last?.scanned.envelope.installID == other)
     }
 
     @Test("a suspicion ends with the time in the background, too: the app may come back when the server is well again (D12, R33)")
@@ -202,5 +145,48 @@ struct PoisonTests {
         let report = await test.client.flush()
         #expect(report.stored == 3 && report.deadLettered == 1 && report.failure == nil)
         #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
+    }
+
+    @Test("so many poison events in a row that a pass gives up are behind those that follow in the end (D13, I15)")
+    func manyPoisonEventsAreFound() async throws {
+        let test = try TestClient { $0.batchSize = 4 }
+        test.transport.script { $0.names.contains { $0 != "event 40" } ? .success(.problem(.malformed)) : .success($0.receipt()) }
+        try await test.track(1...40)
+        var report = await test.client.flush()
+        #expect(report.failure == .status(400, code: "malformed") && report.deadLettered == 0)
+        for _ in 0..<10 {
+            test.client.track("event 40")
+            for _ in 0..<3 { report = await test.client.flush() }
+        }
+        let status = await test.client.status()
+        #expect(status.stored == 11 && status.deadLettered == 39 && status.depth == 0 && status.isBalanced, "\(status)")
+    }
+
+    @Test("a server that refuses everything costs no event, and each gets another try once it takes some (D12)")
+    func brokenServerCostsNothing() async throws {
+        let test = try TestClient { $0.batchSize = 1 }
+        test.transport.script { _ in .success(.problem(.malformed)) }
+        try await test.track(1...5)
+        #expect(await test.client.flush().remaining == 5)
+        #expect(await test.client.status().held == 5)
+        test.clock.advance(by: .seconds(61))
+        test.transport.script { .success($0.receipt()) }
+        #expect(await test.client.flush().stored == 5)
+        #expect(await test.client.status().deadLettered == 0)
+    }
+
+    @Test("what a restart finds held is tried again, and the envelope of what goes on before it says so (D13, I12)")
+    func heldEventsAreTold() async throws {
+        let first = try TestClient { $0.batchSize = 1 }
+        first.transport.script { $0.names == ["event 1"] ? .success(.problem(.malformed)) : .failure(.cut) }
+        try await first.track(1...2)
+        _ = await first.client.flush()
+        await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: first.directory)
+        #expect(await second.client.status().held == 1)
+        #expect(await second.client.flush().stored == 2)
+        #expect(second.transport.batches.map(\.sequences) == [[2], [1]])
+        #expect(second.transport.batches[0].scanned.envelope.held == [1...1])
+        await second.client.shutdown(within: .zero)
     }
 }

@@ -45,9 +45,17 @@ struct RetryPolicyTests {
         #expect(shortest(1, retryAfter: .seconds(30)) >= .seconds(30))
         #expect(longest(1, retryAfter: .seconds(30)) <= .seconds(31))
         #expect(longest(1, retryAfter: .seconds(30)) > .seconds(30.9), "who was told the same does not come back together")
-        #expect(shortest(1, retryAfter: .seconds(86_400)) == .seconds(300))
         #expect(shortest(1, retryAfter: .zero) == shortest(1))
         #expect(longest(10, retryAfter: .seconds(1)) > .seconds(299))
+    }
+
+    @Test("however long the server asks for, the clients that it told so come back spread over a minute, and none after the cap (I16)")
+    func longWishesAreSpread() {
+        for (failures, wish) in [(1, 300), (12, 300), (1, 86_400), (3, 290)] {
+            #expect(shortest(failures, retryAfter: .seconds(wish)) >= .seconds(240))
+            #expect(longest(failures, retryAfter: .seconds(wish)) <= .seconds(300))
+            #expect(longest(failures, retryAfter: .seconds(wish)) - shortest(failures, retryAfter: .seconds(wish)) > .seconds(59))
+        }
     }
 }
 

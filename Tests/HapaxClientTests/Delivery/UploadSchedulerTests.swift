@@ -10,7 +10,7 @@ struct UploadSchedulerTests {
 
     private func scheduler() -> UploadScheduler {
         UploadScheduler(
-            policy: FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero), clock: clock, depth: { 1 },
+            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)), clock: clock, depth: { 1 },
             ticked: { [ticks] in ticks.withLock { $0 += 1 } }, upload: {})
     }
 
@@ -20,7 +20,7 @@ struct UploadSchedulerTests {
         let network = Locked<NetworkType?>(nil)
         let uploads = Locked(0)
         let scheduler = UploadScheduler(
-            policy: FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero), clock: clock, depth: { 1 },
+            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)), clock: clock, depth: { 1 },
             network: { network.withLock { $0 } }, upload: { uploads.withLock { $0 += 1 } })
         scheduler.startTimer()
         clock.advance(by: .seconds(15))
@@ -36,7 +36,7 @@ struct UploadSchedulerTests {
         let clock = ManualClock()
         let during = Locked<(@Sendable () -> Void)?>(nil)
         let scheduler = UploadScheduler(
-            policy: FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero), clock: clock, depth: { 1 },
+            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)), clock: clock, depth: { 1 },
             upload: {
                 let action = during.withLock { action in
                     defer { action = nil }
@@ -102,8 +102,8 @@ struct UploadSchedulerTests {
     func timerRunsWhileItIsWanted() {
         let clock = ManualClock()
         let scheduler = UploadScheduler(
-            policy: FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], preset: .dispatch, now: .zero), clock: clock,
-            depth: { 1 }, upload: {})
+            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], preset: .dispatch, now: .zero)),
+            clock: clock, depth: { 1 }, upload: {})
         func set(_ interval: Duration) -> [Duration] {
             scheduler.setInterval(interval)
             return clock.pending

@@ -44,10 +44,9 @@ final class EmbeddedHistory: Sendable {
     /// What was done, as far as it has come.
     var account: String { log.withLock { $0.joined(separator: "\n") } }
 
-    private func open(spool: Bool = false, quota: QueueQuota) throws -> TestClient {
+    private func open(quota: QueueQuota) throws -> TestClient {
         try TestClient(directory: directory, clock: clock, transport: ScriptedTransport(server.answer)) {
             $0.quota = quota
-            $0.whenQueueIsTaken = spool ? .spool : .refuse
             $0.durability = seed % 3 == 0 ? .power : .process
             $0.uploadsAutomatically = seed % 2 == 0
             $0.flushBulkSize = 10
@@ -141,15 +140,15 @@ final class EmbeddedHistory: Sendable {
 
     private func damage(_ test: TestClient, _ name: String) {
         guard told.withLock({ $0.damages < 2 }) else { return }
-        let queue = test.client.queue
-        if chance(60) { try? queue.readPagesAnew() }
-        let path = queue.directory.databasePath
-        guard let pages = try? DamagedPage.pages(of: path), pages > 2 else { return }
+        let queue = test.client.file
+        let path = queue.directory.databasePath(queue.number)
+        guard let pages = DamagedPage.pages(of: path), pages > 2 else { return }
         let page = pick(0...pages - 1)
         told.withLock { $0.damages += 1 }
         let bytes = chance(50) ? 64 : QueueRoom.pageBytes
         say("\(name) damage of page \(page) of \(pages), \(bytes) bytes")
         try? DamagedPage.make(in: path, page: page, bytes: bytes)
+        if chance(60) { try? queue.readPagesAnew() }
     }
 
     private func letters(_ client: EventClient, _ name: String) {
@@ -175,13 +174,10 @@ final class EmbeddedHistory: Sendable {
         return try await audit()
     }
 
-    /// What a shutdown did not wait for holds the queue a little longer.
-    private func start(_ name: String, spool: Bool = false, _ quota: QueueQuota) async throws -> TestClient {
+    private func start(_ name: String, _ quota: QueueQuota) async throws -> TestClient {
         for _ in 0..<200_000 {
             do {
-                return try open(spool: spool, quota: quota)
-            } catch StartError.queueTaken {
-                await Task.yield()
+                return try open(quota: quota)
             } catch {
                 say("\(name) does not start: \(error)")
                 disk.fail(nil)
@@ -232,7 +228,7 @@ final class EmbeddedHistory: Sendable {
         if isTakenBack { try await copyQueue(to: copy) }
         let quota = quota()
         let main = try await start("main \(life)", quota)
-        let spool = chance(45) ? try await start("spool \(life)", spool: true, quota) : nil
+        let spool = chance(45) ? try await start("spool \(life)", quota) : nil
         say("life \(life) \(quota) spool \(spool != nil) taken back \(isTakenBack)")
         let callers = (pick(1...4), pick(2...25))
         let steps = pick(3...20)
@@ -264,7 +260,7 @@ final class EmbeddedHistory: Sendable {
     }
 
     private func end(_ test: TestClient, _ name: String) async {
-        say("\(name) is to end: \(test.client.queue.books)")
+        say("\(name) is to end: \(test.client.file.counters)")
         let report = await whileTimePasses { await test.client.shutdown(within: .zero) }
         say("\(name) ends: \(report)")
         if !name.contains("early") { told.withLock { $0.lost += report.lost } }
@@ -276,40 +272,55 @@ final class EmbeddedHistory: Sendable {
         disk.fail(nil)
         server.state.withLock { $0.isRough = false }
         clock.advance(by: .seconds(1_000))
+        // Of clients that have ended some may still be closing their files.
+        _ = try await whole()
         let client = try await start("last", .unlimited).client
         var report = await client.flush()
-        for _ in 0..<30 where report.failure != nil || report.remaining > 0 || client.queue.directory.holdsMore {
-            say("last flush \(report)")
+        for round in 0..<30 where round < 2 || report.failure != nil || report.remaining > 0 || client.file.isRecovering {
+            say("last flush \(report), \(await client.leftovers.send(isManual: true))")
             clock.advance(by: .seconds(1_000))
-            // A queue beside it may still be in the hands of a client that has ended.
+            // A file may still be in the hands of a client that has ended.
             for _ in 0..<2_000 { await Task.yield() }
             // One that is accepted: what alone is refused waits for it.
             client.track("witness")
             report = await client.flush()
         }
         let status = await client.status()
-        let drops = client.queue.books.drops
-        let holdsMore = client.queue.directory.holdsMore
-        let letters = try client.deadLetters.list(limit: 100_000).compactMap(\.eventID)
         await client.shutdown(within: .zero)
+        let contents = try await whole()
+        let letters = contents.files.flatMap { $0.letters.compactMap(\.eventID) }
         let (told, state) = (told.withLock { $0 }, server.state.withLock { $0 })
         let audit = EmbeddedHistoryAudit(
             promised: told.stored, refused: told.refused, excused: told.excused, lost: told.lost, isDamaged: told.damages > 0,
             discards: told.discards, isTakenBack: told.isTakenBack, stored: Set(state.stored.keys), letters: Set(letters),
-            complaints: state.complaints, damage: state.damage, dropped: counted(drops, state.dropped), status: status, flush: report,
-            holdsMore: holdsMore)
+            complaints: state.complaints, damage: state.damage, dropped: counted(contents, state), status: status, flush: report,
+            holdsMore: contents.waiting > 0)
         say("\(audit)")
         return audit
     }
 
-    /// A queue beside the main one takes along with it what it has told the server.
-    private func counted(_ drops: DropCounts, _ told: [EventID: [String: Int64]]) -> [String: Int64] {
-        var told = told
-        for key in drops.counts.keys { told[key.install, default: [:]].merge(drops.of(key.install), uniquingKeysWith: max) }
-        return told.values.reduce(into: [:]) { sum, counts in
-            for (reason, count) in counts where !["opted_out", "quota_full", "shut_down", "mailbox_full"].contains(reason) {
-                sum[reason, default: 0] += count
-            }
+    /// What lies in the directory, once nobody holds any of it.
+    private func whole() async throws -> QueueContents {
+        var contents: QueueContents?
+        try await insist {
+            let found = try QueueContents(directory.path("queue"))
+            guard try found.files.count == QueueDirectory(path: directory.path("queue")).numbers().count else { throw NeverReady() }
+            contents = found
         }
+        guard let contents else { throw NeverReady() }
+        say("\(contents.files.map(\.counters))")
+        return contents
+    }
+
+    /// What the files have counted, what damaged ones said before they were, and what is lost with them.
+    private func counted(_ contents: QueueContents, _ server: MoodyServer.State) -> [String: Int64] {
+        var counted = contents.files.reduce(into: [String: Int64]()) { $0.merge($1.counters.dropped, uniquingKeysWith: +) }
+        for reason in ["opted_out", "quota_full", "shut_down", "mailbox_full"] { counted[reason] = nil }
+        let current = Set(contents.files.map(\.counters.installID))
+        for (install, counts) in server.gone where !current.contains(install) { counted.merge(counts, uniquingKeysWith: +) }
+        for damage in server.damage {
+            for match in damage.matches(of: /"\$lost(?:_dead_letters)?":([0-9]+)/) { counted["lost", default: 0] += Int64(match.1) ?? 0 }
+        }
+        return counted
     }
 }

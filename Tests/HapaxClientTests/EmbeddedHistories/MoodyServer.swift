@@ -13,8 +13,9 @@ final class MoodyServer: Sendable {
         var numbers: [String: EventID] = [:]
         var complaints: [String] = []
         var damage: [String] = []
-        /// By install and reason: what is gone with the client that told it.
-        var dropped: [EventID: [String: Int64]] = [:]
+        /// By install and reason: how many sequences will never come.
+        var gone: [EventID: [String: Int64]] = [:]
+        var told: Set<String> = []
     }
     let state: Locked<State>
 
@@ -51,9 +52,12 @@ final class MoodyServer: Sendable {
 
 extension MoodyServer.State {
     mutating func note(_ envelope: EventBatch.Envelope) {
-        var told = envelope.takenOver
-        if let own = envelope.installID { told[own] = envelope.dropped }
-        for (install, counts) in told { dropped[install, default: [:]].merge(counts, uniquingKeysWith: max) }
+        guard let install = envelope.installID else { return }
+        for range in envelope.gone where ["purged", "quota_age", "quota_oldest"].contains(range.reason) {
+            for sequence in range.sequences where told.insert("\(install) \(sequence)").inserted {
+                gone[install, default: [:]][range.reason, default: 0] += 1
+            }
+        }
     }
 
     /// - Returns: Whether it was new.

@@ -44,39 +44,38 @@ struct BackgroundRequestTests {
         #expect(test.transport.batches.count == 1)
     }
 
-    @Test("a timer that fires in the background, and one of the spools, send nothing (R31)")
+    @Test("a timer that fires in the background sends nothing, nor what others have left (R31)")
     func timerSendsNothing() async throws {
         let directory = TemporaryDirectory()
         let test = try client(directory: directory)
-        // Before there is a spool: the look for one with which a client starts can come late.
         test.client.attach(ScriptedApplication(grants: false))
         test.client.handle(.didEnterBackground)
-        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
-        try await spool.client.trackDurably("spooled")
-        _ = await spool.client.shutdown(within: .zero)
+        let other = try TestClient(directory: directory)
+        try await other.client.trackDurably("left behind")
+        _ = await other.client.shutdown(within: .zero)
         try await test.track(0..<1)
         test.client.scheduler.startTimer()
         test.clock.advance(by: .seconds(3_600))
         #expect(await test.client.delivery.drainByPolicy() == 0)
-        await test.client.adopter?.adoptIfDue()
+        await test.client.leftovers.sendIfDue()
         #expect(test.transport.batches.isEmpty)
     }
 
-    @Test("the delivery of a spool begins no other request without an assertion (R31)")
-    func spoolsDeliveryEnds() async throws {
+    @Test("of what others have left no other request is begun without an assertion (R31)")
+    func leftoversEnd() async throws {
         let directory = TemporaryDirectory()
         let test = try client(directory: directory) { $0.batchSize = 1 }
-        _ = await test.client.adopter?.adopt()
-        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
-        for _ in 0..<3 { try await spool.client.trackDurably("spooled") }
-        _ = await spool.client.shutdown(within: .zero)
+        _ = await test.client.leftovers.send(isManual: true)
+        let other = try TestClient(directory: directory)
+        for _ in 0..<3 { try await other.client.trackDurably("left behind") }
+        _ = await other.client.shutdown(within: .zero)
         let client = test.client
         test.transport.script { batch in
             client.handle(.didEnterBackground)
             return .success(batch.receipt())
         }
         test.client.attach(ScriptedApplication(grants: false))
-        await test.client.adopter?.adoptIfDue()
+        await test.client.leftovers.sendIfDue()
         #expect(test.transport.batches.count == 1)
     }
 
@@ -185,7 +184,7 @@ struct BackgroundRequestTests {
         try await test.track(1...3)
         let delivery = test.client.delivery
         test.transport.script { batch in
-            await delivery.uploadWanted(manual: false)
+            await delivery.uploadWanted()
             return .success(batch.receipt())
         }
         #expect(await test.client.flush().stored == 3)
@@ -270,7 +269,7 @@ struct BackgroundRequestTests {
         await test.transport.requests(requests + 3)
         let before = await test.client.status().stored - 2
         test.client.handle(.didEnterBackground)
-        while await !test.client.delivery.isLimited { await Task.yield() }
+        while await test.client.delivery.waiters.isEmpty { await Task.yield() }
         mayAnswer.set(1)
         let report = await flushed
         let stored = await test.client.status().stored - before
@@ -317,7 +316,7 @@ extension Delivery {
     /// - Returns: How many requests it came to.
     fileprivate func drainByPolicy() async -> Int {
         let before = state.counts.attempts
-        uploadWanted(manual: false)
+        uploadWanted()
         await restBegins()
         return state.counts.attempts - before
     }

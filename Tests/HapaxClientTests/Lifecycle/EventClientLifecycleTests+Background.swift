@@ -16,7 +16,7 @@ extension EventClientLifecycleTests {
             test.client.handle(.didBecomeActive)
             test.client.handle(.didEnterBackground)
             await app.assertionEnded(round)
-            #expect(test.transport.batches.count == round && test.client.queue.books.depth == 0)
+            #expect(test.transport.batches.count == round && test.client.file.counters.waiting == 0)
         }
     }
 
@@ -78,7 +78,7 @@ extension EventClientLifecycleTests {
         test.client.handle(.didBecomeActive)
         try await blocking { [client = test.client] in client.handle(.didEnterBackground) }
         try await test.client.writer.barrier()
-        #expect(test.client.queue.books.depth == 2 && test.transport.batches.isEmpty)
+        #expect(test.client.file.counters.waiting == 2 && test.transport.batches.isEmpty)
     }
 
     @Test("without an assertion nothing is sent and everything stays (R31)")
@@ -89,7 +89,7 @@ extension EventClientLifecycleTests {
         test.client.handle(.didBecomeActive)
         test.client.handle(.didEnterBackground)
         try await test.client.writer.barrier()
-        #expect(test.client.queue.books.depth == 2 && test.transport.batches.isEmpty && app.ended.isEmpty)
+        #expect(test.client.file.counters.waiting == 2 && test.transport.batches.isEmpty && app.ended.isEmpty)
     }
 
     @Test("batch after batch while each still fits into what is left (R32, R33)")
@@ -108,7 +108,7 @@ extension EventClientLifecycleTests {
         test.client.handle(.didEnterBackground)
         await app.assertionEnded()
         #expect(test.transport.batches.map(\.request.timeout) == [.seconds(10), .seconds(6), .seconds(3)])
-        #expect(test.client.queue.books.depth == 2, "−2 s left: the rest stays")
+        #expect(test.client.file.counters.waiting == 2, "−2 s left: the rest stays")
         test.client.handle(.didBecomeActive)
         try await test.client.writer.barrier()
         #expect(await test.client.flush().stored == 3)
@@ -131,7 +131,7 @@ extension EventClientLifecycleTests {
         test.client.handle(.didEnterBackground)
         await app.assertionEnded()
         #expect(test.transport.batches.map(\.names) == [["event 0"]] && app.ended == [1])
-        #expect(test.client.queue.books.depth == 3)
+        #expect(test.client.file.counters.waiting == 3)
         await test.client.shutdown(within: .zero)
     }
 
@@ -203,7 +203,7 @@ extension EventClientLifecycleTests {
         try await test.track(0..<3)
         test.client.attach(ScriptedApplication())
         try await blocking { [client = test.client] in client.handle(.didEnterBackground) }
-        #expect(test.client.queue.books.depth == 0)
+        #expect(test.client.file.counters.waiting == 0)
         await test.client.shutdown(within: .zero)
     }
 
@@ -226,7 +226,7 @@ extension EventClientLifecycleTests {
         #expect(test.clock.pending == [.seconds(bound)])
         test.clock.advance(by: .seconds(bound))
         try await returned
-        #expect(test.client.queue.books.depth == 3 && app.given == 1 && app.ended == [])
+        #expect(test.client.file.counters.waiting == 3 && app.given == 1 && app.ended == [])
         await test.client.shutdown(within: .zero)
     }
 }

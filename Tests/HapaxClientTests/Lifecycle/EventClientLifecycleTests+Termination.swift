@@ -16,7 +16,7 @@ extension EventClientLifecycleTests {
         await test.transport.requests(1)
         for index in 0..<500 { test.client.track("event \(index)") }
         test.client.handle(.willTerminate)
-        #expect(test.client.queue.books.depth == 502)
+        #expect(test.client.file.counters.waiting == 502)
         _ = await test.client.shutdown(within: .zero)
         #expect(await report.failure != nil)
     }
@@ -32,7 +32,7 @@ extension EventClientLifecycleTests {
         test.client.track("in the background")
         async let returned: Int64 = blocking { [client = test.client] in
             client.handle(.willTerminate)
-            return client.queue.books.depth
+            return client.file.counters.waiting
         }
         // The bound, which this clock never reaches.
         await test.clock.scheduled(1)
@@ -53,7 +53,7 @@ extension EventClientLifecycleTests {
         #expect(test.clock.pending.contains(.milliseconds(500)), "nor shorter")
         test.clock.advance(by: .milliseconds(500))
         try await returned
-        #expect(client.queue.books.depth == 0)
+        #expect(client.file.counters.waiting == 0)
     }
 
     @Test("whoever is told to terminate waits, also if another thread was told before (R38)")
@@ -91,7 +91,7 @@ extension EventClientLifecycleTests {
             client.handle(.willTerminate)
             client.handle(.willTerminate)
         }
-        #expect(client.queue.books.depth == 1 && test.clock.pending.isEmpty)
+        #expect(client.file.counters.waiting == 1 && test.clock.pending.isEmpty)
     }
 
     private func copyOfFiles(_ test: TestClient) throws -> TemporaryDirectory {
@@ -112,7 +112,7 @@ extension EventClientLifecycleTests {
         let files = try copyOfFiles(test)
         test.client.handle(.didEnterBackground)
         try await test.client.writer.barrier()
-        let told = try #require(try test.client.queue.nextBatch(limit: 9, maximumBytes: .max, skipping: 2).events.first)
+        let told = try #require(try test.client.file.nextBatch(.oldest(limit: 9), maximumBytes: .max, now: 0).events.dropFirst(2).first)
 
         let next = try TestClient(directory: files)
         #expect(await next.client.flush().stored == 3)
@@ -152,7 +152,7 @@ extension EventClientLifecycleTests {
         try await test.client.trackDurably("in the background")
         // The marker is written behind the commit.
         try await test.client.writer.barrier()
-        #expect(try test.client.queue.openSession() == nil)
+        #expect(try test.client.file.openSession() == nil)
         _ = await test.client.shutdown(within: .zero)
     }
 }

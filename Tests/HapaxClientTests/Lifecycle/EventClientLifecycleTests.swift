@@ -130,23 +130,23 @@ struct EventClientLifecycleTests {
     func sessionIsForgottenByItsID() throws {
         let test = try TestClient()
         let (old, new) = (EventID.derived(name: "session", key: "1"), EventID.derived(name: "session", key: "2"))
-        let session = EventQueue.OpenSession(start: new, lastActivity: 7)
-        try test.client.queue.save(session)
-        try test.client.queue.removeSession(start: old)
-        #expect(try test.client.queue.openSession() == session)
-        try test.client.queue.removeSession(start: new)
-        #expect(try test.client.queue.openSession() == nil)
+        let session = QueueFile.OpenSession(start: new, lastActivity: 7, distinctID: "u")
+        try test.client.file.save(session)
+        try test.client.file.removeSession(start: old)
+        #expect(try test.client.file.openSession() == session)
+        try test.client.file.removeSession(start: new)
+        #expect(try test.client.file.openSession() == nil)
     }
 
     @Test("the last activity is known to a second, and written no more often (R43)")
     func activityIsWrittenEachSecond() async throws {
         let test = try TestClient()
-        let marker = SessionMarker(queue: test.client.queue, clock: test.clock)
-        marker.began(.derived(name: "session", key: "1"))
+        let marker = SessionMarker(queue: test.client.file, clock: test.clock)
+        marker.began(.derived(name: "session", key: "1"), for: "u")
         var written: [Int64?] = []
         for _ in 0..<5 {
             marker.eventsStored()
-            written.append(try test.client.queue.openSession().map { $0.lastActivity - ManualClock.start })
+            written.append(try test.client.file.openSession().map { $0.lastActivity - ManualClock.start })
             test.clock.advance(by: .milliseconds(500))
         }
         #expect(written == [0, 0, 1_000, 1_000, 2_000])

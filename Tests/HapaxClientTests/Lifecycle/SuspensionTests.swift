@@ -52,20 +52,37 @@ struct SuspensionTests {
         let test = try TestClient()
         try await test.track(0..<100)
         #expect(await test.client.flush().stored == 100)
-        let directory = test.client.queue.directory
-        let lock = try locks(on: directory.lockPath)
+        let directory = test.client.file.directory
+        let lock = try locks(on: directory.lockPath(1))
         #expect(lock.map(\.kind) == ["FLOCK"] && lock.map(\.access) == ["WRITE"])
         for suffix in ["", "-wal", "-shm"] {
-            let held = try locks(on: directory.databasePath + suffix)
+            let held = try locks(on: directory.databasePath(1) + suffix)
             #expect((suffix == "-wal" || !held.isEmpty) && held.allSatisfy { $0.kind == "POSIX" && $0.access == "READ" }, "\(suffix)")
         }
         // The control: within a transaction there is one, and the table shows it.
-        let during = try await test.client.queue.database.writeWithoutTransaction { db in
+        let during = try await test.client.file.database.writeWithoutTransaction { db in
             try db.execute(sql: "BEGIN IMMEDIATE")
             defer { try? db.execute(sql: "ROLLBACK") }
-            return try locks(on: directory.databasePath + "-shm").map(\.access)
+            return try locks(on: directory.databasePath(1) + "-shm").map(\.access)
         }
         #expect(during.contains("WRITE"))
+    }
+
+    @Test("a second client of the process, and a look at the directory, take none of the first one's locks from it (I1, I6)")
+    func neighboursTakeNoLocks() async throws {
+        let test = try TestClient()
+        try await test.track(0..<10)
+        let paths = ["", "-shm"].map { test.client.file.directory.databasePath(1) + $0 }
+        let before = try paths.map { try locks(on: $0).count }
+        // Closing any descriptor of a file gives up all of the process's locks on it (fcntl(2)).
+        for _ in 0..<2 {
+            let second = try TestClient(directory: test.directory)
+            _ = await second.client.leftovers.send(isManual: true)
+            await second.client.shutdown(within: .zero)
+        }
+        let after = try paths.map { try locks(on: $0).count }
+        #expect(after == before && before.allSatisfy { $0 > 0 })
+        await test.client.shutdown(within: .zero)
     }
     #endif
 }

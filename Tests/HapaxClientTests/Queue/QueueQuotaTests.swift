@@ -36,7 +36,7 @@ struct QueueQuotaTests {
         _ = try await test.client.trackDurably("later")
         #expect(await test.client.flush().stored == 1)
         #expect(test.transport.batches.last?.sequences == [4], "no gap where events were refused (I7)")
-        #expect(test.transport.batches.last?.scanned.envelope.dropped == ["quota_full": 2])
+        #expect(test.transport.batches.last?.scanned.envelope.refused == ["quota_full": 2])
     }
 
     @Test("dead letters count: a queue full of them refuses, purging makes room")
@@ -69,16 +69,16 @@ struct QueueQuotaTests {
             for _ in 0..<count { _ = try await test.client.trackDurably("e", properties: ["fill": fill]) }
         }
         func sizes(_ table: String) throws -> [Int] {
-            try test.client.queue.reading { try Int.fetchAll($0, sql: "SELECT length(payload) FROM \(table) ORDER BY \(table).row") }
+            try test.client.file.reading { try Int.fetchAll($0, sql: "SELECT length(payload) FROM \(table) ORDER BY sequence") }
         }
         try await track(5)
         #expect(await test.client.flush().deadLettered == 5)
         for letters in [5, 0] {
             try await track(letters > 0 ? 8 : 30)
-            let kept = try sizes("dead_letters") + sizes("queue")
+            let kept = try sizes("dead_letters") + sizes("events")
             let sum = kept.reduce(0, +)
             #expect(sum <= 20_000)
-            #expect(try await test.client.status().bytes == sizes("queue").reduce(0, +))
+            #expect(try await test.client.status().bytes == sizes("events").reduce(0, +))
             #expect(try sizes("dead_letters").count == letters)
             // All are of one size: another would not have fitted.
             if letters == 0 { #expect(kept.count > 10 && sum + (kept.max() ?? 0) > 20_000) }
@@ -109,17 +109,6 @@ struct QueueQuotaTests {
         #expect(bytes(nested: EventLimits.maximumDepth + 10) == bytes(nested: 200))
     }
 
-    @Test("only rows of the batch that is being sent are remembered as gone, and only as long as it is (I13)")
-    func rowsUnderWayAreFew() {
-        var rows = BatchUnderWay()
-        rows.discarded(1)
-        rows.sent(2...3, skipping: 0, in: EventBatch.Envelope())
-        for row in Int64(1)...4 { rows.discarded(row) }
-        #expect(rows.gone == [2, 3])
-        rows.sent(nil, skipping: 0, in: EventBatch.Envelope())
-        #expect(rows.gone.isEmpty)
-    }
-
     @Test("what the quota counts survives reopening")
     func usageSurvivesReopening() async throws {
         let directory = TemporaryDirectory()
@@ -128,7 +117,7 @@ struct QueueQuotaTests {
         do {
             let test = try TestClient(directory: directory) { [quota] in $0.quota = quota }
             try await test.track(0..<2)
-            test.client.queue.close()
+            test.client.file.close()
         }
         let test = try TestClient(directory: directory) { [quota] in $0.quota = quota }
         #expect(test.client.track("no room") == nil)
@@ -149,7 +138,7 @@ struct QueueQuotaTests {
         test.transport.script { .success($0.receipt()) }
         #expect(await test.client.flush().stored == 3)
         #expect(test.transport.batches.last?.names == ["event 4", "event 5", "event 6"])
-        #expect(test.transport.batches.last?.scanned.envelope.dropped == ["quota_dead_letter": 1, "quota_oldest": 3])
+        #expect(test.transport.batches.last?.scanned.envelope.gone == [EventBatch.Envelope.Gone(2...4, reason: "quota_oldest")])
     }
 
     @Test("an event that is dropped while it is being sent is settled as dropped, its neighbours as usual (I5)")
@@ -185,7 +174,7 @@ struct QueueQuotaTests {
                 if isAged { test.clock.advance(by: .seconds(100)) }
                 disk.fail(FaultyDisk.Fault(at: 0, count: .max / 2, code: ResultCode.SQLITE_IOERR_WRITE.rawValue, operations: [.write]))
                 if isAged {
-                    #expect(throws: DatabaseError.self) { try test.client.queue.discardAged(now: test.clock.unixMilliseconds) }
+                    #expect(throws: DatabaseError.self) { try test.client.file.discardDue(now: test.clock.unixMilliseconds) }
                 } else {
                     await #expect(throws: TrackError.self) { try await test.client.trackDurably("late") }
                 }
@@ -235,33 +224,6 @@ struct QueueQuotaTests {
         await test.client.shutdown(within: .zero)
     }
 
-    @Test("events of one id in one commit can end differently: each is told of itself (I12)")
-    func eachIsToldOfItself() throws {
-        let test = try client { ($0.policy, $0.maximumEvents) = (.dropOldest, 3) }
-        let queue = test.client.queue
-        func event(
-            _ name: String, _ sequence: Int64?, _ properties: Properties = [:], _ problem: EventProblem? = nil, _ time: Int64 = 1_000
-        ) -> PreparedEvent {
-            // A version 7, under which another event is another one.
-            let id = EventID("0198c0de-0000-7000-8000-00000000000\(name == "x" ? 1 : sequence ?? 9)") ?? .derived(name: name, key: "")
-            let event = Event(id: id, name: name, time: time, distinctID: "u", sequence: sequence, properties: properties)
-            return PreparedEvent(id: id, sequence: sequence, time: time, bytes: event.encoded().bytes, problem: problem)
-        }
-        try queue.append([event("y", 2), event("z", 3)])
-        let conflict = try queue.append([event("x", 4, ["a": 1]), event("x", nil, ["a": 2])])
-        #expect(conflict.removedAtOnce == [1], "the letter, and not what waits under its id")
-        let repeated = try queue.append([event("x", nil, ["a": 1]), event("x", nil, ["a": 2])])
-        #expect(repeated.removedAtOnce == [1])
-        let problem = EventProblem(.nameTooLong, detail: "")
-        _ = try queue.purge()
-        try queue.append([event("y", 2), event("z", 3)])
-        let letters = try queue.append([event("x", 5, [:], problem), event("x", 6, ["a": 1], problem)])
-        #expect(letters.removedAtOnce == [0], "of two letters of one id the first has gone")
-        let aged = try client { $0.maximumAge = .seconds(60) }
-        let young = event("x", nil, ["a": 2], nil, 200_000)
-        #expect(try aged.client.queue.append([event("x", 1), young], now: 200_000).removedAtOnce == [0], "not the letter")
-    }
-
     @Test("a dropped event's id is free again (R12)")
     func droppedIDIsFree() async throws {
         let test = try client {
@@ -305,9 +267,26 @@ struct QueueQuotaTests {
         try await test.track(0..<2)
         test.clock.advance(by: .seconds(61))
         #expect(await test.client.flush() == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
-        #expect(test.transport.batches.isEmpty)
+        #expect(test.transport.batches.map(\.ids) == [[]], "the server is told")
         let status = await test.client.status()
         #expect(status.dropped == ["quota_age": 2] && status.discarded == 2 && status.isBalanced)
+    }
+
+    @Test("a great many that have become too old go in chunks: who stores meanwhile waits for one of them at most (I13)")
+    func ageingGoesInChunks() throws {
+        let directory = TemporaryDirectory()
+        var quota = QueueQuota()
+        quota.maximumAge = .seconds(60)
+        let file = try QueueFile.open(directory.path, quota: quota)
+        defer { file.close() }
+        for first in stride(from: Int64(1), through: 3_500, by: 500) {
+            try file.append((first..<first + 500).map { PreparedEvent.sample($0, fill: 10) })
+        }
+        let word = file.counters.word
+        #expect(try file.discardDue(now: 1_000_000))
+        #expect(file.counters.word - word >= 4, "each transaction is a word")
+        #expect(file.counters.waiting == 0 && file.counters.gone == 3_500 && file.counters.isBalanced)
+        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).said.envelope.gone == [.init(1...3_500, reason: "quota_age")])
     }
 
     @Test("control: an account that forgets what is in memory takes more than allowed")

@@ -6,10 +6,10 @@ extension PreparedEvent {
     /// As the drainer prepares it; the same for the same number.
     ///
     /// - Parameter fill: Bytes of its one property.
-    static func sample(_ sequence: Int64, fill: Int) -> PreparedEvent {
+    static func sample(_ number: Int64, fill: Int) -> PreparedEvent {
         let event = Event(
-            id: .derived(name: "event", key: "\(sequence)"), name: "e", time: 1_000, distinctID: "u", sequence: sequence,
+            id: .derived(name: "event", key: "\(number)"), name: "e", time: 1_000, distinctID: "u",
             properties: ["fill": .string(String(repeating: "x", count: fill))])
-        return PreparedEvent(id: event.id, sequence: sequence, time: event.time, bytes: event.encoded().bytes)
+        return PreparedEvent(id: event.id, time: event.time, bytes: event.encoded().bytes)
     }
 }

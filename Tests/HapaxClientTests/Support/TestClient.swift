@@ -30,7 +30,7 @@ struct TestClient {
 
     /// As a disk that can be read and not written: every commit fails with SQLITE_READONLY.
     func refuseCommits(_ refuse: Bool) throws {
-        try client.queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA query_only = \(refuse ? 1 : 0)") }
+        try client.file.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA query_only = \(refuse ? 1 : 0)") }
     }
 
     /// Returns once the drainer does nothing more: until it is signalled, what is tracked stays in memory.
@@ -67,5 +67,23 @@ extension EventClient.Configuration {
 
 extension Status {
     /// I12.
-    var isBalanced: Bool { tracked == Int64(depth) + stored + duplicates + deadLettered + discarded }
+    var isBalanced: Bool { created == Int64(depth) + stored + duplicates + deadLettered + discarded }
+}
+
+extension QueueFile {
+    /// The first file of a directory, without a client, which would do more beside.
+    static func open(
+        _ path: String, durability: Durability = .process, quota: QueueQuota = .unlimited
+    ) throws -> QueueFile {
+        let claim = try FileClaim.first(
+            of: .derived(name: "destination", key: "1"), in: QueueDirectory(path: path), install: .derived(name: "install", key: "1"))
+        return try QueueFile(claim, durability: durability, quota: quota)
+    }
+}
+
+extension Delivery {
+    /// Returns when no pass is under way that nobody waits for.
+    func restBegins() async {
+        while let pass { await pass.value }
+    }
 }

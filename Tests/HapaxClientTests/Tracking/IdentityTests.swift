@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import Logging
 import TestSupport
 import Testing
 
@@ -27,8 +28,8 @@ struct IdentityTests {
         test.client.track("for another", distinctID: "bea")
         try test.client.logout()
         test.client.track("logged out")
-        let install = test.client.queue.installID.description
-        #expect(await distinctIDs(test) == [install, "anna", "bea", install])
+        let anonymous = test.client.anonymousID
+        #expect(await distinctIDs(test) == [anonymous, "anna", "bea", anonymous])
         let service = try TestClient { $0.distinctID = "service" }
         #expect(service.client.distinctID == "service")
         try service.client.login("anna")
@@ -39,9 +40,10 @@ struct IdentityTests {
     func identityIsPersisted() async throws {
         let directory = TemporaryDirectory()
         let first = try TestClient(directory: directory) { $0.distinctID = nil }
+        let before = first.client.anonymousID
         try first.client.resetAnonymousID()
         let anonymous = first.client.anonymousID
-        #expect(anonymous != first.client.queue.installID.description)
+        #expect(anonymous != before)
         try first.client.login("anna")
         try first.client.optOut()
         _ = await first.client.shutdown(within: .zero)
@@ -54,33 +56,35 @@ struct IdentityTests {
         #expect(third.client.distinctID == anonymous && !third.client.isOptedOut)
     }
 
-    @Test("a client that found the queue taken knows its login and opt-out (R56, D16)")
-    func spoolKnowsTheIdentity() async throws {
+    @Test("another client in the directory knows the login at its start, and an opt-out with its next commit (R56, D16)")
+    func identityIsTheDirectorys() async throws {
         let first = try TestClient()
         try first.client.login("anna")
-        let second = try TestClient(directory: first.directory) {
-            $0.whenQueueIsTaken = .spool
-            $0.distinctID = nil
-        }
-        #expect(second.client.queue.isSpool && second.client.distinctID == "anna" && !second.client.isOptedOut)
+        let second = try TestClient(directory: first.directory) { $0.distinctID = nil }
+        #expect(second.client.distinctID == "anna" && second.client.anonymousID == first.client.anonymousID && !second.client.isOptedOut)
+        try second.client.logout()
+        #expect(first.client.loginID == "anna", "who runs learns of it at its next start")
         try first.client.optOut()
-        let third = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
-        #expect(third.client.track("event") == nil)
+        try await second.client.writer.barrier()
+        second.client.track("counts as taken: nobody has looked yet")
+        try await second.client.writer.barrier()
+        #expect(second.client.track("event") == nil)
+        let third = try TestClient(directory: first.directory)
+        #expect(third.client.loginID == nil && third.client.track("event") == nil)
         for test in [third, second, first] { _ = await test.client.shutdown(within: .zero) }
     }
 
-    @Test("what changes beside a taken queue holds there, and says that nobody else knows (R56)")
-    func spoolCannotPersist() async throws {
+    @Test("an identity that cannot be understood is set aside and told; events concern a new anonymous id then (R56)")
+    func damagedIdentityIsReplaced() async throws {
+        let log = RecordedLog()
         let first = try TestClient()
-        let second = try TestClient(directory: first.directory) { $0.whenQueueIsTaken = .spool }
-        let failure = IdentityError.notPersisted(StorageFailure(code: 0, description: "another client works on the queue"))
-        #expect(throws: failure) { try second.client.login("anna") }
-        #expect(second.client.distinctID == "anna")
-        #expect(throws: failure) { try second.client.logout() }
-        #expect(second.client.distinctID == "somebody")
-        #expect(throws: failure) { try second.client.resetAnonymousID() }
-        #expect(first.client.loginID == nil)
-        for test in [second, first] { _ = await test.client.shutdown(within: .zero) }
+        await first.client.shutdown(within: .zero)
+        let path = first.directory.path("queue/identity.json")
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: path))
+        let second = try TestClient(directory: first.directory) { $0.logger = Logger(label: "test") { _ in log } }
+        #expect(second.client.anonymousID != first.client.anonymousID && FileManager.default.fileExists(atPath: path + ".damaged"))
+        #expect(log.lines.contains { $0.contains("Whom events concern cannot be read") })
+        await second.client.shutdown(within: .zero)
     }
 
     @Test("refusals are counted on disk though no event is stored after them, in one commit a second (D16, I12)")
@@ -89,14 +93,14 @@ struct IdentityTests {
         try test.client.optOut()
         for _ in 0..<3 { test.client.track("refused") }
         try #require(test.clock.pending == [.seconds(1)])
-        #expect(test.client.queue.books.drops.byReason == [:])
+        #expect(test.client.file.counters.dropped == [:])
         let commits = CommitWatch()
-        try test.client.queue.database.add(transactionObserver: commits)
+        try test.client.file.database.add(transactionObserver: commits)
         test.clock.advance(by: .seconds(1))
         for await _ in commits.stream { break }
         // Behind the commit: its connection does one thing at a time.
-        try await test.client.queue.database.writeWithoutTransaction { _ in }
-        #expect(test.client.queue.books.drops.byReason == ["opted_out": 3])
+        try await test.client.file.database.writeWithoutTransaction { _ in }
+        #expect(test.client.file.counters.dropped == ["opted_out": 3])
         test.client.track("refused")
         #expect(test.clock.pending == [.seconds(1)], "and again")
         #expect(await test.client.status().dropped == ["opted_out": 4])
@@ -117,11 +121,10 @@ struct IdentityTests {
     @Test("what cannot be persisted says so and holds for this process")
     func unpersistedChangeHoldsNow() throws {
         let test = try TestClient()
-        try test.refuseCommits(true)
-        #expect(throws: IdentityError.self) { try test.client.login("anna") }
-        #expect(test.client.distinctID == "anna")
         // As on a device that was pulled out.
         try FileManager.default.removeItem(atPath: test.directory.path + "/queue")
+        #expect(throws: IdentityError.self) { try test.client.login("anna") }
+        #expect(test.client.distinctID == "anna")
         #expect(throws: IdentityError.self) { try test.client.optOut() }
         #expect(test.client.track("after") == nil)
     }
@@ -147,7 +150,7 @@ struct IdentityTests {
     func unwrittenOptInIsNone() async throws {
         let test = try TestClient()
         try test.client.optOut()
-        let mark = test.client.queue.directory.optOutPath
+        let mark = test.client.file.directory.optOutPath
         try FileManager.default.removeItem(atPath: mark)
         try FileManager.default.createDirectory(atPath: mark + "/something", withIntermediateDirectories: true)
         #expect(throws: IdentityError.self) { try test.client.optIn() }
@@ -340,9 +343,7 @@ struct IdentityTests {
             }
             group.addTask {
                 try? client.optOut()
-                let created = client.writer.intake.withLock { $0.created }
                 for _ in 0..<100 { #expect(client.track("after") == nil) }
-                #expect(client.writer.intake.withLock { $0.created } == created)
             }
         }
         try await client.writer.barrier()

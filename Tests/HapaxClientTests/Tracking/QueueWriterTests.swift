@@ -23,7 +23,7 @@ struct QueueWriterTests {
             return try state.withLock { state in
                 state.attempts += 1
                 if state.failing { throw DatabaseError(resultCode: .SQLITE_FULL) }
-                state.sequences.append(contentsOf: events.compactMap(\.sequence))
+                state.sequences.append(contentsOf: events.map(\.time))
                 return state.sequences.count
             }
         }
@@ -32,9 +32,17 @@ struct QueueWriterTests {
     private let store = Store()
     private let clock = ManualClock()
 
+    /// Events are numbered as they are taken in, by their times.
+    private let numbers = Locked(Int64(0))
+    private func next() -> Int64 {
+        numbers.withLock {
+            $0 += 1; return $0
+        }
+    }
+
     private func writer(capacity: Int = 10_000) -> QueueWriter {
         QueueWriter(
-            intake: Intake(lastSequence: 0, waitingIDs: [], capacity: capacity), clock: clock, immediateEvents: { [] },
+            intake: Locked(Intake(capacity: capacity)), clock: clock, immediateEvents: { [] },
             commit: { [store] events, _, committed in
                 let depth = try store.commit(events)
                 committed()
@@ -44,9 +52,9 @@ struct QueueWriterTests {
 
     private func admit(_ writer: QueueWriter, waiter: CommitWaiter? = nil) {
         let admission = writer.intake.withLock {
-            $0.admit(name: "e", properties: [:], id: nil, time: nil, distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
+            $0.admit(name: "e", properties: [:], id: nil, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
         }
-        if case .admitted(_, _, true) = admission { writer.wake() }
+        if case .admitted(_, true) = admission { writer.wake() }
     }
 
     @Test("a failed commit throws to those who wait, keeps its events at the head, and later ones behind them (R8)")
@@ -93,7 +101,7 @@ struct QueueWriterTests {
         for waiter in waiters.prefix(2_500) {
             // Not woken: the drainer finds all of them at once, in three groups.
             _ = writer.intake.withLock {
-                $0.admit(name: "e", properties: [:], id: nil, time: nil, distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
+                $0.admit(name: "e", properties: [:], id: nil, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
             }
         }
         store.duringCommit.withLock { action in
@@ -124,7 +132,7 @@ struct QueueWriterTests {
         admit(writer)
         await clock.scheduled(1)
         for _ in 0..<5 { admit(writer) }
-        #expect(writer.intake.withLock { $0.created } == 3)
+        #expect(writer.intake.withLock { $0.uncommitted.events } == 3)
         #expect(writer.intake.withLock { $0.uncounted } == ["mailbox_full": 3])
     }
 

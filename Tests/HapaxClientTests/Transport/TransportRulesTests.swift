@@ -19,8 +19,8 @@ struct TransportRulesTests {
     func answersAreHandledInTurn() async throws {
         let test = try TestClient { $0.batchSize = 1 }
         let depths = Locked<[Int64]>([])
-        test.transport.script { [queue = test.client.queue] batch in
-            depths.withLock { $0.append(queue.books.depth) }
+        test.transport.script { [queue = test.client.file] batch in
+            depths.withLock { $0.append(queue.counters.waiting) }
             return .success(batch.receipt())
         }
         try await test.track(0..<3)
@@ -40,12 +40,11 @@ struct TransportRulesTests {
         await test.transport.requests(1)
         await test.client.delivery.restBegins()
         _ = try await test.client.purge()
-        #expect(await test.client.flush().failure == nil)
         test.transport.script { .success($0.receipt()) }
-        await test.client.delivery.uploadWanted(manual: false)
+        await test.client.delivery.uploadWanted()
         test.client.track("later")
         try await test.client.waitUntilStored()
-        await test.client.delivery.uploadWanted(manual: false)
+        await test.client.delivery.uploadWanted()
         await test.client.delivery.restBegins()
         #expect(test.transport.batches.count == 1)
         #expect(await test.client.flush().stored == 1)
@@ -65,8 +64,7 @@ struct TransportRulesTests {
         // The periodic timer, and the next attempt to store.
         await test.clock.scheduled(2)
         test.client.flushInterval = .seconds(60)
-        await test.client.delivery.uploadWanted(manual: true)
-        await test.client.delivery.restBegins()
+        #expect(await test.client.delivery.drain().next == .drained)
         #expect(test.transport.batches.isEmpty)
         try test.refuseCommits(false)
         test.clock.advance(by: .seconds(5))
@@ -80,7 +78,7 @@ struct TransportRulesTests {
         let encoding = Locked<ThreadName?>(nil)
         let committed = Gate()
         let writer = QueueWriter(
-            intake: Intake(lastSequence: 0, waitingIDs: [], capacity: 10), clock: ManualClock(),
+            intake: Locked(Intake(capacity: 10)), clock: ManualClock(),
             immediateEvents: { [] },
             encode: { event, base in
                 encoding.withLock { $0 = .current }
@@ -182,7 +180,7 @@ struct TransportRulesTests {
     func unusableFileIsKept() throws {
         let directory = TemporaryDirectory()
         let queue = directory.path + "/queue"
-        try Files.write([UInt8](repeating: 0x55, count: 8_192), to: queue + "/queue.sqlite")
+        try Files.write([UInt8](repeating: 0x55, count: 8_192), to: queue + "/1.sqlite")
         let client = try? TestClient(directory: directory)
         #expect(Files.contents(of: queue).contains([UInt8](repeating: 0x55, count: 8_192)), "in its place or renamed")
         _ = client

@@ -59,7 +59,7 @@ struct EventDeliveriesTests {
         let deliveries = test.client.deliveries()
         let ids = try await test.track(0..<1)
         // The server answers while the disk refuses to record it.
-        test.transport.script { [queue = test.client.queue] batch in
+        test.transport.script { [queue = test.client.file] batch in
             try? queue.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA query_only = 1") }
             return .success(batch.receipt())
         }
@@ -226,15 +226,15 @@ struct EventDeliveriesTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("what is delivered for a client that found the queue taken is told by the client that delivers it")
-    func adoptedSpoolsAreTold() async throws {
+    @Test("what becomes of another client's leftovers is told by the client that sends them")
+    func leftoversAreTold() async throws {
         let directory = TemporaryDirectory()
         let main = try TestClient(directory: directory)
-        let spool = try TestClient(directory: directory) { $0.whenQueueIsTaken = .spool }
-        let id = try await spool.client.trackDurably("spooled")
-        _ = await spool.client.shutdown(within: .zero)
+        let other = try TestClient(directory: directory)
+        let id = try await other.client.trackDurably("left behind")
+        _ = await other.client.shutdown(within: .zero)
         let deliveries = main.client.deliveries()
-        #expect(await main.client.flush().stored == 1)
+        #expect(await main.client.leftovers.send(isManual: true).counts.stored == 1)
         #expect(await read(1, deliveries) == [.stored(id)])
     }
 }

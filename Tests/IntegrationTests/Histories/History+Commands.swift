@@ -50,9 +50,9 @@ extension History {
         switch await end(of: child, "import", accepting: accepted, killed: killAfter != nil) {
         case .exited(0), .exited(3):
             for (line, id) in file.ids.enumerated() {
-                var report = HistoryAudit.Report(id: id, mark: Mark(run: file.run, thread: 0, index: line), step: step)
-                report.isLetter = line >= file.ids.count - file.bad
-                audit.reports.append(report)
+                // The last ones are in the file of rejected lines.
+                guard line < file.ids.count - file.bad else { continue }
+                audit.reports.append(HistoryAudit.Report(id: id, mark: Mark(run: file.run, thread: 0, index: line), step: step))
             }
         default: unfinishedImports.append(file)
         }
@@ -115,16 +115,12 @@ extension History {
     // MARK: - Damage
 
     func damage(_ kind: QueueDamageKind, _ step: Int) async throws {
-        let target: QueueDirectory
-        switch kind.file {
-        case .main: target = directory
-        case .spool:
-            guard let spool = try directory.spools().randomElement(using: &random) else { return }
-            target = spool
-        }
-        let held = ids(in: target)
-        guard try kind.inflict(on: target.databasePath) else { return }
-        say("  damaged \(target.databasePath)")
+        // The first one, or any.
+        let numbers = try directory.numbers()
+        guard let number = kind.file == .main ? numbers.first : numbers.randomElement(using: &random) else { return }
+        let held = ids(number)
+        guard try kind.inflict(on: directory.databasePath(number)) else { return }
+        say("  damaged file \(number)")
         audit.damages += 1
         if kind.isUntellable {
             audit.untellable.formUnion(held.waiting.union(held.letters))
@@ -134,11 +130,11 @@ extension History {
         }
     }
 
-    /// What a queue holds; what it could hold, if that cannot be read.
-    func ids(in directory: QueueDirectory) -> (waiting: Set<EventID>, letters: Set<EventID>) {
-        guard let reader = try? QueueReader(directory: directory), let waiting = try? reader.events(after: 0, limit: 1_000_000).whole,
-            let letters = try? reader.deadLetters(after: 0, limit: 1_000_000)
-        else { return (Set(audit.reports.map(\.id)), Set(audit.reports.filter(\.isLetter).map(\.id))) }
-        return (Set(waiting.map(\.id)), Set(letters.compactMap(\.eventID)))
+    /// What a file holds; what it could hold, if that cannot be read.
+    func ids(_ number: Int) -> (waiting: Set<EventID>, letters: Set<EventID>) {
+        guard let file = try? QueueContents(queue).files.first(where: { $0.number == number }) else {
+            return (Set(audit.reports.map(\.id)), Set(audit.reports.filter(\.isLetter).map(\.id)))
+        }
+        return (file.waiting, Set(file.letters.compactMap(\.eventID)))
     }
 }

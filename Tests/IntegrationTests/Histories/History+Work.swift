@@ -34,10 +34,11 @@ extension History {
         }
         if let damage = work.damage {
             // The file of a running client; what is in its memory is not touched.
-            audit.untellable.formUnion(ids(in: directory).letters)
+            let number = try directory.numbers().first { FileClaim.note(of: $0, in: directory)?.install == main.install }
+            audit.untellable.formUnion(ids(0).letters)
             audit.damages += 1
             audit.lastDamage = step
-            say("  damaged meanwhile: \(try damage.inflict(on: directory.databasePath))")
+            say("  damaged meanwhile: \(try number.map { try damage.inflict(on: directory.databasePath($0)) } ?? false)")
         }
         if work.tracksBeside > 0 {
             var tracks = HistoryStep.Tracks(count: work.tracksBeside)
@@ -68,7 +69,7 @@ extension History {
         if isOptedOut { audit.refusedRuns.insert(run) }
         var arguments = [
             "track", "--level", work.level.rawValue, "--threads", "\(work.threads)", "--durably", "--bulk", "\(work.bulk)", "--label", run,
-            "--spool", "--count", "\(count)",
+            "--count", "\(count)",
         ]
         if work.fill > 0 { arguments += ["--fill", "\(work.fill)"] }
         return Running(process: try ChildProcess("hapax-test-worker", arguments + place), run: run)
@@ -103,7 +104,7 @@ extension History {
         guard let last = words.last else { return }
         let step = audit.steps[running.run] ?? 0
         switch words[0] {
-        case "install": running.install = words.count == 3 ? EventID(words[1]) : nil
+        case "install": running.install = words.count == 2 ? EventID(words[1]) : nil
         case "durable":
             guard words.count == 4, let id = EventID(words[1]), let mark = Mark(last) else { return unreadable(line) }
             audit.speak(of: mark)

@@ -186,26 +186,19 @@ actor History {
         let (lines, _) = try await hapax(["status", "--json"], accepting: [0])
         if let line = lines.first { audit.status = try? JSONDecoder().decode(HistoryStatus.self, from: Data(line.utf8)) }
         if let status = audit.status { say("  \(status)") }
-        audit.filesAside = directory.filesSetAside.count + directory.filesSetAsideBeside.count
-        let own = audit.status?.install_id.flatMap { EventID($0) }
-        audit.letters = try letters(own: own)
+        audit.filesAside = directory.filesSetAside().count
+        audit.letters = try letters()
     }
 
-    /// The dead letters of the main queue.
-    func letters(own: EventID? = nil) throws -> [HistoryAudit.Letter] {
-        guard let reader = try QueueReader(directory: directory) else { return [] }
-        return try reader.deadLetters(after: 0, limit: 100_000).map { letter in
-            let object = try? JSONSerialization.jsonObject(with: Data(letter.event)) as? [String: Any]
-            let properties = object?["properties"] as? [String: Any]
-            let install: EventID? =
-                switch letter.origin {
-                case .own: own
-                case .nobody: nil
-                case .install(let id): id
-                }
-            return HistoryAudit.Letter(
-                id: letter.eventID, install: install, sequence: (object?["sequence"] as? Int).map { Int64($0) }, reason: letter.reason,
-                mark: properties.flatMap { StoredEvent.mark(of: $0).mark })
+    func letters() throws -> [HistoryAudit.Letter] {
+        try QueueContents(queue).files.flatMap { file in
+            file.letters.map { letter in
+                let object = try? JSONSerialization.jsonObject(with: Data(letter.event)) as? [String: Any]
+                let properties = object?["properties"] as? [String: Any]
+                return HistoryAudit.Letter(
+                    id: letter.eventID, install: file.counters.installID, sequence: letter.number, reason: letter.reason,
+                    mark: properties.flatMap { StoredEvent.mark(of: $0).mark })
+            }
         }
     }
 }

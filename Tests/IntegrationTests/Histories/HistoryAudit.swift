@@ -177,7 +177,10 @@ struct HistoryAudit: Sendable {
             if mark != report.mark { return true }
             // The events of a damaged file go on under the name that the file has, which has no check sum.
             if let install = report.install, row.install != install, !isDamaged, rivals[row.id] == nil { return true }
-            if let sequence = report.sequence, sequence > 0, row.sequence != sequence, rivals[row.id] == nil { return true }
+            if let sequence = report.sequence, sequence > 0, row.sequence != sequence, row.install == report.install, rivals[row.id] == nil
+            {
+                return true
+            }
             return false
         }.map { .changed($0.id, $0.mark) }
     }
@@ -262,11 +265,11 @@ struct HistoryAudit: Sendable {
     private var books: [Violation] {
         guard let status else { return [.incident("no status")] }
         var violations: [Violation] = []
-        if status.depth != 0 || status.spooled != 0 || status.spools != 0 || status.unusable_spools != 0 {
+        if status.waiting != 0 || status.files.contains(where: { $0.failure != nil }) {
             violations.append(.notDrained("\(status)"))
         }
-        let sum = status.depth + status.stored + status.duplicates + status.dead_lettered + status.discarded
-        if status.created + status.adopted != sum || status.dead_letters != letters.count {
+        let sum = status.waiting + status.stored + status.duplicates + status.dead_lettered + status.gone
+        if status.created != sum || status.dead_letters != letters.count {
             violations.append(.booksDoNotBalance("\(status), \(letters.count) letters"))
         }
         if !isDamaged {
@@ -290,9 +293,13 @@ extension HistoryAudit: CustomStringConvertible {
 
 /// What `hapax status --json` says.
 struct HistoryStatus: Decodable, Sendable {
-    var install_id: String?
-    var depth, created, adopted, stored, duplicates, dead_lettered, discarded, dead_letters, damaged_files, spools, spooled,
-        unusable_spools: Int
+    struct File: Decodable, Sendable {
+        var file: Int
+        var failure: String?
+    }
+
+    var files: [File]
+    var waiting, created, stored, duplicates, dead_lettered, gone, dead_letters, damaged_files: Int
     var dropped: [String: Int]
     var opted_out: Bool
 }

@@ -3,7 +3,7 @@ import TestSupport
 
 /// What somebody or something does to the files of a queue while nobody works on it.
 enum QueueDamageKind: Sendable {
-    enum File: Sendable { case main, spool }
+    enum File: Sendable { case main, any }
 
     /// Bits, anywhere or where a page says what it is.
     case flip(File, count: Int, inPageHeaders: Bool, seed: UInt64)
@@ -16,7 +16,7 @@ enum QueueDamageKind: Sendable {
     case deleteLog
 
     static func random(using random: inout SeededRandom) -> Self {
-        let file: File = Int.random(in: 0..<100, using: &random) < 80 ? .main : .spool
+        let file: File = Int.random(in: 0..<100, using: &random) < 80 ? .main : .any
         let seed = random.next()
         switch Int.random(in: 0..<100, using: &random) {
         case 0..<40:

@@ -1,0 +1,104 @@
+import Foundation
+import GRDB
+import HapaxModel
+import Logging
+
+extension EventClient {
+    /// How often an event is enriched while what it is laid over changes; then it is taken as it is. An enricher that makes such changes
+    /// itself would otherwise never end.
+    private static let maximumEnrichments = 8
+
+    /// How soon a refusal is counted on disk if no event's commit does so before.
+    private static let countingDelay: Duration = .seconds(1)
+
+    /// Takes an event in, or counts it as refused.
+    func admit(
+        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil,
+        isKept: Bool = false
+    ) -> Intake.Admission {
+        let admission = admitEnriched(name, properties, id, time, distinctID, waiter, isKept)
+        if case .refused(let reason) = admission, reason != .shutDown { countRefusalsSoon() }
+        return admission
+    }
+
+    /// Whoever works in the directory may have opted out (D16). Under the lock of the mark, as in a change of our own, which this must not undo.
+    static func follow(_ mark: Locked<OptOutMark>, _ intake: Locked<Intake>) {
+        mark.withLock { mark in
+            guard let isOptedOut = mark.found else { return }
+            intake.withLock { $0.context.isOptedOut = isOptedOut }
+        }
+    }
+
+    /// Events were refused while there was no client, and counted by the metric then. What is to come is that the server learns of them.
+    package func takeOverRefusals(_ count: Int) {
+        guard count > 0 else { return }
+        let counts = [DropReason.disabled.rawValue: Int64(count)]
+        reporter.hasTold(counts)
+        writer.intake.withLock { $0.addRefusals(counts) }
+        countRefusalsSoon()
+    }
+
+    /// One commit for all of a while: who has opted out may refuse many, and no event may ever come that is committed with their count.
+    private func countRefusalsSoon() {
+        let isDue = isCountScheduled.withLock { isScheduled in
+            defer { isScheduled = true }
+            return !isScheduled
+        }
+        guard isDue else { return }
+        _ = clock.schedule(after: Self.countingDelay) { [weak writer, isCountScheduled] in
+            isCountScheduled.withLock { $0 = false }
+            writer?.whenStored {}
+        }
+    }
+
+    /// What the user's code adds is asked for outside of the lock: it may take its time, or track.
+    private func admitEnriched(
+        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?,
+        _ isKept: Bool
+    ) -> Intake.Admission {
+        // It is not asked about an event that is not taken: who has opted out is nobody's business (D16).
+        let asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
+        if asksUser, let refused = refuseAll(isKept) { return refused }
+        // The event happened before that code took its time (R58).
+        let called = asksUser ? clock.unixMilliseconds : nil
+        var own = properties
+        if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
+        guard !configuration.enrichers.isEmpty else {
+            let bytes = QueueUsage.bytes(of: own)
+            return writer.intake.withLock {
+                $0.admit(
+                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: called ?? clock.unixMilliseconds,
+                    waiter: waiter, isKept: isKept, propertyBytes: bytes)
+            }
+        }
+        var attemptsLeft = Self.maximumEnrichments
+        while true {
+            attemptsLeft -= 1
+            let context = writer.intake.withLock { $0.context }
+            var draft = EventDraft(
+                name: name, distinctID: distinctID ?? context.identity.distinctID,
+                properties: context.base.merging(context.own(own)) { $1 })
+            for enrich in configuration.enrichers {
+                guard let enriched = enrich(draft) else {
+                    return refuseAll(isKept) ?? writer.intake.withLock { $0.refuse(.enricher) }
+                }
+                draft = enriched
+            }
+            context.markState(of: &draft.properties)
+            let bytes = QueueUsage.bytes(of: draft.properties)
+            let admission: Intake.Admission? = writer.intake.withLock {
+                // Enriched for somebody who has logged out meanwhile: once more, so that the order of calls holds.
+                guard $0.context.generation == context.generation || attemptsLeft == 0 else { return nil }
+                return $0.admit(
+                    name: draft.name, properties: draft.properties, id: id, time: time, distinctID: draft.distinctID,
+                    now: called ?? clock.unixMilliseconds, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes)
+            }
+            if let admission { return admission }
+        }
+    }
+
+    /// - Returns: nil if events are taken.
+    private func refuseAll(_ isKept: Bool) -> Intake.Admission? {
+        writer.intake.withLock { intake in intake.reasonToRefuseAll.map { intake.refuse($0, isKept: isKept) } }
+    }
+}

@@ -1,0 +1,170 @@
+import CoreMetrics
+import Foundation
+import HapaxModel
+import Logging
+
+extension EventClient {
+    /// What a client needs to know. Server, key and directory have no defaults; everything else does.
+    public struct Configuration: Sendable {
+        /// The server's base URL, `http` or `https`; events go to `v1/events` below it.
+        public var server: String
+        /// The project's write key.
+        public var writeKey: String
+        /// The queue's directory, created if missing, readable by its owner only. Any number of clients work in it, in any number of processes,
+        /// each with a file of its own; what one leaves behind is sent by the others. On iOS it is in the app's own container: an app and its
+        /// extension have a directory each.
+        public var queueDirectory: String
+        /// Servers and write keys that this client's replace: what still waits for them in the directory is sent to this one. Files of others
+        /// are left alone.
+        public var replaces: [Destination] = []
+        /// What a durable event survives.
+        public var durability: Durability = .process
+        /// Whom events concern that do not say it themselves while nobody is logged in; nil stands for the install's anonymous id.
+        public var distinctID: String?
+        /// Whether each event gets `$model`, `$manufacturer`, `$os`, `$os_version`, `$app_version`, `$lib` and `$lib_version`, collected
+        /// once at the start; what is not known is left out. They count towards an event's limits.
+        public var automaticProperties = true
+        /// For `$app_version`; nil stands for the main bundle's.
+        public var appVersion: String?
+        /// Asked at each `track`, on its thread, for properties that win over ``EventClient/superProperties`` and lose against the event's.
+        public var computedProperties: (@Sendable () -> Properties)?
+        /// Change or drop events before they are stored, one after the other.
+        public var enrichers: [EventClient.Enricher] = []
+        /// Events that may wait in memory for their commit, from 1; more are refused and counted.
+        public var mailboxCapacity = 8_192
+        /// Bytes, by estimate, of the events that may wait in memory for their commit; more are refused and counted. One alone may be larger.
+        public var mailboxBytes = 64 * 1024 * 1024
+        /// How much may wait on disk, dead letters included, and what happens at the limit.
+        public var quota = QueueQuota()
+
+        /// Whether events are uploaded by policy; if not, only ``EventClient/flush()``, ``EventClient/dispatchStep()`` and
+        /// ``EventClient/shutdown(within:)`` send: no timer, no entering of the background, no repeated attempt.
+        public var uploadsAutomatically = true
+        /// Stored events from which an upload begins, checked after each commit.
+        public var flushBulkSize = 100
+        /// Begins with another ``flushInterval``: set it first.
+        public var preset: UploadPreset = .standard {
+            didSet { flushInterval = preset.interval }
+        }
+        /// Over which networks events are uploaded without being asked.
+        public var flushNetworkPolicy: NetworkPolicy = .standard
+        /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once. By default
+        /// what the system tells on Apple's platforms, `wired` elsewhere.
+        public var network: @Sendable () -> NetworkType? = Self.standardNetwork
+        /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set.
+        public var flushInterval: Duration = .seconds(15)
+        /// Names of events that are uploaded as soon as they are stored.
+        public var immediateEvents: Set<String> = ["$AppStart"]
+
+        /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
+        public var flushBeforeEnterBackground = false
+
+        /// Shows each event as readable JSON once it is stored, and uploads each alone, in order, as soon as it is stored; entering the
+        /// background then waits as with ``flushBeforeEnterBackground``. For development: this prints what is secret elsewhere.
+        ///
+        /// `track` still returns at once, and a failed upload still backs off and holds up no storing.
+        public var debugMode = false
+        /// Where debug mode shows events, one call for each, on the client's own thread; standard error by default.
+        public var debugOutput: @Sendable (String) -> Void = DebugMode.standardError
+
+        /// Events of one request, 1…1000. A request's events are also limited to ``EventLimits/maximumClientBatchBytes``.
+        public var batchSize = 50
+        /// The deadline of one request, from connecting to the answer's last byte.
+        public var requestTimeout: Duration = .seconds(30)
+        /// Where failures are told: statuses and causes, never events or keys.
+        public var logger: Logger?
+        /// Where the client counts, see docs/operations.md for the labels; nil stands for the factory that `MetricsSystem` has when the client
+        /// starts. Clients of one factory share its counters, and overwrite each other's gauges.
+        public var metricsFactory: (any MetricsFactory)?
+
+        /// What has no default. Nothing is checked before ``EventClient/start(_:)``.
+        public init(server: String, writeKey: String, queueDirectory: String) {
+            self.server = server
+            self.writeKey = writeKey
+            self.queueDirectory = queueDirectory
+        }
+    }
+
+    /// Where events go.
+    public struct Destination: Hashable, Sendable {
+        /// The server's base URL.
+        public var server: String
+        /// The project's write key.
+        public var writeKey: String
+
+        /// Takes what it is given.
+        public init(server: String, writeKey: String) {
+            self.server = server
+            self.writeKey = writeKey
+        }
+    }
+}
+
+/// Why a client could not start. Nothing has been changed.
+public enum StartError: Error, Hashable, Sendable {
+    /// Not `http://host…` or `https://host…`, or with a user, a query, a fragment or a port outside 1…65535; an
+    /// international name has to be in its ASCII form (`xn--`).
+    case malformedURL
+    /// Empty, or holds something that cannot stand in a header field.
+    case invalidKey
+    /// The app's code asked for the shared client while that was starting, on the thread that starts it.
+    case isStarting
+    /// On iOS: the queue's directory is in a container that apps share, where the system kills an app that it suspends while it holds a lock.
+    case sharedContainer
+    /// The directory or its files cannot be made, read or locked, or an earlier or a newer version made them; then they are left untouched.
+    case queueUnusable(StorageFailure)
+
+    /// Whether the same configuration may start another time.
+    package var mayPass: Bool {
+        switch self {
+        case .isStarting, .queueUnusable: true
+        case .malformedURL, .invalidKey, .sharedContainer: false
+        }
+    }
+}
+
+extension StartError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .malformedURL: "the server's URL must be http://host or https://host in visible ASCII, without user, query and fragment"
+        case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
+        case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
+        case .isStarting: "the shared client is being started by this very thread"
+        case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
+        }
+    }
+}
+
+extension EventClient.Configuration {
+    func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
+        // As from a setting that is not set. It would be the working directory.
+        if queueDirectory.isEmpty { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
+        if isRefused && SharedContainer.holds(queueDirectory) { throw .sharedContainer }
+    }
+
+    /// Whose files in the directory are sent.
+    func destinations() throws(StartError) -> Set<EventID> {
+        var all: Set = [try endpoint().destination]
+        for replaced in replaces {
+            var configuration = self
+            (configuration.server, configuration.writeKey) = (replaced.server, replaced.writeKey)
+            all.insert(try configuration.endpoint().destination)
+        }
+        return all
+    }
+
+    package func endpoint() throws(StartError) -> Endpoint {
+        guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
+            let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil,
+            (1...65_535).contains(parts.port ?? (parts.rangeOfPort?.isEmpty == false ? 0 : 1)),
+            server.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { throw .malformedURL }
+        guard !writeKey.isEmpty, writeKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .invalidKey }
+        var url = server
+        while url.hasSuffix("/") { url.removeLast() }
+        return Endpoint(
+            url: url + "/v1/events", key: writeKey,
+            batchSize: debugMode ? 1 : min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
+            timeout: requestTimeout)
+    }
+}

@@ -1,0 +1,40 @@
+import HapaxModel
+
+/// What one step of a manual dispatch came to.
+public enum DispatchStep: Hashable, Sendable {
+    /// Nothing waits, or there is no network: what waits stays.
+    case noData
+    /// The server has acknowledged a batch; `more` tells whether events are left.
+    case good(more: Bool)
+    /// Nothing was acknowledged, or not all of it; what was not stays.
+    case failed(DeliveryFailure)
+}
+
+extension EventClient {
+    /// Stores what has been tracked, then sends one request, over any network (R27, R28). A backoff is cut short for it.
+    ///
+    /// A loop of steps goes on while the answer is `good(more: true)`. Steps less than a minute apart find an event that the server refuses
+    /// with its batch; between others it stays first, for an upload to find it. In the background the periodic uploads are suspended anyway;
+    /// becoming active restores them (R29).
+    public func dispatchStep() async -> DispatchStep {
+        await underAssertion { await step() }
+    }
+
+    private func step() async -> DispatchStep {
+        try? await writer.barrier()
+        guard configuration.network() != nil else { return .noData }
+        while true {
+            let step = await delivery.step(file, isManual: true)
+            if step.counts.attempts > 0 || step.next != .more {
+                if let failure = step.failure { return .failed(failure) }
+                return step.counts.attempts == 0 ? .noData : .good(more: file.counters.sendable > 0)
+            }
+        }
+    }
+
+    /// Over which networks events are uploaded without being asked.
+    public var flushNetworkPolicy: NetworkPolicy {
+        get { scheduler.policy.networkPolicy }
+        set { scheduler.change { $0.networkPolicy = newValue } }
+    }
+}

@@ -1,0 +1,135 @@
+import HapaxModel
+
+extension EventClient {
+    /// Stores what has been tracked, then uploads until this client's file is empty or an attempt fails. A backoff is cut short for one attempt.
+    ///
+    /// While the app is in the background this takes time that the system must grant: the report's failure is
+    /// ``DeliveryFailure/noBackgroundTime`` if it does not.
+    public func flush() async -> FlushReport {
+        await underAssertion {
+            try? await writer.barrier(retrying: true)
+            return await upload()
+        }
+    }
+
+    private func upload() async -> FlushReport {
+        var (state, next) = await delivery.drain()
+        if next == .drained, isStoring {
+            // What was delivered may have made the room that these need.
+            try? await writer.barrier(retrying: true)
+            let more = await delivery.drain().state
+            state.counts = state.counts + more.counts
+            state.failure = more.failure
+        }
+        // An empty file is not all there is: these could not be stored.
+        if state.failure == nil, isStoring {
+            state.failure = writer.lastFailure.map { .queue($0) }
+        }
+        return FlushReport(state.counts, remaining: remaining, failure: state.failure)
+    }
+
+    /// The same, then with what others have left in the directory; what has not been delivered within `limit` is left. Afterwards nothing more is
+    /// sent: shut the client down.
+    ///
+    /// - Parameter leftovers: How long those may take at most.
+    package func finalFlush(within limit: Duration, leftovers leftoverLimit: Duration? = nil) async -> FinalFlush {
+        let result = Locked<FinalFlush?>(nil)
+        let end = CommitWaiter()
+        // What hangs is ended at the limit by taking away what it waits for.
+        let closing = clock.schedule(after: limit) { [transport] in transport.close() }
+        let leaving = clock.schedule(after: limit + Self.minimumStoringTime) { end.tell(.success(nil)) }
+        Task {
+            try? await writer.barrier(retrying: true)
+            var whole = FinalFlush(own: await upload())
+            if whole.own.failure == nil || whole.own.failure?.isAboutEvents == true {
+                let last = clock.monotonic + (leftoverLimit ?? limit)
+                whole.leftovers = await leftovers.send(isManual: true) { [clock] in
+                    clock.monotonic < last ? .granted(timeout: nil) : .unwanted
+                }
+            }
+            result.withLock { [whole] in $0 = whole }
+            end.tell(.success(nil))
+        }
+        _ = try? await end.wait()
+        closing.cancel()
+        leaving.cancel()
+        if let whole = result.withLock({ $0 }) { return whole }
+        return FinalFlush(own: FlushReport(delivery.latestState.counts, remaining: remaining, failure: .transport(.aborted)))
+    }
+
+    /// What a command's flush saw happen.
+    package struct FinalFlush: Sendable {
+        package var own: FlushReport
+        /// nil if it did not come to them.
+        package var leftovers: Leftovers.Look?
+    }
+
+    /// Returns when everything tracked before is durable.
+    package func waitUntilStored() async throws(TrackError) {
+        try await writer.barrier()
+    }
+
+    /// Whether events are uploaded by policy; if not, only ``flush()``, ``dispatchStep()`` and ``shutdown(within:)`` send. Switching it on
+    /// uploads now.
+    public var uploadsAutomatically: Bool {
+        get { scheduler.policy.isAutomatic }
+        set { scheduler.setAutomatic(newValue) }
+    }
+
+    /// Events stored from which an upload begins; at least 1.
+    public var flushBulkSize: Int {
+        get { scheduler.policy.bulkSize }
+        set { scheduler.change { $0.bulkSize = newValue } }
+    }
+
+    /// How often stored events are uploaded. Setting a different value uploads now and restarts the timer; less than 5 s acts as 5 s.
+    public var flushInterval: Duration {
+        get { scheduler.policy.interval }
+        set { scheduler.setInterval(newValue) }
+    }
+
+    /// A different one begins with its own ``flushInterval``, as if that had been set.
+    public var preset: UploadPreset {
+        get { scheduler.policy.preset }
+        set { scheduler.setPreset(newValue) }
+    }
+
+    /// Names of events that are uploaded as soon as they are stored.
+    public var immediateEvents: Set<String> {
+        get { scheduler.policy.immediateEvents }
+        set { scheduler.change { $0.immediateEvents = newValue } }
+    }
+
+    private var isStoring: Bool { writer.intake.withLock { $0.uncommitted.events > 0 } }
+
+    private var remaining: Int { writer.intake.withLock { Int($0.uncommitted.events) } + Int(file.counters.waiting) }
+}
+
+/// What one ``EventClient/flush()`` saw happen.
+public struct FlushReport: Hashable, Sendable {
+    /// Stored by the server for the first time.
+    public var stored: Int
+    /// Stored by the server before: an earlier answer had been lost.
+    public var duplicates: Int
+    /// Moved to the dead letters, because the server refused them for good or because their bytes changed on the disk.
+    public var deadLettered: Int
+    /// Events that still wait in this client's file or memory; those that are being committed at that moment can count twice.
+    public var remaining: Int
+    /// Why it ended before the queue was empty.
+    public var failure: DeliveryFailure?
+}
+
+extension FlushReport {
+    init(_ counts: DeliveryCounts, remaining: Int, failure: DeliveryFailure?) {
+        self.init(
+            stored: counts.stored, duplicates: counts.duplicates, deadLettered: counts.deadLettered, remaining: remaining, failure: failure)
+    }
+}
+
+extension DeliveryFailure {
+    /// Whether the server answers, and refuses these events.
+    fileprivate var isAboutEvents: Bool {
+        if case .status(_, let code?) = self { return RequestProblem.Code(rawValue: code)?.concernsBatch == true }
+        return false
+    }
+}

@@ -1,0 +1,47 @@
+import HapaxModel
+
+/// An event that somebody else has made: its bytes travel as they are.
+package struct ImportedEvent: Sendable {
+    package var id: EventID
+    package var time: Int64
+    package var bytes: [UInt8]
+
+    /// - Parameter bytes: One JSON object that obeys the limits, without white space around it.
+    package init(id: EventID, time: Int64, bytes: [UInt8]) {
+        (self.id, self.time, self.bytes) = (id, time, bytes)
+    }
+}
+
+/// For an import, which goes through the client's file and not through ``track(_:properties:id:time:distinctID:)``: nothing is added to its events.
+extension EventClient {
+    /// Durable on return, as the configuration's ``Durability`` says.
+    ///
+    /// - Returns: How many wait already, and how many are dead letters.
+    package func store(_ events: [ImportedEvent]) throws(StorageFailure) -> (known: Int, deadLettered: Int) {
+        do {
+            let prepared = events.map { PreparedEvent(id: $0.id, time: $0.time, bytes: $0.bytes) }
+            let appended = try file.append(prepared, now: clock.unixMilliseconds)
+            try file.flushDrive()
+            return (events.count - appended.created, appended.letters.count)
+        } catch {
+            throw StorageFailure(error)
+        }
+    }
+
+    /// Delivers until so few wait, backoff after backoff.
+    ///
+    /// - Returns: `drained` then; `more` after a part; else why it ended.
+    package func deliver(downTo waiting: Int) async -> Delivery.Step {
+        if waiting > 0, file.counters.waiting <= waiting { return Delivery.Step(next: .drained) }
+        return await delivery.stepThroughRests()
+    }
+
+    /// Ends ``deliver(downTo:)``; nothing is sent any more.
+    package func stopDelivering() async {
+        transport.close()
+        await delivery.stop()
+    }
+
+    /// Why the latest attempt to deliver failed, without waiting.
+    package var latestFailure: DeliveryFailure? { delivery.latestState.failure }
+}

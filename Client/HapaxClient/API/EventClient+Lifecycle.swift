@@ -1,0 +1,177 @@
+import Dispatch
+import HapaxModel
+
+extension EventClient {
+    /// Connects the client with the app, and keeps the adapter, which must not keep the client.
+    ///
+    /// A client that is started while the app is in the background takes the launch for a passive one: `$AppStartPassively`, and
+    /// `$app_state` on every event until the app is active (R47–R49).
+    public func attach(_ adapter: any ApplicationAdapter) {
+        lifecycle.withRecord { $0.adapter = adapter }
+        handle(.didFinishLaunching(inBackground: adapter.isInBackground))
+    }
+
+    /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
+    public var flushBeforeEnterBackground: Bool {
+        get { flushesBeforeBackground.withLock { $0 } }
+        set { flushesBeforeBackground.withLock { $0 = newValue } }
+    }
+
+    /// Tells the client what happens to the app; see ``LifecycleSignal``.
+    ///
+    /// Returns at once, except on `didEnterBackground` if ``flushBeforeEnterBackground`` is set or debug mode is on, and on
+    /// `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never waits for the network (R38, R39).
+    public func handle(_ signal: LifecycleSignal) {
+        if signal == .backgroundTimeExpired { endRequestedAssertions() }
+        let waitsForUploads = flushBeforeEnterBackground || configuration.debugMode
+        if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
+        guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
+        let first = DispatchSemaphore(value: 0)
+        let stored = lifecycle.withRecord { record in
+            if record.terminated == nil { record.terminated = first }
+            return record.terminated ?? first
+        }
+        if stored === first {
+            let limit = clock.schedule(after: Self.storingTime) { stored.signal() }
+            lifecycle.handle(.signal(signal), perform: perform)
+            // The process ends when the caller returns. The drainer has a thread of its own and needs nobody who may be blocked here (D7).
+            stored.wait()
+            limit.cancel()
+        } else {
+            stored.wait()
+        }
+        // For whoever else is told to terminate.
+        stored.signal()
+    }
+
+    /// What a terminating app waits for its events to be stored.
+    private static let storingTime: Duration = .milliseconds(500)
+
+    private func perform(_ action: LifecycleStateMachine.Action) -> Bool {
+        let now = clock.monotonic
+        switch action {
+        case .emitAppStart:
+            if let id = track(.appStart) {
+                session.began(id, for: distinctID)
+                writer.whenStored { [session] in session.eventsStored() }
+            }
+        case .emitAppEnd: emitAppEnd(now: now)
+        case .emitAppStartPassively: track(.appStartPassively)
+        case .markPassive(let isPassive):
+            writer.intake.withLock { $0.context.isPassive = isPassive }
+        case .beginAssertion: return beginAssertion()
+        case .endAssertion: endAssertion()
+        case .flush: beginBackgroundFlush()
+        case .stopFlush: lifecycle.withRecord { $0.mayFlush = false }
+        case .pauseTimers: timers.withLock { $0.enteredBackground(now: now) }
+        case .resumeTimers: timers.withLock { $0.becameActive(now: now) }
+        case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }
+        case .startPeriodicTimer: scheduler.startTimer()
+        case .stopPeriodicTimer: scheduler.stopTimer()
+        case .storeAndStop: if let stored = lifecycle.withRecord({ $0.terminated }) { writer.whenStored { stored.signal() } }
+        }
+        return false
+    }
+
+    private func emitAppEnd(now: Duration) {
+        var properties: Properties = [:]
+        if let since = lifecycle.withRecord({ $0.foregroundSince }) { properties["$event_duration"] = (now - since).eventDuration }
+        // Of a session whose start was refused, as before an opt-in, there is no end either.
+        guard let start = session.ended() else { return }
+        track(AutomaticEvent.appEnd.rawValue, properties: properties, id: SessionMarker.endID(start))
+        writer.whenStored { [session] in session.forget(start) }
+    }
+
+    /// The last session ended without `$AppEnd`: the process crashed or was killed.
+    func recoverAppEnd() {
+        guard let open = try? file.openSession() else { return }
+        track(
+            AutomaticEvent.appEnd.rawValue, properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity,
+            distinctID: open.distinctID)
+        writer.whenStored { [session] in session.forget(open.start) }
+    }
+
+    // MARK: - In the background
+
+    private func beginAssertion() -> Bool {
+        let assertion = lifecycle.withRecord { $0.adapter }?.beginAssertion()
+        lifecycle.withRecord { $0.assertion = assertion }
+        return assertion != nil
+    }
+
+    private func endAssertion() {
+        let (adapter, assertion) = lifecycle.withRecord { record in
+            defer { record.assertion = nil }
+            return (record.adapter, record.assertion)
+        }
+        if let assertion { adapter?.endAssertion(assertion) }
+    }
+
+    private func beginBackgroundFlush() {
+        let begins = lifecycle.withRecord { record in
+            record.mayFlush = true
+            record.flushAgain = record.isFlushing
+            defer { record.isFlushing = true }
+            return !record.isFlushing
+        }
+        guard begins else { return }
+        Task {
+            repeat {
+                await flushInBackground()
+            } while lifecycle.withRecord { record in
+                defer { (record.isFlushing, record.flushAgain) = (record.flushAgain, false) }
+                return record.flushAgain
+            }
+            lifecycle.handle(.flushEnded, perform: perform)
+            lifecycle.withRecord { $0.isFlushing ? nil : $0.flushed }?.signal()
+        }
+    }
+
+    /// Blocks until the background flush has ended, or its time is over: the signal that says so may wait behind this one (R35). What the app
+    /// cannot wait for goes on under the assertion.
+    private func enterBackgroundFlushed() {
+        let flushed = DispatchSemaphore(value: 0)
+        lifecycle.withRecord { $0.flushed = flushed }
+        lifecycle.handle(.signal(.didEnterBackground), perform: perform)
+        let (adapter, isFlushing) = lifecycle.withRecord { ($0.adapter, $0.isFlushing) }
+        guard let adapter, isFlushing else { return }
+        let time = min(adapter.remainingBackgroundTime - BackgroundBudget.reserve, adapter.maximumBlockingTime)
+        let limit = clock.schedule(after: time) { flushed.signal() }
+        flushed.wait()
+        limit.cancel()
+    }
+
+    /// Batch after batch until the queue is empty, an attempt fails, or too little time is left (R32, R33).
+    private func flushInBackground() async {
+        try? await writer.barrier()
+        _ = await delivery.drain { [gate, lifecycle] in
+            let permission = gate.permission(isManual: false)
+            return permission == .denied || lifecycle.withRecord { $0.mayFlush } ? permission : .unwanted
+        }
+    }
+
+    /// Uploads because somebody asked for it. In the background that takes an assertion of its own, which ends with the upload or with the
+    /// time that the system grants, once; without one nothing is sent (R30, R31).
+    func underAssertion<Value: Sendable>(_ upload: () async -> Value) async -> Value {
+        let (machine, record) = lifecycle.snapshot()
+        guard machine.uploads == .underAssertion, let adapter = record.adapter, let assertion = adapter.beginAssertion() else {
+            return await upload()
+        }
+        lifecycle.withRecord { $0.requestedAssertions.append(assertion) }
+        let value = await upload()
+        let isHeld = lifecycle.withRecord { record in
+            defer { record.requestedAssertions.removeAll { $0 == assertion } }
+            return record.requestedAssertions.contains(assertion)
+        }
+        if isHeld { adapter.endAssertion(assertion) }
+        return value
+    }
+
+    private func endRequestedAssertions() {
+        let (adapter, assertions) = lifecycle.withRecord { record in
+            defer { record.requestedAssertions = [] }
+            return (record.adapter, record.requestedAssertions)
+        }
+        for assertion in assertions { adapter?.endAssertion(assertion) }
+    }
+}

@@ -1,0 +1,243 @@
+import CoreMetrics
+import Foundation
+import HapaxModel
+
+/// Takes events, keeps them on disk until the server has acknowledged each, and never loses or reorders one.
+///
+/// Safe to use from any thread. Any number of clients, in any number of processes, work in one queue directory, each with a file of its own.
+public final class EventClient: Sendable {
+    let configuration: Configuration
+    let file: QueueFile
+    let writer: QueueWriter
+    let delivery: Delivery
+    let leftovers: Leftovers
+    let scheduler: UploadScheduler
+    let transport: any EventTransport
+    let clock: any ClientClock
+    let flushesBeforeBackground: Locked<Bool>
+    let timers = Locked(EventTimers())
+    let lifecycle: AppLifecycle
+    let gate: RequestGate
+    let session: SessionMarker
+    /// Whether refusals are to be counted on disk by a commit of their own.
+    let isCountScheduled = Locked(false)
+    /// Of the directory, for all who work in it.
+    let optOutMark: Locked<OptOutMark>
+    let identityFile: Locked<IdentityFile>
+    /// Whether the file was still there when the client closed it; nil before.
+    let wasThereAtClose = Locked<Bool?>(nil)
+    let reporter: EventReporter
+
+    /// Takes a file of the directory and begins to upload what is in it.
+    ///
+    /// - Throws: ``StartError``; nothing has been changed then.
+    public static func start(_ configuration: Configuration) throws(StartError) -> EventClient {
+        try start(configuration) { $1() }
+    }
+
+    /// A step of the start that asks the app's code, which may ask for the client.
+    typealias Recovery = (EventClient, _ recover: () -> Void) -> Void
+
+    static func start(_ configuration: Configuration, recovery: Recovery) throws(StartError) -> EventClient {
+        try start(configuration, clock: SystemClock(), recovery: recovery) { SystemTransport.make() }
+    }
+
+    package static func start(
+        _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
+    ) throws(StartError) -> EventClient {
+        try start(configuration, clock: clock, recovery: { $1() }, transport: transport)
+    }
+
+    static func start(
+        _ configuration: Configuration, clock: any ClientClock, recovery: Recovery, transport: () -> any EventTransport
+    ) throws(StartError) -> EventClient {
+        let (endpoint, destinations) = (try configuration.endpoint(), try configuration.destinations())
+        Configuration.prepareNetwork()
+        try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
+        let directory = QueueDirectory(path: configuration.queueDirectory)
+        var ids = UUIDv7Generator()
+        let newID = ids.next(unixMilliseconds: clock.unixMilliseconds)
+        let (file, kept): (QueueFile, (identity: KeptIdentity, failure: StorageFailure?))
+        do throws(QueueOpenError) {
+            let claim = try FileClaim.first(of: endpoint.destination, in: directory, install: newID)
+            file = try QueueFile(claim, durability: configuration.durability, quota: configuration.quota)
+        } catch {
+            switch error {
+            case .taken: throw .queueUnusable(StorageFailure(errno: EBUSY))
+            case .unusable(let failure): throw .queueUnusable(failure)
+            }
+        }
+        do {
+            kept = try IdentityFile(directory).load(newID: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
+        } catch {
+            file.close()
+            throw .queueUnusable(StorageFailure(error))
+        }
+        let client = EventClient(configuration, endpoint, destinations, file, kept.identity, clock: clock, transport: transport())
+        recovery(client) {
+            client.recoverAppEnd()
+            // A logger may ask for the client as well.
+            if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
+        }
+        client.scheduler.startTimer()
+        client.scheduler.eventsStored(depth: client.sendable, immediate: false)
+        if client.scheduler.policy.uploadsByItself { Task { [leftovers = client.leftovers] in await leftovers.sendIfDue() } }
+        return client
+    }
+
+    /// Each part is handed those that it calls, and nothing holds the client.
+    private init(
+        _ configuration: Configuration, _ endpoint: Endpoint, _ destinations: Set<EventID>, _ file: QueueFile, _ identity: KeptIdentity,
+        clock: any ClientClock, transport: any EventTransport
+    ) {
+        self.configuration = configuration
+        self.file = file
+        self.clock = clock
+        self.transport = transport
+        flushesBeforeBackground = Locked(configuration.flushBeforeEnterBackground)
+        let optOutMark = Locked(OptOutMark(path: file.directory.optOutPath))
+        self.optOutMark = optOutMark
+        identityFile = Locked(IdentityFile(file.directory))
+        let lifecycle = AppLifecycle()
+        self.lifecycle = lifecycle
+        let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
+
+        var context = EventContext(
+            identity: Identity(
+                anonymousID: identity.anonymousID, loginID: identity.loginID, configuredID: configuration.distinctID),
+            automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
+        context.isOptedOut = optOutMark.withLock { $0.isSet }
+        let intake = Locked(
+            Intake(
+                capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, quota: file.account))
+        let reporter = EventReporter(
+            factory: configuration.metricsFactory ?? MetricsSystem.factory, logger: configuration.logger
+        ) { file.counters }
+        self.reporter = reporter
+        let policy = Locked(
+            FlushPolicy(
+                bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval,
+                immediateEvents: configuration.immediateEvents, networkPolicy: configuration.flushNetworkPolicy,
+                preset: configuration.preset, isAutomatic: configuration.uploadsAutomatically, now: clock.monotonic))
+        let gate = RequestGate(lifecycle: lifecycle) {
+            policy.withLock { $0.uploadsByItself && $0.allows(configuration.network()) }
+        }
+        self.gate = gate
+        let makeEvent: @Sendable (String, EventID, Properties, Int64?, String?) -> PreparedEvent = {
+            let context = intake.withLock { $0.context }
+            let encoded = Event(
+                id: $1, name: $0, time: $3 ?? clock.unixMilliseconds, distinctID: $4 ?? context.identity.distinctID, properties: $2
+            ).encoded(over: context.encodedBase)
+            return PreparedEvent(id: $1, time: $3 ?? clock.unixMilliseconds, bytes: encoded.bytes, problem: encoded.problem)
+        }
+        let delivery = Delivery(
+            file,
+            Delivery.Parts(
+                endpoint: endpoint, transport: transport, clock: clock,
+                pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
+                gate: { gate.permission(isManual: $0) }, attempted: { reporter.attempted(in: $0, answer: $1) },
+                settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
+        self.delivery = delivery
+        let leftovers = Leftovers(
+            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, makeEvent: makeEvent)
+        self.leftovers = leftovers
+        let scheduler = UploadScheduler(
+            policy: policy, clock: clock, depth: { Self.sendable(file) }, network: configuration.network,
+            ticked: {
+                FileStatus(file.counters, oldest: file.oldestTime).write(file)
+                if policy.withLock({ $0.uploadsByItself }) { Task { await leftovers.sendIfDue() } }
+            }
+        ) {
+            Task { await delivery.uploadWanted() }
+        }
+        self.scheduler = scheduler
+        let session = SessionMarker(queue: file, clock: clock)
+        self.session = session
+        writer = QueueWriter(
+            intake: intake, clock: clock, maximumGroupBytes: file.room.groupBytes,
+            immediateEvents: { debug == nil ? policy.withLock { $0.immediateEvents } : nil },
+            commit: { events, dropped, committed in
+                // Another client may have opted out, or in, beside this one: track itself asks no disk.
+                Self.follow(optOutMark, intake)
+                let appended = try file.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
+                debug?.stored(events, appended)
+                return QueueWriter.Committed(depth: Self.sendable(file), appended: appended)
+            },
+            flush: { try file.flushDrive() },
+            reporter: reporter,
+            stored: {
+                session.eventsStored()
+                scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate)
+            })
+    }
+
+    deinit {
+        scheduler.stop()
+        transport.close()
+        reporter.end()
+        // Nobody is left who would count them.
+        if writer.intake.withLock({ !$0.uncounted.isEmpty }) { writer.whenStored {} }
+    }
+
+    /// Events that an upload would send now, or what is still to be recovered.
+    private static func sendable(_ file: QueueFile) -> Int {
+        let counters = file.counters
+        return max(Int(counters.sendable), file.isRecovering || counters.untold > 0 ? 1 : 0)
+    }
+
+    private var sendable: Int { Self.sendable(file) }
+
+    // MARK: - Tracking
+
+    /// Takes an event. Never waits for disk or network; the event is on disk some milliseconds later.
+    ///
+    /// What is lost if the process ends before that: this event. Use ``trackDurably(_:properties:id:time:distinctID:)`` where that matters.
+    ///
+    /// - Parameters:
+    ///   - name: What happened, 1…200 bytes of UTF-8.
+    ///   - id: Your own, to make your retry the same event. While it waits in the queue, the first event under it stays; one with another name,
+    ///     other properties or of somebody else is a dead letter `conflict` then, unless the id is derived, which is to say a UUID of version 8.
+    ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
+    ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
+    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``, on disk within a second. An event over
+    ///   a limit is not refused: it goes to the dead letters with its reason.
+    @discardableResult
+    public func track(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+    ) -> EventID? {
+        switch admit(name, properties, id, time, distinctID) {
+        case .admitted(let id, let wake):
+            if wake { writer.wake() }
+            return id
+        case .refused: return nil
+        }
+    }
+
+    /// Takes an event and returns when it is on disk: it then survives what the configured ``Durability`` says.
+    ///
+    /// - Returns: The event's id.
+    /// - Throws: ``TrackError``; `refused` and `discarded` are counted in ``Status/dropped``. After `notStored` and `shutDown` the event may
+    ///   still be delivered: call again with the same id.
+    @discardableResult
+    public func trackDurably(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+    ) async throws(TrackError) -> EventID {
+        try await trackDurablySequenced(name, properties: properties, id: id, time: time, distinctID: distinctID).id
+    }
+
+    /// The same, with the sequence that the event got; nil if its id was waiting already.
+    ///
+    /// - Parameter isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
+    package func trackDurablySequenced(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil,
+        isKept: Bool = false
+    ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
+        let waiter = CommitWaiter()
+        switch admit(name, properties, id, time, distinctID, waiter, isKept: isKept) {
+        case .admitted(let id, let wake):
+            if wake { writer.wake() }
+            return (id, try await waiter.wait())
+        case .refused(let reason): throw .refused(reason)
+        }
+    }
+}

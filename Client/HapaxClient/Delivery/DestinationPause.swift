@@ -1,0 +1,46 @@
+import Foundation
+import HapaxModel
+
+/// The backoff of each destination, in the directory's file `pause`: all who send there respect it, so that a thousand short-lived commands do
+/// not knock a thousand times (I16).
+///
+/// A hint: one that cannot be read or written is none, and of two who write at once the last one stays.
+struct DestinationPause: Sendable {
+    let path: String
+    let destination: EventID
+
+    struct Pause: Hashable, Sendable, Codable {
+        /// Unix milliseconds.
+        var until: Int64
+        /// In a row.
+        var failures: Int
+    }
+
+    /// - Parameter now: Unix milliseconds: what lies farther ahead than any pause comes from a clock that ran ahead.
+    func current(now: Int64) -> Pause? {
+        guard let pause = all[destination.description], pause.until <= now + Int64(RetryPolicy.delivery.cap / .milliseconds(1)) else {
+            return nil
+        }
+        return pause
+    }
+
+    /// - Parameter pause: nil once the server has answered.
+    func set(_ pause: Pause?) {
+        var all = all
+        guard all[destination.description] != pause else { return }
+        all[destination.description] = pause
+        guard let data = try? JSONEncoder().encode(all) else { return }
+        try? data.write(to: URL(fileURLWithPath: path), options: .atomic)
+    }
+
+    /// The next failure is a first one.
+    func forgive() {
+        guard var pause = all[destination.description] else { return }
+        pause.failures = 0
+        set(pause)
+    }
+
+    private var all: [String: Pause] {
+        FileManager.default.contents(atPath: path).flatMap { try? JSONDecoder().decode([String: Pause].self, from: $0) } ?? [:]
+    }
+}

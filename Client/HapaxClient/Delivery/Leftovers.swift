@@ -1,0 +1,139 @@
+import HapaxModel
+
+/// Sends what processes that are gone have left in the directory: file by file, each under its own install id, with the delivery's own step.
+///
+/// A file whose lock is free belongs to nobody. It is held while it is sent, and let go as soon as a step says wait.
+package actor Leftovers {
+    private let executor = BlockingExecutor(label: "hapax.leftovers")
+    private let own: QueueFile
+    private let delivery: Delivery
+    /// Whose files may be sent: of the client's server and key, and of those that these replace.
+    private let destinations: Set<EventID>
+    private let clock: any ClientClock
+    private let reporter: EventReporter
+    private let makeEvent: @Sendable (_ name: String, _ id: EventID, Properties, _ time: Int64?, _ distinctID: String?) -> PreparedEvent
+    private var running: Task<Look, Never>?
+    /// Those that could not be opened: told once.
+    private var unusable: [Int: StorageFailure] = [:]
+    private var isStopped = false
+
+    /// What a look at the directory came to.
+    package struct Look: Sendable {
+        package var counts = DeliveryCounts()
+        /// Why it ended before all was sent.
+        package var failure: DeliveryFailure?
+        /// Files of other servers and keys.
+        package var others = 0
+    }
+
+    init(
+        beside own: QueueFile, _ delivery: Delivery, of destinations: Set<EventID>, clock: any ClientClock, reporter: EventReporter,
+        makeEvent: @escaping @Sendable (String, EventID, Properties, Int64?, String?) -> PreparedEvent
+    ) {
+        self.own = own
+        self.delivery = delivery
+        self.destinations = destinations
+        self.clock = clock
+        self.reporter = reporter
+        self.makeEvent = makeEvent
+    }
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    /// Goes through the directory once. Called while under way, it waits for that and goes through it once more: a file may have been given up
+    /// behind that look.
+    ///
+    /// - Parameters:
+    ///   - isManual: Whether somebody asked: then a rest is cut short.
+    ///   - permission: Asked before each request.
+    func send(isManual: Bool, permission: (@Sendable () -> RequestPermission)? = nil) async -> Look {
+        while let running { _ = await running.value }
+        let task = Task {
+            // Here, and not by who waits for it: another one may wait as well.
+            defer { running = nil }
+            return await look(isManual: isManual, permission)
+        }
+        running = task
+        return await task.value
+    }
+
+    /// The same for a timer: not while one is under way, or a rest.
+    func sendIfDue() async {
+        guard running == nil, await !delivery.isResting else { return }
+        _ = await send(isManual: false)
+    }
+
+    func stop() async {
+        isStopped = true
+        _ = await running?.value
+    }
+
+    private func look(isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?) async -> Look {
+        var look = Look()
+        for number in (try? own.directory.numbers()) ?? [] where number != own.number && !isStopped {
+            guard let note = FileClaim.note(of: number, in: own.directory) else { continue }
+            guard destinations.contains(note.destination) else {
+                look.others += 1
+                continue
+            }
+            guard !note.isClean, look.failure == nil, let file = open(number) else { continue }
+            let next = await send(file, isManual: isManual, permission, &look)
+            file.close()
+            if next != .drained, next != .onlyHeld, look.failure == nil {
+                if next == .held || next == .denied { break }
+                look.failure = .shutDown
+            }
+        }
+        reporter.othersFound(look.others)
+        return look
+    }
+
+    /// - Returns: nil if its owner lives, or it cannot be used: that keeps the others from nothing.
+    private func open(_ number: Int) -> QueueFile? {
+        do throws(QueueOpenError) {
+            let claim = try FileClaim(number, in: own.directory, of: destinations)
+            do throws(QueueOpenError) {
+                let file = try QueueFile(claim, durability: own.durability)
+                unusable[number] = nil
+                return file
+            } catch {
+                claim.release()
+                throw error
+            }
+        } catch {
+            guard case .unusable(let failure) = error else { return nil }
+            if unusable.updateValue(failure, forKey: number) != failure { reporter.fileIsUnusable(number, failure) }
+            return nil
+        }
+    }
+
+    private func send(
+        _ file: QueueFile, isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?, _ look: inout Look
+    ) async -> Delivery.Step.Next {
+        endSession(of: file)
+        while true {
+            let step = await delivery.step(file, isManual: isManual, permission: permission)
+            look.counts = look.counts + step.counts
+            if step.next == .more { continue }
+            switch step.next {
+            case .wait, .pause, .stopped: look.failure = step.failure ?? .shutDown
+            default: break
+            }
+            return step.next
+        }
+    }
+
+    /// Nobody else will end the session of an app that is gone. Of one that cannot be stored the next look tries again.
+    private func endSession(of file: QueueFile) {
+        guard let session = try? file.openSession() else { return }
+        if OptOutMark(path: own.directory.optOutPath).isSet {
+            // To somebody who does not want events none is owed.
+            try? file.removeSession(start: session.start)
+        } else {
+            let end = makeEvent(
+                AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), ["$recovered": true], session.lastActivity,
+                session.distinctID)
+            _ = try? file.append([end], endingSession: session.start)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+import HapaxModel
+
+/// Someone who waits for a commit, and is told the sequence that it gave. Told once; what comes later is ignored.
+final class CommitWaiter: Sendable {
+    private enum State {
+        case nobodyYet
+        case waiting(CheckedContinuation<Result<Int64?, TrackError>, Never>)
+        case told(Result<Int64?, TrackError>)
+    }
+
+    private let state = Locked(State.nobodyYet)
+    private let observer: (@Sendable (Result<Int64?, TrackError>) -> Void)?
+
+    /// - Parameter observer: Called once, by whoever tells; for those who cannot wait as a task does.
+    init(_ observer: (@Sendable (Result<Int64?, TrackError>) -> Void)? = nil) {
+        self.observer = observer
+    }
+
+    func tell(_ result: Result<Int64?, TrackError>) {
+        let before: State = state.withLock { state in
+            let before = state
+            if case .told = before { return before }
+            state = .told(result)
+            return before
+        }
+        switch before {
+        case .nobodyYet: observer?(result)
+        case .waiting(let continuation): continuation.resume(returning: result)
+        case .told: break
+        }
+    }
+
+    /// For one caller.
+    ///
+    /// - Returns: The sequence of the event that it waits for; nil if that took none, or it waits for no event.
+    @discardableResult
+    func wait() async throws(TrackError) -> Int64? {
+        let result = await withCheckedContinuation { continuation in
+            let told: Result<Int64?, TrackError>? = state.withLock { state in
+                if case .told(let result) = state { return result }
+                state = .waiting(continuation)
+                return nil
+            }
+            if let told { continuation.resume(returning: told) }
+        }
+        return try result.get()
+    }
+}
+
+/// Why a durable call could not promise that its event is durable.
+public enum TrackError: Error, Hashable, Sendable {
+    /// Refused at intake; it took no sequence and will not be delivered.
+    case refused(DropReason)
+    /// A commit failed. The event waits at the head and is stored as soon as that is possible, unless the process ends first: to make
+    /// sure, call again with the same id.
+    case notStored(StorageFailure)
+    /// The quota removed it in the very commit that stored it: it is older than ``QueueQuota/maximumAge``, or, with
+    /// ``QueueQuota/Policy/dropOldest``, there was no room for it beside those that were stored with it. It is counted in ``Status/dropped`` and
+    /// will not be delivered, unless the same event waited before and is being sent just then.
+    case discarded
+    /// The client was shut down before the commit.
+    case shutDown
+}
+
+extension TrackError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .refused(.mailboxFull): "more events wait to be stored than the mailbox holds"
+        case .refused(.quotaFull): "the queue holds as much as its quota allows"
+        case .refused(.shutDown), .shutDown: "the client is shut down"
+        case .refused(.optedOut): "the user has opted out"
+        case .refused(.enricher): "an enricher dropped the event"
+        case .refused(.disabled): "events are disabled"
+        case .discarded: "the queue's quota removed the event at once: it is too old, or there was no room for it"
+        case .notStored(let failure): "the event could not be stored yet: \(failure)"
+        }
+    }
+}

@@ -1,0 +1,164 @@
+import HapaxModel
+
+/// Where events are taken in: everything that is fixed about an event when it is tracked is fixed here, in one critical section.
+///
+/// A value, kept behind the client's one lock. Nothing in it blocks or waits.
+struct Intake: Sendable {
+    struct Entry: Sendable {
+        /// nil for a mark that only waits for what stands before it.
+        var event: Event?
+        /// What the event's own properties are laid over. Joined when it is encoded: the caller does not wait for it.
+        var base = EncodedProperties.none
+        /// What it takes by estimate, and what was promised to it on disk.
+        var reserved = QueueUsage()
+        /// Told when everything up to here is durable.
+        var waiter: CommitWaiter?
+    }
+
+    enum Admission: Sendable {
+        /// `wake`: the drainer rests and must be started.
+        case admitted(EventID, wake: Bool)
+        case refused(DropReason)
+    }
+
+    private(set) var mailbox: [Entry] = []
+    var context: EventContext
+    private var ids = UUIDv7Generator()
+    /// Events taken in and not yet committed, those the drainer has taken included.
+    private(set) var uncommitted = QueueUsage()
+    private let capacity: Int64
+    private let maximumBytes: Int64
+    /// Room on disk; nil if that is not limited.
+    private let quota: Locked<QuotaAccount>?
+    private var isDraining = false
+    private(set) var isClosed = false
+    /// Refused, and counted by no commit yet.
+    private(set) var uncounted: [String: Int64] = [:]
+
+    init(
+        capacity: Int, maximumBytes: Int = .max,
+        context: EventContext = EventContext(identity: Identity(anonymousID: "nobody")), quota: Locked<QuotaAccount>? = nil
+    ) {
+        self.context = context
+        self.capacity = Int64(max(capacity, 1))
+        self.maximumBytes = Int64(maximumBytes)
+        self.quota = quota
+        mailbox.reserveCapacity(min(max(capacity, 1), 1_024))
+    }
+
+    /// - Parameters:
+    ///   - id: The caller's own; nil to have one made.
+    ///   - distinctID: nil for the context's.
+    ///   - now: The wall clock in Unix milliseconds.
+    ///   - isComplete: Whether the properties hold the context's already.
+    ///   - isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
+    ///   - isRepeated: Whether it is the client's own and comes again with the next start if it is refused: that counts nothing.
+    ///   - propertyBytes: About what the properties take, see ``QueueUsage/bytes(of:)``; added up before, so that nobody waits for it.
+    mutating func admit(
+        name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
+        isComplete: Bool = false, isKept: Bool = false, isRepeated: Bool = false, propertyBytes: Int64? = nil
+    ) -> Admission {
+        func refuse(_ reason: DropReason) -> Admission { self.refuse(reason, isKept: isKept, isRepeated: isRepeated) }
+        if let reason = reasonToRefuseAll { return refuse(reason) }
+        let base = isComplete ? EncodedProperties.none : context.encodedBase
+        let distinctID = distinctID ?? context.identity.distinctID
+        let room = QueueUsage(
+            events: 1,
+            bytes: QueueUsage.bytes(name, distinctID) + (propertyBytes ?? QueueUsage.bytes(of: properties)) + Int64(base.byteCount))
+        let wanted = uncommitted + room
+        // One alone may be larger than all together: it is a dead letter then.
+        guard wanted.events <= capacity, wanted.bytes <= maximumBytes || uncommitted.events == 0 else { return refuse(.mailboxFull) }
+        guard quota?.withLock({ $0.reserve(room) }) ?? true else { return refuse(.quotaFull) }
+        uncommitted = wanted
+        let event = Event(
+            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID,
+            properties: isComplete || !context.isPassive ? properties : context.own(properties))
+        mailbox.append(Entry(event: event, base: base, reserved: room, waiter: waiter))
+        return .admitted(event.id, wake: wake())
+    }
+
+    /// Adds a mark; its waiter is told when everything tracked before is durable.
+    ///
+    /// - Returns: Whether the drainer must be started.
+    mutating func mark(_ waiter: CommitWaiter) -> Bool {
+        mailbox.append(Entry(waiter: waiter))
+        return wake()
+    }
+
+    /// Takes the whole mailbox in exchange for an empty one.
+    mutating func take(into entries: inout [Entry]) {
+        swap(&mailbox, &entries)
+    }
+
+    /// Those who wait for anything in the mailbox; marks, which hold nothing else, leave it.
+    mutating func takeWaiters() -> [CommitWaiter] {
+        defer { mailbox.removeAll { $0.event == nil } }
+        return mailbox.compactMap(\.waiter)
+    }
+
+    /// - Returns: Whether the drainer may rest, which it then must: the next event starts it again.
+    mutating func rest() -> Bool {
+        guard mailbox.isEmpty else { return false }
+        isDraining = false
+        return true
+    }
+
+    /// These are in the queue, or were found to be there already.
+    mutating func committed(_ events: [PreparedEvent]) {
+        for event in events { uncommitted = uncommitted - event.reserved }
+    }
+
+    /// What the next commit has to count; call ``addRefusals(_:)`` if it fails.
+    mutating func takeRefusals() -> [String: Int64] {
+        defer { uncounted = [:] }
+        return uncounted
+    }
+
+    mutating func addRefusals(_ counts: [String: Int64]) {
+        uncounted.merge(counts, uniquingKeysWith: +)
+    }
+
+    /// From now on every event is refused.
+    mutating func close() {
+        isClosed = true
+    }
+
+    private mutating func wake() -> Bool {
+        if isDraining { return false }
+        isDraining = true
+        return true
+    }
+
+    /// Why no event is taken at all; then none has to be looked at.
+    var reasonToRefuseAll: DropReason? { isClosed ? .shutDown : context.isOptedOut ? .optedOut : nil }
+
+    mutating func refuse(_ reason: DropReason, isKept: Bool = false, isRepeated: Bool = false) -> Admission {
+        let isCounted = !isRepeated && !(isKept && reason.passes)
+        if isCounted { uncounted[reason.rawValue, default: 0] += 1 }
+        return .refused(reason)
+    }
+}
+
+/// Why an event was refused at intake. It took no sequence.
+public enum DropReason: String, Sendable, Hashable, CaseIterable {
+    /// More events, or more bytes of them, wait for their commit than the mailbox holds.
+    case mailboxFull = "mailbox_full"
+    /// The queue holds what its quota allows.
+    case quotaFull = "quota_full"
+    /// After ``EventClient/shutdown(within:)`` has begun.
+    case shutDown = "shut_down"
+    /// After ``EventClient/optOut()``.
+    case optedOut = "opted_out"
+    /// An ``EventClient/Enricher`` returned nil.
+    case enricher
+    /// A service has no client: it is not configured, or has not started yet.
+    case disabled
+
+    /// Whether the same event may be taken another time, as by the next client on the queue.
+    var passes: Bool {
+        switch self {
+        case .mailboxFull, .quotaFull, .shutDown: true
+        case .optedOut, .enricher, .disabled: false
+        }
+    }
+}

@@ -1,0 +1,31 @@
+import HapaxModel
+
+/// An event as the store takes it: encoded once, before its commit, which gives it its sequence.
+struct PreparedEvent: Sendable {
+    var id: EventID
+    var time: Int64
+    /// As it will travel, without its sequence.
+    let bytes: [UInt8]
+    /// Why it can only be a dead letter.
+    var problem: EventProblem?
+    /// Room that was promised to it at intake.
+    var reserved = QueueUsage()
+    /// Taken where the bytes were made, which is not where they are committed: storing waits for a disk, encoding for nobody.
+    let payloadSum: UInt32
+
+    init(id: EventID, time: Int64, bytes: [UInt8], problem: EventProblem? = nil, reserved: QueueUsage = QueueUsage()) {
+        (self.id, self.time, self.bytes, self.reserved) = (id, time, bytes, reserved)
+        payloadSum = RowCheckSum.ofPayload(bytes)
+        let hasRoom = bytes.count + OutgoingEvent.addedBytes <= EventLimits.maximumEventBytes
+        self.problem = problem ?? (hasRoom ? nil : Self.tooLarge(bytes.count))
+    }
+
+    /// What the sequence adds counts as well: the server looks at what arrives.
+    private static func tooLarge(_ count: Int) -> EventProblem {
+        EventProblem(
+            .eventTooLarge,
+            detail: "the event is \(count) bytes, limit \(EventLimits.maximumEventBytes - OutgoingEvent.addedBytes)")
+    }
+
+    static let conflict = (reason: Receipt.Outcome.conflict.rawValue, detail: "another content waits under this id")
+}

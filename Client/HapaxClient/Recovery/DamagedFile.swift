@@ -1,0 +1,100 @@
+import Foundation
+import GRDB
+import HapaxModel
+import HapaxSQLite
+
+/// A file that was set aside, read through SQLite as far as SQLite reads it.
+struct DamagedFile {
+    private let database: DatabaseQueue
+
+    /// Queries that may fail in one call; the next one goes on behind them.
+    private static let failuresPerCall = 1_000
+
+    init(path: String) throws {
+        guard FileManager.default.fileExists(atPath: path) else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
+        var configuration = Configuration()
+        configuration.readonly = true
+        configuration.busyMode = DatabaseFile.busyMode
+        database = try DatabaseQueue(path: path, configuration: configuration)
+    }
+
+    var counters: QueueCounters? { try? database.unsafeRead { try QueueCounters($0) } }
+
+    var highestSequence: Int64? {
+        try? database.unsafeRead { db in
+            let highest = "SELECT max((SELECT max(sequence) FROM events), ifnull((SELECT max(sequence) FROM dead_letters), 0))"
+            return try Int64.fetchOne(db, sql: highest)
+        } ?? nil
+    }
+
+    /// What one call has read.
+    struct Chunk<Element> {
+        var rows: [Element] = []
+        /// Everything up to here has been looked at.
+        var reached: Int64
+    }
+
+    /// Waiting events whose check sums hold.
+    func events(_ range: ClosedRange<Int64>, maximumBytes: Int64) throws -> Chunk<(sequence: Int64, event: PreparedEvent)> {
+        try read("events", range, maximumBytes) { row in
+            let (sequence, time): (Int64, Int64) = (try row.value("sequence"), try row.value("time"))
+            let bytes = [UInt8](try row.value("payload") as Data)
+            guard let id = EventID(bytes: try row.value("event_id") as Data) else { return nil }
+            let event = PreparedEvent(id: id, time: time, bytes: bytes)
+            let sum = RowCheckSum.ofRow(.event, sequence: sequence, id: id, time: time, payload: event.payloadSum)
+            return try row.value("check_sum") == Int64(sum) ? (sequence, event) : nil
+        }
+    }
+
+    /// Dead letters whose check sums hold.
+    func deadLetters(_ range: ClosedRange<Int64>, maximumBytes: Int64) throws -> Chunk<DeadLetter> {
+        try read("dead_letters", range, maximumBytes) { row in
+            let letter = try QueueFile.deadLetter(row)
+            return letter.reason == DeadLetter.changed.reason ? nil : letter
+        }
+    }
+
+    /// Reads on from the range's beginning. A range that SQLite cannot read is halved, down to the rows that are lost.
+    private func read<Element>(
+        _ table: String, _ range: ClosedRange<Int64>, _ maximumBytes: Int64, _ element: (Row) throws -> Element?
+    ) throws -> Chunk<Element> {
+        var chunk = Chunk<Element>(reached: range.lowerBound - 1)
+        var (left, failures, bytes) = ([range], 0, Int64(0))
+        // Without a transaction, whose end fails as well once a statement has met damage.
+        try database.unsafeRead { db in
+            while let range = left.popLast() {
+                do {
+                    let sql = "SELECT * FROM \(table) WHERE sequence BETWEEN ? AND ? ORDER BY sequence"
+                    let rows = try Row.fetchCursor(db, sql: sql, arguments: [range.lowerBound, range.upperBound])
+                    while let row = try rows.next() {
+                        // Pages can stand in each other's places.
+                        guard let sequence: Int64 = try row.value("sequence"), sequence > chunk.reached, range.contains(sequence) else {
+                            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+                        }
+                        chunk.reached = sequence
+                        bytes += (try? row.value("payload") as Data).map { Int64($0.count) } ?? 0
+                        if let found = try? element(row) { chunk.rows.append(found) }
+                        if chunk.rows.count == QueueFile.chunkRows || bytes >= maximumBytes { return }
+                    }
+                    chunk.reached = range.upperBound
+                } catch  where error.isUnreadable {
+                    failures += 1
+                    let lower = max(range.lowerBound, chunk.reached + 1)
+                    if lower < range.upperBound {
+                        let middle = lower + (range.upperBound - lower) / 2
+                        left += [middle + 1...range.upperBound, lower...middle]
+                    } else {
+                        chunk.reached = range.upperBound
+                    }
+                    if failures >= Self.failuresPerCall, left.last.map({ chunk.reached >= $0.lowerBound - 1 }) ?? true { return }
+                }
+            }
+        }
+        return chunk
+    }
+}
+
+extension Error {
+    /// Whether SQLite cannot give what it was asked for, and will not another time.
+    fileprivate var isUnreadable: Bool { isDamageAtOpening || (self as? DatabaseError)?.resultCode == .SQLITE_IOERR }
+}

@@ -1,0 +1,112 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension QueueFile {
+    /// The latest damage since the file was opened.
+    package var latestDamage: QueueDamage? { damage.withLock { $0.latest } }
+
+    /// Whether something is still to be recovered from files that were set aside.
+    package var isRecovering: Bool { damage.withLock { $0.isPending } }
+
+    /// Recovers a chunk of what a damaged file held, oldest first: its events are this install's now, under their ids, and what became of their
+    /// old sequences is told as the old install's last word (I11, I12).
+    ///
+    /// - Parameter makeEvent: Makes the event that tells of the damage once all has been recovered.
+    /// - Returns: Whether there is more.
+    func recoverChunk(now: Int64, makeEvent: (_ name: String, _ id: EventID, Properties) -> PreparedEvent) throws -> Bool {
+        guard isRecovering else { return false }
+        guard var recovery = try reading(Recovery.pending) else {
+            damage.withLock { $0.isPending = false }
+            return false
+        }
+        let file = try? DamagedFile(path: directory.path + "/" + recovery.name)
+        guard let file, recovery.reached < recovery.highest || !recovery.isOfLetters else {
+            return try finish(recovery, makeEvent)
+        }
+        if recovery.isOfLetters {
+            let chunk = try file.deadLetters(recovery.reached + 1...recovery.highest, maximumBytes: Self.chunkBytes)
+            recovery.reached = chunk.reached
+            recovery.recoveredLetters += Int64(chunk.rows.count)
+            try record(recovery) { db, counters in
+                for letter in chunk.rows {
+                    counters.created += 1
+                    try Self.bury(
+                        DeadLetter(
+                            number: counters.created, eventID: letter.eventID, reason: letter.reason, detail: letter.detail,
+                            time: letter.time, event: letter.event), isTold: false, db, &counters)
+                }
+            }
+            return true
+        }
+        guard recovery.reached < recovery.highest else {
+            (recovery.isOfLetters, recovery.reached) = (true, 0)
+            try record(recovery) { _, _ in }
+            return true
+        }
+        let chunk = try file.events(recovery.reached + 1...recovery.highest, maximumBytes: Self.chunkBytes)
+        let before = recovery
+        recovery.reached = chunk.reached
+        _ = try transaction(growing: true, committed: { noted($0) }) { db, counters in
+            var recovery = recovery
+            let insert = try RowInsert(db)
+            for row in chunk.rows {
+                if try Self.place(row.event, insert, db, &counters).letter == nil {
+                    recovery.recovered += 1
+                } else {
+                    recovery.deadLettered += 1
+                }
+            }
+            try Self.tellLastWord(of: before, chunk.rows.map(\.sequence), upTo: chunk.reached, db, &counters)
+            try recovery.update(db)
+            return recovery
+        }
+        return true
+    }
+
+    private func record(_ recovery: Recovery, _ body: (Database, inout QueueCounters) throws -> Void) throws {
+        try transaction(growing: true, committed: { _ in noted(recovery) }) { db, counters in
+            try body(db, &counters)
+            try recovery.update(db)
+        }
+    }
+
+    private func noted(_ recovery: Recovery) { damage.withLock { $0.latest = recovery.damage } }
+
+    /// What was recovered comes again under another sequence; what was not is lost, as far as the file said where its waiting events began.
+    private static func tellLastWord(
+        of recovery: Recovery, _ recovered: [Int64], upTo reached: Int64, _ db: Database, _ counters: inout QueueCounters
+    ) throws {
+        var next = recovery.lowest.map { max($0, recovery.reached + 1) }
+        for sequence in recovered {
+            if let first = next, first < sequence {
+                try tellGone(first...(sequence - 1), "damaged", of: recovery.install, db, &counters)
+            }
+            try tellGone(sequence...sequence, "recovered", of: recovery.install, db, &counters)
+            if let first = next { next = max(first, sequence + 1) }
+        }
+        if let next, next <= reached { try tellGone(next...reached, "damaged", of: recovery.install, db, &counters) }
+    }
+
+    private func finish(_ recovery: Recovery, _ makeEvent: (String, EventID, Properties) -> PreparedEvent) throws -> Bool {
+        var damage = recovery.damage
+        damage.isRecovered = true
+        // The same one, however often it is told.
+        let id = EventID.derived(name: QueueDamage.eventName, key: "\(recovery.install) \(recovery.name)")
+        let event = makeEvent(QueueDamage.eventName, id, damage.properties)
+        let isMore = try transaction(growing: true) { db, counters in
+            _ = try Self.place(event, try RowInsert(db), db, &counters)
+            try recovery.remove(db)
+            return try Recovery.pending(db) != nil
+        }
+        self.damage.withLock { $0 = DamageRecord(isPending: isMore, latest: damage) }
+        return isMore
+    }
+
+    /// What a purge forgets must not come back.
+    func forgetRecoveries() throws {
+        guard isRecovering else { return }
+        try transaction { db, _ in try db.execute(sql: "DELETE FROM recoveries") }
+        damage.withLock { $0.isPending = false }
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+/// How far a damaged file has been read, as it stands in the file that took over: with each chunk of rows the place that was reached.
+struct Recovery: Hashable, Sendable {
+    /// Of the damaged file.
+    var name: String
+    var install: EventID
+    /// How much it held, if it says so.
+    var waiting: Int64?
+    var letters: Int64?
+    /// No event below was waiting, as far as that is known; then what is not recovered from here on is told as lost.
+    var lowest: Int64?
+    /// No row has a higher number.
+    var highest: Int64
+    /// The dead letters come after the events.
+    var isOfLetters = false
+    var reached: Int64 = 0
+    var recovered: Int64 = 0
+    var recoveredLetters: Int64 = 0
+    var deadLettered: Int64 = 0
+
+    /// Where nobody knows how many rows there are.
+    private static let anyRow = Int64(1) << 40
+
+    /// - Parameter install: Whose file it was, if it does not say so itself.
+    init(name: String, in directory: QueueDirectory, of install: EventID) {
+        let file = try? DamagedFile(path: directory.path + "/" + name)
+        let counters = file?.counters
+        (self.name, self.install) = (name, counters?.installID ?? install)
+        waiting = counters?.waiting
+        letters = counters?.letters
+        lowest = counters.map { $0.acknowledged + 1 }
+        highest = counters?.created ?? file?.highestSequence ?? Self.anyRow
+    }
+
+    var damage: QueueDamage {
+        var damage = QueueDamage(file: name)
+        (damage.recovered, damage.recoveredDeadLetters) = (Int(recovered), Int(recoveredLetters))
+        damage.deadLettered = Int(deadLettered)
+        damage.lost = waiting.map { Int(max($0 - recovered - deadLettered, 0)) }
+        damage.lostDeadLetters = letters.map { Int(max($0 - recoveredLetters, 0)) }
+        return damage
+    }
+
+    // MARK: - On disk
+
+    /// The oldest that is not done.
+    static func pending(_ db: Database) throws -> Recovery? {
+        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM recoveries ORDER BY rowid LIMIT 1") else { return nil }
+        return try Recovery(row)
+    }
+
+    private init(_ row: Row) throws {
+        guard let install = EventID(bytes: try row.value("install_id") as Data) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        self.install = install
+        name = try row.value("name")
+        (waiting, letters, lowest) = (try row.optional("waiting"), try row.optional("letters"), try row.optional("lowest"))
+        (highest, isOfLetters, reached) = (try row.value("highest"), try row.value("is_of_letters"), try row.value("reached"))
+        (recovered, recoveredLetters) = (try row.value("recovered"), try row.value("recovered_letters"))
+        deadLettered = try row.value("dead_lettered")
+    }
+
+    func insert(_ db: Database) throws {
+        try db.execute(
+            sql: """
+                INSERT INTO recoveries (name, install_id, waiting, letters, lowest, highest) VALUES (?, ?, ?, ?, ?, ?)
+                ON CONFLICT DO NOTHING
+                """,
+            arguments: [name, Data(install.bytes), waiting, letters, lowest, highest])
+    }
+
+    func update(_ db: Database) throws {
+        try db.execute(
+            sql: """
+                UPDATE recoveries SET is_of_letters = ?, reached = ?, recovered = ?, recovered_letters = ?, dead_lettered = ? WHERE name = ?
+                """,
+            arguments: [isOfLetters, reached, recovered, recoveredLetters, deadLettered, name])
+    }
+
+    func remove(_ db: Database) throws {
+        try db.execute(sql: "DELETE FROM recoveries WHERE name = ?", arguments: [name])
+    }
+}

@@ -1,0 +1,65 @@
+import HapaxModel
+
+/// The events of a client's queue file that were not stored and are not sent again by themselves.
+public struct DeadLetters: Sendable {
+    let file: QueueFile
+
+    private static let page = 500
+
+    /// In the order they came.
+    ///
+    /// - Parameters:
+    ///   - number: Only those after this one; 0 for the first.
+    ///   - limit: At most so many; none if it is less than 1.
+    /// - Throws: ``StorageFailure``.
+    public func list(after number: Int64 = 0, limit: Int = 100) throws(StorageFailure) -> [DeadLetter] {
+        // To SQLite a negative limit is none (https://www.sqlite.org/lang_select.html#the_limit_clause).
+        try work { try file.deadLetters(after: number, limit: max(limit, 0)) }
+    }
+
+    /// - Throws: ``StorageFailure``.
+    public func count() throws(StorageFailure) -> Int {
+        try work { Int(file.counters.letters) }
+    }
+
+    /// Puts them back among what waits, in their old places; durable on return. Those that break a limit stay.
+    ///
+    /// - Parameter numbers: nil for all.
+    /// - Throws: ``StorageFailure``; what was done before the failure stays done.
+    public func retry(_ numbers: [Int64]? = nil) throws(StorageFailure) -> RetriedDeadLetters {
+        try work { try file.retryDeadLetters(numbers) }
+    }
+
+    /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are no event, `text`; if they are
+    /// not UTF-8 either, `text` holds replacement characters and `base64` the bytes.
+    ///
+    /// - Returns: How many.
+    /// - Throws: ``StorageFailure``, or what `write` throws.
+    public func export(_ write: ([UInt8]) throws -> Void) throws -> Int {
+        var count = 0
+        var last: Int64 = 0
+        while true {
+            let letters = try list(after: last, limit: Self.page)
+            guard let end = letters.last else { return count }
+            for letter in letters { try write(letter.line) }
+            count += letters.count
+            last = end.number
+        }
+    }
+
+    /// Removes them for ever; they stay counted in ``Status/deadLettered``.
+    ///
+    /// - Returns: How many there were.
+    /// - Throws: ``StorageFailure``; what was done before the failure stays done.
+    public func purge(_ numbers: [Int64]) throws(StorageFailure) -> Int {
+        try work { try file.purgeDeadLetters(numbers) }
+    }
+
+    private func work<Value>(_ body: () throws -> Value) throws(StorageFailure) -> Value {
+        do {
+            return try body()
+        } catch {
+            throw StorageFailure(error)
+        }
+    }
+}

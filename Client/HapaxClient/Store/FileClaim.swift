@@ -1,0 +1,145 @@
+import Foundation
+import HapaxModel
+import HapaxSQLite
+
+/// The right to be the only one who works on a queue's file, as long as it lives: `flock(2)` on `N.lock`, which says whose the file is.
+package final class FileClaim: Sendable {
+    package let directory: QueueDirectory
+    package let number: Int
+    private let lock: Locked<FileLock?>
+    private let noted: Locked<FileNote>
+    /// Nobody has made a database under the number yet.
+    private let isUnused: Locked<Bool>
+
+    /// Whose file it is, as `N.lock` says, also to those who do not hold it.
+    package struct FileNote: Hashable, Sendable {
+        /// Where its events go: server and key, as a hash.
+        package var destination: EventID
+        package var install: EventID
+        /// Nothing in the file is to be sent: nobody has to open it to find out.
+        package var isClean: Bool
+
+        private static let start = "hapax 1 "
+        fileprivate static let cleanOffset = start.utf8.count + 2 * 37
+        fileprivate static let byteCount = cleanOffset + 2
+
+        init(destination: EventID, install: EventID, isClean: Bool) {
+            (self.destination, self.install, self.isClean) = (destination, install, isClean)
+        }
+
+        /// nil for what nobody has written yet, or somebody else has.
+        init?(_ bytes: [UInt8]) {
+            let text = String(decoding: bytes, as: UTF8.self)
+            guard bytes.count == Self.byteCount, text.hasPrefix(Self.start) else { return nil }
+            let parts = text.dropFirst(Self.start.count).split(whereSeparator: \.isWhitespace)
+            guard parts.count == 3, let destination = EventID(String(parts[0])), let install = EventID(String(parts[1])) else { return nil }
+            self.init(destination: destination, install: install, isClean: parts[2] == "c")
+        }
+
+        fileprivate var bytes: [UInt8] { Array("\(Self.start)\(destination) \(install) \(isClean ? "c" : "-")\n".utf8) }
+    }
+
+    package var note: FileNote { noted.withLock { $0 } }
+
+    /// The first of the destination's files that nobody owns, or the next one.
+    ///
+    /// - Parameter install: Names a new file's install.
+    package static func first(
+        of destination: EventID, in directory: QueueDirectory, install: EventID
+    ) throws(QueueOpenError) -> FileClaim {
+        let numbers: [Int]
+        do throws(StorageFailure) {
+            try directory.make()
+            numbers = try directory.numbers()
+        } catch { throw .unusable(error) }
+        for number in numbers where note(of: number, in: directory)?.destination == destination {
+            if let claim = try? FileClaim(number, in: directory, of: [destination]) { return claim }
+        }
+        // Others may begin one at the same moment.
+        for number in ((numbers.last ?? 0) + 1)... {
+            guard number <= QueueDirectory.maximumFiles else { throw .unusable(StorageFailure(errno: EMFILE)) }
+            do throws(QueueOpenError) {
+                return try FileClaim(newFile: number, in: directory, FileNote(destination: destination, install: install, isClean: false))
+            } catch {
+                if error != .taken { throw error }
+            }
+        }
+        throw .taken
+    }
+
+    /// - Returns: nil if there is none, or none that was written as a whole.
+    package static func note(of number: Int, in directory: QueueDirectory) -> FileNote? {
+        guard let file = FileHandle(forReadingAtPath: directory.lockPath(number)) else { return nil }
+        return (try? file.read(upToCount: FileNote.byteCount + 1)).flatMap { FileNote([UInt8]($0)) }
+    }
+
+    /// Takes a file that is there.
+    ///
+    /// - Parameter destinations: Whose it may be; nil for anybody's.
+    package init(_ number: Int, in directory: QueueDirectory, of destinations: Set<EventID>? = nil) throws(QueueOpenError) {
+        let lock = try Self.lock(directory.lockPath(number), creates: false)
+        guard let note = FileNote(lock.contents(atMost: FileNote.byteCount + 1)), destinations?.contains(note.destination) != false else {
+            throw .taken
+        }
+        (self.directory, self.number, self.lock, noted, isUnused) = (directory, number, Locked(lock), Locked(note), Locked(false))
+    }
+
+    private init(newFile number: Int, in directory: QueueDirectory, _ note: FileNote) throws(QueueOpenError) {
+        let lock = try Self.lock(directory.lockPath(number), creates: true)
+        // Somebody has begun it at the same moment, and has ended since; or works on it, and somebody else has deleted the lock file.
+        guard lock.contents(atMost: 1).isEmpty, !FileManager.default.fileExists(atPath: directory.databasePath(number)) else {
+            throw .taken
+        }
+        let failure = lock.write(note.bytes, at: 0)
+        guard failure == 0 else { throw .unusable(StorageFailure(errno: failure)) }
+        (self.directory, self.number, self.lock, noted, isUnused) = (directory, number, Locked(lock), Locked(note), Locked(true))
+    }
+
+    private static func lock(_ path: String, creates: Bool) throws(QueueOpenError) -> FileLock {
+        do throws(FileLock.Failure) {
+            return try FileLock(path: path, creates: creates)
+        } catch {
+            switch error {
+            case .taken: throw .taken
+            case .system(let number): throw .unusable(StorageFailure(errno: number))
+            }
+        }
+    }
+
+    /// Whether a database that is made now is the first one under the number; afterwards none is.
+    func takeFirstUse() -> Bool {
+        isUnused.withLock { isUnused in
+            defer { isUnused = false }
+            return isUnused
+        }
+    }
+
+    /// The file is a new install's from now on.
+    func became(_ install: EventID) throws {
+        try change { $0.install = install }
+    }
+
+    /// - Parameter isClean: Whether nothing in the file is to be sent. Taken back before the commit that makes it untrue.
+    func mark(clean isClean: Bool) throws {
+        if note.isClean != isClean { try change { $0.isClean = isClean } }
+    }
+
+    private func change(_ body: (inout FileNote) -> Void) throws {
+        try noted.withLock { note in
+            var changed = note
+            body(&changed)
+            let failure = lock.withLock { $0?.write(changed.bytes, at: 0) } ?? EBADF
+            guard failure == 0 else { throw POSIXError(.init(rawValue: failure) ?? .EIO) }
+            note = changed
+        }
+    }
+
+    /// Whether it keeps others from the file: somebody may have deleted or moved the directory.
+    var isInPlace: Bool { lock.withLock { $0?.isInPlace == true } }
+
+    /// See ``FileLock/flushDrive()``.
+    func flushDrive() -> Int32 { lock.withLock { $0?.flushDrive() } ?? 0 }
+
+    /// Gives the file up, for whoever comes.
+    package func release() { lock.withLock { $0 = nil } }
+}

@@ -1,0 +1,76 @@
+import Foundation
+import HapaxModel
+import HapaxSQLite
+
+/// Whom events concern that do not say it themselves, as it is kept for all of a directory's clients (R56).
+package struct KeptIdentity: Hashable, Sendable, Codable {
+    package var anonymousID: String
+    package var loginID: String?
+
+    package var distinctID: String { loginID ?? anonymousID }
+
+    private enum CodingKeys: String, CodingKey {
+        case anonymousID = "anonymous_id"
+        case loginID = "login_id"
+    }
+}
+
+/// `identity.json`, which survives any queue file. Another client sees a change at its next start.
+package struct IdentityFile: Sendable {
+    private let path: String
+
+    package init(_ directory: QueueDirectory) { path = directory.identityPath }
+
+    /// - Returns: nil if there is none.
+    /// - Throws: Also if it cannot be understood.
+    package func read() throws -> KeptIdentity? {
+        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        return try JSONDecoder().decode(KeptIdentity.self, from: try Data(contentsOf: URL(fileURLWithPath: path)))
+    }
+
+    /// What is there, or a new one; who comes first makes it. One that cannot be understood is set aside.
+    ///
+    /// - Returns: Also why an earlier one could not be read.
+    func load(newID: String) throws -> (identity: KeptIdentity, failure: StorageFailure?) {
+        var failure: StorageFailure?
+        do {
+            if let identity = try read() { return (identity, nil) }
+        } catch {
+            guard error is DecodingError else { throw error }
+            failure = StorageFailure(code: 0, description: "identity.json holds something else")
+            _ = rename(path, path + ".damaged")
+        }
+        let new = KeptIdentity(anonymousID: newID)
+        let temporary = path + ".\(newID)"
+        try write(new, to: temporary)
+        defer { unlink(temporary) }
+        // Unlike a rename, it fails if another client was first.
+        if link(temporary, path) == 0 || errno == EEXIST, let identity = try read() { return (identity, failure) }
+        throw POSIXError(.init(rawValue: errno) ?? .EIO)
+    }
+
+    /// Changes what is there; durable on return.
+    package func change(_ change: (inout KeptIdentity) -> Void) throws -> KeptIdentity {
+        var ids = UUIDv7Generator()
+        let name = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000)).description
+        var identity = try load(newID: name).identity
+        change(&identity)
+        try write(identity, to: path + ".\(name)")
+        guard rename(path + ".\(name)", path) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
+        defer { close(directory) }
+        guard directory >= 0, DriveCache.synchronize(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        return identity
+    }
+
+    private func write(_ identity: KeptIdentity, to path: String) throws {
+        let bytes = [UInt8](try JSONEncoder().encode(identity))
+        let descriptor = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        defer { close(descriptor) }
+        guard Foundation.write(descriptor, bytes, bytes.count) == bytes.count, DriveCache.synchronize(descriptor) == 0 else {
+            unlink(path)
+            throw POSIXError(.init(rawValue: errno) ?? .EIO)
+        }
+    }
+}

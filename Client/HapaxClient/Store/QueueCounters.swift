@@ -1,0 +1,108 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+/// What is counted about one queue file, in the transactions of the rows that it is about (I12).
+package struct QueueCounters: Hashable, Sendable {
+    /// Names the file; one that took over from a damaged file is another install.
+    package var installID: EventID
+    /// Raised by each transaction, so that of two envelopes the later one is known.
+    package internal(set) var word: Int64 = 0
+    /// The highest sequence given; sequences begin at 1.
+    package internal(set) var created: Int64 = 0
+    /// The highest sequence that a receipt has settled.
+    package internal(set) var acknowledged: Int64 = 0
+    /// Events that wait, those that are held included, and their bytes.
+    package internal(set) var waiting: Int64 = 0
+    package internal(set) var bytes: Int64 = 0
+    /// Of these, those that the server refused alone: they wait for a proof that it accepts others.
+    package internal(set) var held: Int64 = 0
+    package internal(set) var stored: Int64 = 0
+    package internal(set) var duplicates: Int64 = 0
+    /// Events that became dead letters and have not been put back.
+    package internal(set) var deadLettered: Int64 = 0
+    /// Removed unsent after they had been stored: by the quota or a purge.
+    package internal(set) var gone: Int64 = 0
+    /// Dead letters that are in the file now, and their bytes.
+    package internal(set) var letters: Int64 = 0
+    package internal(set) var letterBytes: Int64 = 0
+    /// Ranges of sequences that will never come, of which the server is still to be told.
+    package internal(set) var untold: Int64 = 0
+    /// By reason: refused at intake, removed, dead letters that the quota removed.
+    package internal(set) var dropped: [String: Int64] = [:]
+
+    package init(of installID: EventID) { self.installID = installID }
+
+    /// I12.
+    package var isBalanced: Bool { created == waiting + stored + duplicates + deadLettered + gone }
+
+    var usage: QueueUsage { QueueUsage(events: waiting + letters, bytes: bytes + letterBytes) }
+
+    /// Events of which no server has said yet that it refuses them alone.
+    package var sendable: Int64 { waiting - held }
+
+    /// Whether the server is to hear anything: dead letters and held events alone are nothing to send.
+    package var hasSomethingToSend: Bool { sendable > 0 || untold > 0 }
+
+    /// Events refused at intake, which have no sequence.
+    var refused: [String: Int64] { dropped.filter { DropReason(rawValue: $0.key) != nil } }
+
+    // MARK: - On disk
+
+    private static let columns = [
+        "word", "created", "acknowledged", "waiting", "bytes", "held", "stored", "duplicates", "dead_lettered", "gone", "letters",
+        "letter_bytes", "untold",
+    ]
+    private static let fields: [any WritableKeyPath<QueueCounters, Int64> & Sendable] = [
+        \.word, \.created, \.acknowledged, \.waiting, \.bytes, \.held, \.stored, \.duplicates, \.deadLettered, \.gone, \.letters,
+        \.letterBytes, \.untold,
+    ]
+
+    static let tableColumns = columns.map { "\($0) INTEGER NOT NULL DEFAULT 0" }.joined(separator: ", ")
+    private static let update = "UPDATE counters SET " + columns.map { "\($0) = ?" }.joined(separator: ", ")
+
+    /// - Throws: SQLITE_CORRUPT if there are none, or none that can be right: SQLite has no check sums.
+    init(_ db: Database) throws {
+        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM counters"), let id = EventID(bytes: try row.value("install_id") as Data)
+        else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        installID = id
+        for (column, field) in zip(Self.columns, Self.fields) { self[keyPath: field] = try row.value(column) }
+        for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") {
+            dropped[try row.value("reason")] = try row.value("count") as Int64
+        }
+        let isPossible = Self.fields.allSatisfy { (0...Self.largest).contains(self[keyPath: $0]) }
+        guard isPossible, isBalanced else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+    }
+
+    /// No count comes near it, and sums of a few are still numbers.
+    private static let largest = Int64(1) << 53
+
+    /// All but ``dropped``, which ``count(_:_:_:)`` keeps.
+    func write(_ db: Database) throws {
+        try db.cachedStatement(sql: Self.update).execute(arguments: StatementArguments(Self.fields.map { self[keyPath: $0] }))
+        guard db.changesCount == 1 else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+    }
+
+    mutating func count(_ reason: String, _ count: Int64, _ db: Database) throws {
+        guard count > 0 else { return }
+        dropped[reason, default: 0] += count
+        try db.cachedStatement(
+            sql: "INSERT INTO dropped (reason, count) VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET count = excluded.count"
+        ).execute(arguments: [reason, dropped[reason]])
+    }
+}
+
+extension Row {
+    /// A damaged row can hold anything in any column, where a subscript would trap.
+    func value<Value: DatabaseValueConvertible>(_ column: String) throws -> Value {
+        guard let value: Value = try optional(column) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        return value
+    }
+
+    /// nil for NULL and for a column that is not there.
+    func optional<Value: DatabaseValueConvertible>(_ column: String) throws -> Value? {
+        guard let stored = self[column] as DatabaseValue?, !stored.isNull else { return nil }
+        guard let value = Value.fromDatabaseValue(stored) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        return value
+    }
+}

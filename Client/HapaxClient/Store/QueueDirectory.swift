@@ -1,0 +1,118 @@
+import Foundation
+import HapaxModel
+import HapaxSQLite
+
+/// A queue's directory: `1.sqlite`, `2.sqlite`, … which are equals, a lock file beside each, and what belongs to all of them.
+///
+/// A client owns one file, and nobody else opens that. The lock files are never deleted, so that a number always means the same install's
+/// file or the one that took over from it.
+package struct QueueDirectory: Hashable, Sendable {
+    package let path: String
+
+    /// Files in one directory; no more are begun.
+    static let maximumFiles = 10_000
+
+    /// - Parameter path: A relative one is taken from where the process works now: it may work elsewhere later.
+    package init(path: String) {
+        self.path = path.hasPrefix("/") ? path : FileManager.default.currentDirectoryPath + "/" + path
+    }
+
+    package func databasePath(_ number: Int) -> String { path + "/\(number).sqlite" }
+    package func lockPath(_ number: Int) -> String { path + "/\(number).lock" }
+    var ballastPath: String { path + "/ballast" }
+    func statusPath(_ number: Int) -> String { path + "/\(number).status" }
+    package var identityPath: String { path + "/identity.json" }
+    var pausePath: String { path + "/pause" }
+    package var optOutPath: String { path + "/opt-out" }
+
+    /// Makes the directory, readable by its owner only.
+    package func make() throws(StorageFailure) {
+        do {
+            try FileManager.default.createDirectory(
+                atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        } catch {
+            // A file is in its place.
+            let isFile = (error as? CocoaError)?.code == .fileWriteFileExists
+            throw isFile ? StorageFailure(errno: ENOTDIR) : StorageFailure(error)
+        }
+        DeviceStorage.keepOpen(path)
+        if isOfAnEarlierVersion { throw .earlierVersion }
+    }
+
+    package var isOptedOut: Bool { OptOutMark(path: optOutPath).isSet }
+
+    /// Durable on return.
+    package func setOptedOut(_ isOptedOut: Bool) throws {
+        var mark = OptOutMark(path: optOutPath)
+        try mark.set(isOptedOut)
+    }
+
+    /// The numbers of all files, smallest first; none if there is no directory.
+    ///
+    /// - Throws: If the directory cannot be listed: that is not the same as none.
+    package func numbers() throws(StorageFailure) -> [Int] {
+        try names().compactMap { name in
+            // A number that was written another way is somebody else's file.
+            name.hasSuffix(".lock") ? Int(name.dropLast(5)).flatMap { "\($0).lock" == name && $0 > 0 ? $0 : nil } : nil
+        }.sorted()
+    }
+
+    /// Whether an earlier version keeps its queue here: it is left as it is.
+    var isOfAnEarlierVersion: Bool {
+        ["queue.sqlite", "queue.lock", "spool"].contains { FileManager.default.fileExists(atPath: path + "/" + $0) }
+    }
+
+    /// The names of damaged files that were set aside, of one file or of all, in the order in which that happened.
+    package func filesSetAside(_ number: Int? = nil) -> [String] {
+        ((try? names()) ?? []).compactMap { name -> (name: String, file: Int, aside: Int)? in
+            guard let range = name.range(of: Self.setAsideSuffix), let aside = Int(name[range.upperBound...]),
+                let file = Int(name[..<range.lowerBound])
+            else { return nil }
+            return number == nil || number == file ? (name, file, aside) : nil
+        }.sorted { ($0.file, $0.aside) < ($1.file, $1.aside) }.map(\.name)
+    }
+
+    /// Renames a damaged database and its log to a name that no file had.
+    func setAside(_ number: Int) throws {
+        let taken = filesSetAside(number).last.flatMap { name in name.range(of: Self.setAsideSuffix).flatMap { Int(name[$0.upperBound...]) }
+        }
+        let database = databasePath(number)
+        try move(database, "\(path)/\(number)\(Self.setAsideSuffix)\((taken ?? 0) + 1)")
+        try finishSettingAside(number)
+    }
+
+    /// A log whose database has been set aside goes with it, also after a crash between the two renames.
+    func finishSettingAside(_ number: Int) throws {
+        let database = databasePath(number)
+        guard !FileManager.default.fileExists(atPath: database) else { return }
+        if let name = filesSetAside(number).last, !FileManager.default.fileExists(atPath: "\(path)/\(name)-wal"),
+            FileManager.default.fileExists(atPath: database + "-wal")
+        {
+            try move(database + "-wal", "\(path)/\(name)-wal")
+        }
+        DatabaseFile.removeLogs(database)
+    }
+
+    private func move(_ path: String, _ name: String) throws {
+        guard rename(path, name) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+    }
+
+    private static let setAsideSuffix = ".sqlite.damaged-"
+
+    private func names() throws(StorageFailure) -> [String] {
+        // Foundation's error does not say which it is.
+        guard let list = opendir(path) else {
+            if errno == ENOENT { return [] }
+            throw StorageFailure(errno: errno)
+        }
+        closedir(list)
+        do { return try FileManager.default.contentsOfDirectory(atPath: path) } catch { throw StorageFailure(error) }
+    }
+}
+
+/// Why a queue cannot be used.
+package enum QueueOpenError: Error, Hashable, Sendable {
+    /// Another process, or another client in this one, works on the file.
+    case taken
+    case unusable(StorageFailure)
+}

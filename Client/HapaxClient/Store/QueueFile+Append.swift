@@ -1,0 +1,91 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension QueueFile {
+    /// What became of events that were to be appended, by their places.
+    struct Appended: Sendable {
+        /// nil for an event that waits already, as the same one: the first stays, and this one takes no sequence.
+        var sequences: [Int64?]
+        /// Why an event is a dead letter and does not wait.
+        var letters: [Int: (reason: String, detail: String)] = [:]
+        /// Gone again with this very commit: the quota had no room for it, or it was too old.
+        var removed: Set<Int> = []
+
+        /// How many took a sequence.
+        var created: Int { sequences.count { $0 != nil } }
+    }
+
+    /// Appends events in their order, each with the next sequence; what obeys no limit, or has the id of another event that waits, goes to the
+    /// dead letters instead. After return all of it is durable.
+    ///
+    /// - Parameters:
+    ///   - dropped: Added to the counts of events refused at intake.
+    ///   - now: The clock in Unix milliseconds, for events that are too old.
+    ///   - endingSession: The start of a session that is over with these.
+    ///   - committed: Called before anybody else can read what was stored.
+    @discardableResult
+    func append(
+        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0, endingSession: EventID? = nil,
+        committed: () -> Void = {}
+    ) throws -> Appended {
+        let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
+        return try transaction(growing: true, releasing: reserved, committed: { _ in committed() }) { db, counters in
+            let first = counters.created + 1
+            var appended = Appended(sequences: [])
+            appended.sequences.reserveCapacity(events.count)
+            let insert = try RowInsert(db)
+            for (index, event) in events.enumerated() {
+                let place = try Self.place(event, insert, db, &counters)
+                appended.sequences.append(place.sequence)
+                if let letter = place.letter { appended.letters[index] = letter }
+            }
+            for (reason, count) in dropped { try counters.count(reason, count, db) }
+            if let endingSession { try Self.removeSession(endingSession, db) }
+            let removed = try discard(db, &counters, now: now, limit: chunkLimit + events.count)
+            for (index, sequence) in appended.sequences.enumerated() where removed.contains(where: { $0 >= first && $0 == sequence }) {
+                appended.removed.insert(index)
+            }
+            return appended
+        }
+    }
+
+    /// Puts one event where it belongs.
+    ///
+    /// - Returns: Its sequence, nil if it waits already; and why it is a dead letter.
+    static func place(
+        _ event: PreparedEvent, _ insert: RowInsert, _ db: Database, _ counters: inout QueueCounters
+    ) throws -> (sequence: Int64?, letter: (reason: String, detail: String)?) {
+        let sequence = counters.created + 1
+        var letter = event.problem.map { (reason: $0.reason.rawValue, detail: $0.detail) }
+        if letter == nil {
+            let isNew = try insert.insert(
+                sequence: sequence, id: event.id, time: event.time, payload: event.bytes, payloadSum: event.payloadSum)
+            if isNew {
+                counters.created = sequence
+                counters.waiting += 1
+                counters.bytes += Int64(event.bytes.count)
+                return (sequence, nil)
+            }
+            if try isWaiting(event.id, event.bytes, db) { return (nil, nil) }
+            letter = PreparedEvent.conflict
+        }
+        guard let letter else { return (nil, nil) }
+        counters.created = sequence
+        try bury(
+            DeadLetter(
+                number: sequence, eventID: event.id, reason: letter.reason, detail: letter.detail, time: event.time, event: event.bytes),
+            isTold: false, db, &counters)
+        return (sequence, letter)
+    }
+
+    /// Whether what waits under an id is the same event: name, properties and whom it concerns, as the server compares them. A derived id says
+    /// that it is.
+    static func isWaiting(_ id: EventID, _ bytes: [UInt8], _ db: Database) throws -> Bool {
+        if id.isDerived { return true }
+        let sql = "SELECT payload FROM events WHERE event_id = ?"
+        guard let payload = try Data.fetchOne(db.cachedStatement(sql: sql), arguments: [Data(id.bytes)]) else { return false }
+        let (first, second) = (EventScanner.scan([UInt8](payload)[...]), EventScanner.scan(bytes[...]))
+        return first.name == second.name && first.distinctID == second.distinctID && first.properties == second.properties
+    }
+}

@@ -1,0 +1,80 @@
+import Foundation
+import GRDB
+import HapaxModel
+import HapaxSQLite
+
+extension QueueFile {
+    /// A file that has been opened and read.
+    struct Opened {
+        var database: DatabaseQueue
+        var counters: QueueCounters
+        var oldest: Int64?
+        var isRecovering = false
+        var damage: QueueDamage?
+    }
+
+    /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
+    static func openOrReplace(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
+        do {
+            return try open(claim, durability, room)
+        } catch  where error.isDamageAtOpening {
+            return try replace(claim, durability, room)
+        }
+    }
+
+    /// Sets the file aside and begins a new one, a new install, which remembers what is to be recovered.
+    static func replace(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
+        try claim.directory.setAside(claim.number)
+        return try open(claim, durability, room)
+    }
+
+    private static func open(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
+        let path = claim.directory.databasePath(claim.number)
+        try claim.directory.finishSettingAside(claim.number)
+        // For its permissions, which the write-ahead log inherits. Nobody has it open, so closing it here loses no lock of SQLite's.
+        _ = DatabaseFile.prepare(path)
+        try refuseOthers(path)
+        let database = try DatabaseFile.open(
+            path: path, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages)
+        return try database.write { db in
+            if try !QueueSchema.recognise(db) { try make(db, claim) }
+            let counters = try QueueCounters(db)
+            let oldest = try Int64.fetchOne(db, sql: "SELECT time FROM events ORDER BY sequence LIMIT 1")
+            // From before its last event: sequences would be given again (I7).
+            guard try Int64.fetchOne(db, sql: "SELECT max(sequence) FROM events") ?? 0 <= counters.created else {
+                throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+            }
+            let recovery = try Recovery.pending(db)
+            return Opened(
+                database: database, counters: counters, oldest: oldest, isRecovering: recovery != nil, damage: recovery?.damage)
+        }
+    }
+
+    /// In the place of a file that was set aside, or that somebody has deleted, it is another install: no sequence comes again (I7).
+    private static func make(_ db: Database, _ claim: FileClaim) throws {
+        let former = claim.note.install
+        if !claim.takeFirstUse() {
+            var ids = UUIDv7Generator()
+            try claim.became(ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000)))
+        }
+        try QueueSchema.make(db, install: claim.note.install)
+        if let name = claim.directory.filesSetAside(claim.number).last {
+            try Recovery(name: name, in: claim.directory, of: former).insert(db)
+        }
+    }
+
+    /// A file of somebody else's, or of a later version, is looked at by a connection that cannot change it.
+    private static func refuseOthers(_ path: String) throws {
+        guard let size = try FileManager.default.attributesOfItem(atPath: path)[.size] as? Int64, size > 0 else { return }
+        var configuration = Configuration()
+        configuration.readonly = true
+        configuration.busyMode = DatabaseFile.busyMode
+        do {
+            let database = try DatabaseQueue(path: path, configuration: configuration)
+            defer { try? database.close() }
+            _ = try database.read { try QueueSchema.recognise($0) }
+        } catch let error as DatabaseError where error.resultCode == .SQLITE_READONLY {
+            // A file whose making was cut off has to be rolled back first (https://www.sqlite.org/rescode.html#readonly_rollback).
+        }
+    }
+}

@@ -1,0 +1,81 @@
+import Foundation
+import GRDB
+import HapaxModel
+
+extension QueueFile {
+    /// Removes what is too old and, if the policy is to drop, what there is no room for.
+    ///
+    /// - Parameter limit: So many rows at most; the next transaction goes on.
+    /// - Returns: The sequences that are gone, those of dead letters last.
+    func discard(_ db: Database, _ counters: inout QueueCounters, now: Int64, limit: Int) throws -> [Int64] {
+        var removed: [Int64] = []
+        if let oldestTime = quota.oldestTime(now: now) {
+            try discardOldest(db, &counters, .age, limit, &removed) { event, _ in event.time < oldestTime }
+        }
+        guard quota.policy == .dropOldest, !quota.allows(counters.usage) else { return removed }
+        let letters = try discardLetters(db, &counters, limit - removed.count)
+        try discardOldest(db, &counters, .oldest, limit - letters.count, &removed) { [quota] _, counters in !quota.allows(counters.usage) }
+        return removed + letters
+    }
+
+    /// Removes what is too old by now, or too much, a chunk at a time.
+    ///
+    /// - Returns: Whether that was anything.
+    func discardDue(now: Int64) throws -> Bool {
+        var isAny = false
+        try inChunks {
+            let isAged = oldestTime.flatMap { oldest in quota.oldestTime(now: now).map { oldest < $0 } } ?? false
+            guard isAged || (quota.policy == .dropOldest && !quota.allows(counters.usage)) else { return false }
+            let before = counters.usage
+            _ = try transaction { db, counters in try discard(db, &counters, now: now, limit: chunkLimit) }
+            isAny = true
+            return counters.usage != before
+        }
+        return isAny
+    }
+
+    private struct Oldest {
+        var sequence: Int64
+        var time: Int64
+        var bytes: Int64
+        var isHeld: Bool
+    }
+
+    /// From the oldest on, as long as `isUnwanted` says so.
+    private func discardOldest(
+        _ db: Database, _ counters: inout QueueCounters, _ reason: DiscardReason, _ limit: Int, _ removed: inout [Int64],
+        while isUnwanted: (Oldest, QueueCounters) -> Bool
+    ) throws {
+        let sql = "SELECT sequence, time, state, length(payload) AS bytes FROM events ORDER BY sequence LIMIT 1"
+        let before = removed.count
+        while removed.count < limit, let row = try Row.fetchOne(db.cachedStatement(sql: sql)) {
+            let event = Oldest(
+                sequence: try row.value("sequence"), time: try row.value("time"), bytes: try row.value("bytes"),
+                isHeld: try row.value("state") == RowState.held.rawValue)
+            guard isUnwanted(event, counters) else { break }
+            try db.cachedStatement(sql: "DELETE FROM events WHERE sequence = ?").execute(arguments: [event.sequence])
+            counters.waiting -= 1
+            counters.bytes -= event.bytes
+            if event.isHeld { counters.held -= 1 }
+            counters.gone += 1
+            removed.append(event.sequence)
+        }
+        let now = Array(removed[before...])
+        try counters.count(reason.rawValue, Int64(now.count), db)
+        try Self.tellGone(now, reason.rawValue, db, &counters)
+    }
+
+    private func discardLetters(_ db: Database, _ counters: inout QueueCounters, _ limit: Int) throws -> [Int64] {
+        var removed: [Int64] = []
+        while removed.count < limit, !quota.allows(counters.usage) {
+            let sql =
+                "DELETE FROM dead_letters WHERE sequence = (SELECT min(sequence) FROM dead_letters) RETURNING sequence, length(payload)"
+            guard let row = try Row.fetchOne(db.cachedStatement(sql: sql)) else { break }
+            counters.letters -= 1
+            counters.letterBytes -= try row.value("length(payload)")
+            removed.append(try row.value("sequence"))
+        }
+        try counters.count(DiscardReason.deadLetter.rawValue, Int64(removed.count), db)
+        return removed
+    }
+}

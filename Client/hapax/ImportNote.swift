@@ -1,0 +1,50 @@
+import Foundation
+import HapaxModel
+
+/// How far a file has been imported to one project of one server: a line of text beside the file, there only while an import is unfinished.
+///
+/// It counts only for that server and key, and while the bytes before its place are what they were; otherwise the import begins at the first
+/// line, and what is sent twice is stored once.
+struct ImportNote: Hashable {
+    /// Everything before it is stored in the queue.
+    var offset: Int64 = 0
+    var lines: Int64 = 0
+    /// Lines of which no event could be made, and the length of the file that they are in.
+    var rejected = 0
+    var rejectedBytes: Int64 = 0
+
+    static func path(of file: String) -> String { file + ".hapax-import" }
+
+    /// Compared before an import goes on, of what stands before its place.
+    private static let comparedBytes = 64 * 1024
+
+    /// - Returns: nil if there is none that counts.
+    static func read(_ file: String, descriptor: Int32, destination: EventID) -> ImportNote? {
+        guard let data = FileManager.default.contents(atPath: path(of: file)) else { return nil }
+        let parts = String(decoding: data, as: UTF8.self).split(whereSeparator: \.isWhitespace)
+        guard parts.count == 6, parts[0] == destination.description, let offset = Int64(parts[1]), let lines = Int64(parts[2]),
+            let rejected = Int(parts[3]), let rejectedBytes = Int64(parts[4]), offset >= 0, rejectedBytes >= 0,
+            let sum = checkSum(before: offset, descriptor), "\(sum)" == parts[5]
+        else { return nil }
+        return ImportNote(offset: offset, lines: lines, rejected: rejected, rejectedBytes: rejectedBytes)
+    }
+
+    func write(_ file: String, descriptor: Int32, destination: EventID) throws {
+        guard let sum = Self.checkSum(before: offset, descriptor) else { throw POSIXError(.EIO) }
+        let text = "\(destination) \(offset) \(lines) \(rejected) \(rejectedBytes) \(sum)\n"
+        try Data(text.utf8).write(to: URL(fileURLWithPath: Self.path(of: file)), options: .atomic)
+    }
+
+    static func remove(_ file: String) throws {
+        if unlink(path(of: file)) != 0, errno != ENOENT { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+    }
+
+    /// nil if the file does not reach so far.
+    private static func checkSum(before offset: Int64, _ descriptor: Int32) -> UInt32? {
+        let count = Int(min(offset, Int64(comparedBytes)))
+        guard count > 0 else { return 0 }
+        var bytes = [UInt8](repeating: 0, count: count)
+        guard pread(descriptor, &bytes, count, off_t(offset - Int64(count))) == count else { return nil }
+        return bytes.withUnsafeBytes { CheckSum.crc32($0) }
+    }
+}

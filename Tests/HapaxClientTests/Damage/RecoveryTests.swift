@@ -1,0 +1,171 @@
+import Foundation
+import GRDB
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("A damaged queue file (I1, I3, I7, I11, I12, D17)", .takesTurns, .timeLimit(.minutes(20)))
+struct RecoveryTests {
+    private let directory = TemporaryDirectory()
+    private var path: String { directory.path("queue/1.sqlite") }
+
+    /// A closed file of so many events.
+    private func makeFile(_ count: Int64) throws -> (install: EventID, ids: [EventID]) {
+        let file = try TestClient(directory: directory).client.file
+        var ids: [EventID] = []
+        for first in stride(from: Int64(1), through: count, by: 500) {
+            let events = (first...min(first + 499, count)).map { PreparedEvent.sample($0, fill: 300) }
+            try file.append(events)
+            ids += events.map(\.id)
+        }
+        defer { file.close() }
+        return (file.counters.installID, ids)
+    }
+
+    /// Sends everything.
+    private func drain(_ test: TestClient) async -> [EventID] {
+        for _ in 0..<20 {
+            let report = await test.client.flush()
+            if report.remaining == 0, !test.client.file.isRecovering { break }
+        }
+        return test.transport.batches.flatMap(\.scanned.events).filter { $0.name == Array("e".utf8)[...] }.compactMap(\.id)
+    }
+
+    @Test("a page of it is noise, whichever: what can be read comes under its ids, how much is lost is told, and no sequence comes again")
+    func everyPageMayBeDamaged() async throws {
+        let (install, ids) = try makeFile(600)
+        let whole = try Data(contentsOf: URL(fileURLWithPath: path))
+        let pages = try #require(DamagedPage.pages(of: path))
+        var recoveries = 0
+        for page in 0..<pages {
+            try whole.write(to: URL(fileURLWithPath: path))
+            try DamagedPage.make(in: path, page: page)
+            let test = try TestClient(directory: directory)
+            let number = test.client.file.number
+            let sent = await drain(test)
+            let status = await test.client.status()
+            #expect(Set(sent).isSubset(of: ids), "page \(page)")
+            #expect(status.isBalanced, "page \(page)")
+            let batches = test.transport.batches
+            if let damage = status.damage {
+                recoveries += 1
+                #expect(damage.isRecovered && batches.flatMap(\.names).contains("$QueueDamaged"), "page \(page)")
+                #expect(status.installID != install || number != 1, "page \(page): what took over is another install")
+                if let lost = damage.lost { #expect(lost + sent.count >= ids.count, "page \(page): \(lost) lost, \(sent.count) sent") }
+            } else {
+                // An index's page may have gone unread, or rows have become dead letters one by one.
+                #expect(sent.count + Int(status.deadLettered) >= ids.count, "page \(page)")
+            }
+            await test.client.shutdown(within: .zero)
+            for file in try FileManager.default.contentsOfDirectory(atPath: directory.path("queue")) where file.hasPrefix("1.sqlite") {
+                try FileManager.default.removeItem(atPath: directory.path("queue/" + file))
+            }
+            // The lock says of whom the file is again.
+            let claim = try FileClaim(1, in: QueueDirectory(path: directory.path("queue")))
+            try claim.became(install)
+            try claim.mark(clean: false)
+            claim.release()
+        }
+        #expect(recoveries > pages / 4, "\(recoveries) of \(pages)")
+    }
+
+    @Test("what was recovered and what is lost is the old install's last word, each of its sequences once (I12)")
+    func lastWordIsWhole() async throws {
+        let (install, _) = try makeFile(400)
+        let pages = try #require(DamagedPage.pages(of: path))
+        for page in stride(from: pages / 2, to: pages / 2 + 3, by: 1) { try DamagedPage.make(in: path, page: page) }
+        let test = try TestClient(directory: directory)
+        _ = await drain(test)
+        let damage = try #require(await test.client.status().damage)
+        let said = test.transport.batches.map(\.scanned.envelope).filter { $0.installID == install }.flatMap(\.gone)
+        var fates: [Int64: String] = [:]
+        for gone in said { for sequence in gone.sequences { fates[sequence] = gone.reason } }
+        #expect(fates.count == 400 && fates.values.count { $0 == "recovered" } == damage.recovered)
+        #expect(damage.lost == 400 - damage.recovered && damage.recovered > 200)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("the client goes on at once: what it tracks and delivers meanwhile is the new install's, and nothing waits for the recovery")
+    func clientGoesOnAtOnce() async throws {
+        let test = try TestClient(directory: directory)
+        let ids = try await test.track(0..<2_500)
+        let before = test.client.file.counters.installID
+        var isDamaged = true
+        try test.client.file.reading { _ in
+            defer { isDamaged = false }
+            if isDamaged { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        }
+        #expect(test.client.file.counters.installID != before && test.client.file.isRecovering)
+        let later = try await test.client.trackDurably("later")
+        #expect(await test.client.flush().stored == 2_502)
+        let sent = test.transport.batches.flatMap(\.ids)
+        #expect(sent.first == later || sent.contains(later))
+        #expect(Set(sent).isSuperset(of: ids) && Set(sent).count == sent.count)
+        #expect(await test.client.status().damage?.recovered == 2_500)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("a recovery that a kill cuts off goes on at its place, and takes nothing twice", arguments: [1, 2])
+    func recoveryGoesOn(chunks: Int) async throws {
+        let (_, ids) = try makeFile(2_500)
+        try DamagedPage.make(in: path, page: 0, bytes: 16)
+        let file = try QueueFile(try FileClaim(1, in: QueueDirectory(path: directory.path("queue"))), durability: .process)
+        let notice = PreparedEvent.sample(9_999, fill: 10)
+        for _ in 0..<chunks { _ = try file.recoverChunk(now: 0) { _, _, _ in notice } }
+        let recovered = file.counters.waiting
+        file.close()
+        let test = try TestClient(directory: directory)
+        #expect(test.client.file.counters.waiting == recovered)
+        let sent = await drain(test).filter { $0 != notice.id }
+        #expect(Set(sent).isSubset(of: ids) && Set(sent).count == sent.count)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("dead letters are recovered as well, with new numbers; a row whose bytes changed is one, alone (I3)")
+    func lettersAndRows() async throws {
+        let first = try TestClient(directory: directory)
+        for _ in 0..<3 { first.client.track("") }
+        let ids = try await first.track(0..<3)
+        try await first.client.file.database.write {
+            try $0.execute(sql: "UPDATE events SET payload = CAST('{\"other\":1}' AS BLOB) WHERE sequence = 5")
+        }
+        var isDamaged = true
+        try first.client.file.reading { _ in
+            defer { isDamaged = false }
+            if isDamaged { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
+        }
+        let report = await first.client.flush()
+        #expect(report.stored == 3, "two events and what tells of the damage")
+        let letters = try first.client.deadLetters.list()
+        #expect(letters.map(\.reason) == ["invalid_event", "invalid_event", "invalid_event"])
+        #expect(await first.client.status().damage?.lost == 1, "a row that is not what was stored is not recovered")
+        #expect(first.transport.batches.flatMap(\.ids).contains(ids[0]))
+        let second = try TestClient()
+        try await second.track(0..<3)
+        try await second.client.file.database.write {
+            try $0.execute(sql: "UPDATE events SET payload = CAST('{\"other\":1}' AS BLOB) WHERE sequence = 2")
+        }
+        let mended = await second.client.flush()
+        #expect(mended.stored == 2 && mended.deadLettered == 1 && second.client.file.directory.filesSetAside().isEmpty)
+        #expect(try second.client.deadLetters.list().map(\.reason) == ["damaged"])
+        for test in [first, second] { await test.client.shutdown(within: .zero) }
+    }
+
+    @Test("a file that is damaged while nobody owns it is set aside by who finds it, recovered and sent; nobody is held up (I11)")
+    func leftoverIsRecovered() async throws {
+        let holder = try TestClient(directory: directory)
+        let other = try TestClient(directory: directory)
+        let ids = try await other.track(0..<20)
+        await other.client.shutdown(within: .zero)
+        try DamagedPage.make(in: directory.path("queue/2.sqlite"), page: 0, bytes: 16)
+        #expect(await holder.client.leftovers.send(isManual: true).failure == nil)
+        #expect(holder.client.file.directory.filesSetAside() == ["2.sqlite.damaged-1"])
+        #expect(holder.transport.batches.flatMap(\.names).contains("$QueueDamaged"))
+        #expect(Set(holder.transport.batches.flatMap(\.ids)).isDisjoint(with: ids), "nothing of such a file can be read")
+        try await holder.track(20..<21)
+        #expect(await holder.client.flush().stored == 1)
+        await holder.client.shutdown(within: .zero)
+    }
+}

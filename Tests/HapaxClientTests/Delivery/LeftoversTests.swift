@@ -1,0 +1,157 @@
+import Foundation
+import HapaxModel
+import Logging
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("What other clients have left in a directory (I1, I7, I9, I12, I15)", .timeLimit(.minutes(20)), .endsWhenItHangs)
+struct LeftoversTests {
+    private let directory = TemporaryDirectory()
+
+    private func leave(_ names: Range<Int>, configure: (inout EventClient.Configuration) -> Void = { _ in }) async throws -> EventID {
+        let test = try TestClient(directory: directory, configure: configure)
+        try await test.track(names)
+        let install = test.client.file.counters.installID
+        await test.client.shutdown(within: .zero)
+        return install
+    }
+
+    @Test("a client that runs for weeks takes along what one that ended left, with its timer, as that one's install and in its order")
+    func orphansAreTaken() async throws {
+        let first = try TestClient(directory: directory)
+        let second = try TestClient(directory: directory) { $0.uploadsAutomatically = true }
+        try await first.track(0..<3)
+        let install = first.client.file.counters.installID
+        await first.client.shutdown(within: .zero)
+        #expect(second.transport.batches.isEmpty)
+        second.clock.advance(by: .seconds(15))
+        await second.transport.requests(1)
+        #expect(second.transport.batches[0].scanned.envelope.installID == install)
+        #expect(
+            second.transport.batches[0].names == ["event 0", "event 1", "event 2"] && second.transport.batches[0].sequences == [1, 2, 3])
+        await second.client.shutdown(within: .zero)
+    }
+
+    @Test("the next owner of a file goes on as its install, with its next sequence (I7)")
+    func fileGoesOn() async throws {
+        let holder = try TestClient(directory: directory)
+        let install = try await leave(0..<2)
+        _ = await holder.client.leftovers.send(isManual: true)
+        let next = try TestClient(directory: directory)
+        try await next.track(2..<3)
+        #expect(await next.client.flush().stored == 1)
+        #expect(next.client.file.counters.installID == install && next.transport.batches[0].sequences == [3])
+        for test in [next, holder] { await test.client.shutdown(within: .zero) }
+    }
+
+    @Test("a file with nothing to send is not opened; one with dead letters alone has nothing")
+    func cleanFilesStayClosed() async throws {
+        let holder = try TestClient(directory: directory)
+        let other = try TestClient(directory: directory)
+        other.transport.script { .success($0.receipt { _ in .rejected }) }
+        try await other.track(0..<1)
+        _ = await other.client.flush()
+        #expect(FileClaim.note(of: 2, in: holder.client.file.directory)?.isClean == false)
+        await other.client.shutdown(within: .zero)
+        #expect(FileClaim.note(of: 2, in: holder.client.file.directory)?.isClean == true)
+        // Nobody could open it.
+        try FileManager.default.removeItem(atPath: directory.path("queue/2.sqlite"))
+        try FileManager.default.createDirectory(atPath: directory.path("queue/2.sqlite"), withIntermediateDirectories: false)
+        #expect(await holder.client.leftovers.send(isManual: true).failure == nil)
+        await holder.client.shutdown(within: .zero)
+    }
+
+    @Test("files of another server or key are told and left alone, and sent once the configuration says that they are replaced (I9)")
+    func othersFilesAreLeft() async throws {
+        let log = RecordedLog()
+        let install = try await leave(0..<2) { $0.writeKey = "former-key" }
+        let test = try TestClient(directory: directory) { $0.logger = Logger(label: "test") { _ in log } }
+        #expect(test.client.file.number == 2)
+        let look = await test.client.leftovers.send(isManual: true)
+        #expect(look.others == 1 && look.counts.attempts == 0 && test.transport.batches.isEmpty)
+        #expect(log.lines.count { $0.contains("another server or write key") } == 1)
+        await test.client.shutdown(within: .zero)
+        let next = try TestClient(directory: directory) {
+            $0.replaces = [EventClient.Destination(server: "http://127.0.0.1:1", writeKey: "former-key")]
+        }
+        #expect(await next.client.leftovers.send(isManual: true).counts.stored == 2)
+        #expect(next.transport.batches[0].scanned.envelope.installID == install)
+        #expect(next.transport.batches[0].request.headers.contains { $0.value == "Bearer test-key" })
+        await next.client.shutdown(within: .zero)
+    }
+
+    @Test("what the server takes for a failure ends the look; what cannot be opened is told once, and in nobody's way")
+    func oneFileHoldsUpNoOther() async throws {
+        let log = RecordedLog()
+        let holder = try TestClient(directory: directory) { $0.logger = Logger(label: "test") { _ in log } }
+        let others = try (0..<3).map { _ in try TestClient(directory: directory) }
+        for (index, other) in others.enumerated() { try await other.track(index..<index + 1) }
+        for other in others { await other.client.shutdown(within: .zero) }
+        try FileManager.default.removeItem(atPath: directory.path("queue/2.sqlite"))
+        try FileManager.default.createDirectory(atPath: directory.path("queue/2.sqlite"), withIntermediateDirectories: false)
+        holder.transport.script(ScriptedTransport.receipts(after: [.failure(.cut)]))
+        let failed = await holder.client.leftovers.send(isManual: true)
+        #expect(failed.failure == .transport(.cut) && holder.transport.batches.count == 1)
+        let sent = await holder.client.leftovers.send(isManual: true)
+        #expect(sent.failure == nil && sent.counts.stored == 2)
+        #expect(holder.transport.batches.dropFirst().map(\.names) == [["event 1"], ["event 2"]])
+        #expect(log.lines.count { $0.contains("cannot be used") } == 1)
+        await holder.client.shutdown(within: .zero)
+    }
+
+    @Test("the end of a session whose process is gone is told by who finds its file, as that install's and of that user, once (R43)")
+    func sessionsEndIsRecovered() async throws {
+        let killed = TemporaryDirectory()
+        let test = try TestClient(directory: killed) { $0.distinctID = nil }
+        try test.client.login("anna")
+        test.client.handle(.didBecomeActive)
+        try await test.client.writer.barrier()
+        try await test.client.writer.barrier()
+        let install = test.client.file.counters.installID
+        // As a kill leaves them.
+        try FileManager.default.copyItem(atPath: killed.path("queue"), toPath: directory.path("queue"))
+        await test.client.shutdown(within: .zero)
+        let claim = try FileClaim(1, in: QueueDirectory(path: directory.path("queue")))
+        let holder = try TestClient(directory: directory)
+        claim.release()
+        _ = await holder.client.leftovers.send(isManual: true)
+        _ = await holder.client.leftovers.send(isManual: true)
+        let batches = holder.transport.batches
+        #expect(batches.flatMap(\.names) == ["$AppStart", "$AppEnd"] && batches.allSatisfy { $0.scanned.envelope.installID == install })
+        #expect(batches.flatMap(\.scanned.events).allSatisfy { $0.distinctID == Array("anna".utf8)[...] })
+        await holder.client.shutdown(within: .zero)
+    }
+
+    @Test("a backoff is the server's: who starts meanwhile sends nothing by itself, and a wish is heard (I16)")
+    func backoffIsShared() async throws {
+        let clock = ManualClock()
+        let first = try TestClient(directory: directory, clock: clock)
+        first.transport.script { _ in .success(.problem(.overloaded, headers: ["retry-after": "100"])) }
+        try await first.track(0..<1)
+        _ = await first.client.flush()
+        let second = try TestClient(directory: directory, clock: clock) {
+            $0.uploadsAutomatically = true
+            $0.flushBulkSize = 1
+        }
+        try await second.track(1..<2)
+        await second.client.delivery.uploadWanted()
+        await second.client.delivery.restBegins()
+        #expect(second.transport.batches.isEmpty)
+        let other = try TestClient(directory: directory, clock: clock) { $0.server = "http://127.0.0.1:2" }
+        try await other.track(2..<3)
+        #expect(await other.client.flush().stored == 1, "another server's backoff is none of its business")
+        clock.advance(by: .seconds(110))
+        await second.transport.requests(1)
+        for test in [other, second, first] { await test.client.shutdown(within: .zero) }
+    }
+
+    @Test("a directory of an earlier version is refused in words and left as it is")
+    func earlierVersionIsRefused() throws {
+        let path = directory.path("queue")
+        try Files.write(Array("of an earlier version".utf8), to: path + "/queue.sqlite")
+        #expect(throws: StartError.queueUnusable(.earlierVersion)) { try TestClient(directory: directory) }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: path) == ["queue.sqlite"])
+    }
+}

@@ -1,0 +1,1 @@
+../../HapaxClientTests/Support/QueueContents.swift
