@@ -56,7 +56,7 @@ struct ClientBenchmark {
     static func configuration(queue: String, port: Int = 1) -> EventClient.Configuration {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerProcess.key, queueDirectory: queue)
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         return configuration
     }
 

@@ -13,6 +13,11 @@ extension StorageFailure {
     static let earlierVersion = StorageFailure(
         code: 0, description: "the directory holds the queue of an earlier version, which is left as it is: use another directory")
 
+    static let tooManyFiles = StorageFailure(
+        code: 0, description: "the directory holds 10,000 files that somebody owns or that are of others")
+
+    static let withoutNote = StorageFailure(code: 0, description: "its lock file does not say whose it is")
+
     init(errno number: Int32) {
         self.init(code: 0, description: String(cString: strerror(number)))
     }

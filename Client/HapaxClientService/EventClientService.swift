@@ -1,3 +1,4 @@
+import Foundation
 import CoreMetrics
 import HapaxClient
 import HapaxModel
@@ -213,7 +214,7 @@ public final class EventClientService: Service, Sendable {
     /// As ``EventClient/track(_:properties:id:time:distinctID:)``; if disabled, nil and counted in ``refused``.
     @discardableResult
     public func track(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
     ) -> EventID? {
         guard let client = clientOrRefusal() else { return nil }
         return client.track(name, properties: properties, id: id, time: time, distinctID: distinctID)
@@ -224,10 +225,30 @@ public final class EventClientService: Service, Sendable {
     /// - Throws: ``TrackError``; if disabled, `refused(.disabled)`, counted in ``refused``.
     @discardableResult
     public func trackDurably(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
         guard let client = clientOrRefusal() else { throw .refused(.disabled) }
         return try await client.trackDurably(name, properties: properties, id: id, time: time, distinctID: distinctID)
+    }
+
+    /// As ``track(_:properties:id:time:distinctID:)``, with the members of `properties` as JSON: `Date` as Unix milliseconds, `Data` in base64.
+    ///
+    /// - Throws: `EncodingError` if they are no JSON object; nothing has been tracked then.
+    @discardableResult @_disfavoredOverload
+    public func track(
+        _ name: String, properties: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+    ) throws -> EventID? {
+        track(name, properties: try Properties(encoding: properties), id: id, time: time, distinctID: distinctID)
+    }
+
+    /// As ``trackDurably(_:properties:id:time:distinctID:)``, with the members of `properties` as JSON: `Date` as Unix milliseconds, `Data` in base64.
+    ///
+    /// - Throws: ``TrackError``, or `EncodingError` if they are no JSON object; nothing has been tracked then.
+    @discardableResult @_disfavoredOverload
+    public func trackDurably(
+        _ name: String, properties: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+    ) async throws -> EventID {
+        try await trackDurably(name, properties: try Properties(encoding: properties), id: id, time: time, distinctID: distinctID)
     }
 
     /// - Returns: nil if the event is refused, which has been counted then.

@@ -39,10 +39,10 @@ struct DeadLettersCommand: AsyncParsableCommand {
                     return Terminal.say(json: [
                         "file": .count(file), "number": .string("\(RowName(file, letter.number))"),
                         "event_id": .optional(letter.eventID), "reason": .string(letter.reason), "detail": .string(letter.detail),
-                        "time": .integer(letter.time),
+                        "time": .integer(letter.unixMilliseconds),
                     ])
                 }
-                let time = Date(timeIntervalSince1970: Double(letter.time) / 1_000).formatted(.iso8601)
+                let time = letter.time.formatted(.iso8601)
                 let id = letter.eventID?.description ?? "no readable id"
                 let why = Terminal.printable("\(letter.reason)  \(letter.detail)")
                 Terminal.say("\(RowName(file, letter.number))  \(time)  \(id)  \(why)")

@@ -51,6 +51,7 @@ struct FlushCommand: AsyncParsableCommand {
             Terminal.say("\(stored) stored, \(duplicates) duplicates, \(deadLettered) dead letters, \(remaining) remaining")
             if let failure { Terminal.complain("\(failure)") }
         }
+        Terminal.complain(ofOthers: flush.leftovers)
         rest.unopened.complain(of: "what waits")
         if !rest.unopened.unusable.isEmpty { throw ExitCode.failure }
         if remaining > 0 || failure != nil { throw ExitCode.undelivered }
@@ -67,7 +68,7 @@ struct FlushCommand: AsyncParsableCommand {
         init(_ directory: QueueDirectory, _ destination: EventID) {
             for number in (try? directory.numbers()) ?? [] {
                 let note = FileClaim.note(of: number, in: directory)
-                guard note?.destination == destination else { continue }
+                guard note.map({ $0.destination == destination }) ?? true else { continue }
                 if let file = unopened.open(number, in: directory) {
                     waiting += Int(file.counters.waiting)
                     file.close()

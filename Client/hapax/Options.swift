@@ -26,16 +26,14 @@ struct QueueOptions: ParsableArguments {
             "The queue's directory.",
             discussion: """
                 What waits in it for one server and key is sent there by any command that has them; what waits for others is left alone. \
-                Default: $HAPAX_QUEUE, else $XDG_STATE_HOME/hapax, else ~/.local/state/hapax.
+                Default: $HAPAX_QUEUE, else hapax in $STATE_DIRECTORY, $XDG_STATE_HOME or ~/.local/state.
                 """, valueName: "directory"),
         completion: .directory)
     var queue: String?
 
     var path: String {
         if let queue = queue ?? environment("HAPAX_QUEUE") { return queue }
-        // One that is not absolute is to be ignored (https://specifications.freedesktop.org/basedir-spec/latest/#basics).
-        if let state = environment("XDG_STATE_HOME"), state.hasPrefix("/") { return state + "/hapax" }
-        return (environment("HOME") ?? FileManager.default.homeDirectoryForCurrentUser.path) + "/.local/state/hapax"
+        return EventClient.Configuration.standardQueueDirectory.path
     }
 
     func validate() throws {
@@ -44,7 +42,6 @@ struct QueueOptions: ParsableArguments {
     }
 
     var directory: QueueDirectory { QueueDirectory(path: path) }
-
 }
 
 struct ServerOptions: ParsableArguments {
@@ -62,7 +59,7 @@ struct ServerOptions: ParsableArguments {
             throw ValidationError("With which write key? Set HAPAX_KEY or give --key.")
         }
         var configuration = EventClient.Configuration(server: server, writeKey: key, queueDirectory: queue.path)
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         // A script's events hold what the script says.
         configuration.automaticProperties = false
         do throws(StartError) {

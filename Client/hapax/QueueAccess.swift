@@ -88,6 +88,11 @@ struct RowName: ExpressibleByArgument, Hashable, Comparable, CustomStringConvert
 }
 
 extension Terminal {
+    static func complain(ofOthers look: Leftovers.Look?) {
+        guard let others = look?.others, others > 0 else { return }
+        complain("\(others) files of the queue are for another server or key, and were left alone; hapax status shows them")
+    }
+
     static func queueCannotBeUsed(_ error: any Error) -> ExitCode {
         complain("the queue cannot be used: \(StorageFailure(error))")
         return .failure

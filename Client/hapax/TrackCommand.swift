@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 import HapaxClient
 import HapaxModel
 
@@ -108,7 +109,8 @@ struct TrackCommand: AsyncParsableCommand {
         let lettersBefore = await client.status().deadLettered
         do throws(TrackError) {
             stored = try await client.trackDurably(
-                name, properties: properties, id: id, time: time?.unixMilliseconds, distinctID: distinctID)
+                name, properties: properties, id: id, time: (time?.unixMilliseconds).map(Date.init(unixMilliseconds:)),
+                distinctID: distinctID)
         } catch {
             try await end(client, fate, notStored: id, error)
             return
@@ -118,7 +120,11 @@ struct TrackCommand: AsyncParsableCommand {
         // Those that the flush makes are others then.
         let isLetterAlready = await client.status().deadLettered > lettersBefore
         var report: FlushReport?
-        if !noFlush && timeout > 0 { report = await client.finalFlush(within: .seconds(timeout), leftovers: Self.leftoversTime).own }
+        if !noFlush && timeout > 0 {
+            let flush = await client.finalFlush(within: .seconds(timeout), leftovers: Self.leftoversTime, cutsRests: false)
+            report = flush.own
+            Terminal.complain(ofOthers: flush.leftovers)
+        }
         let status = await client.status()
         let damaged = status.damage == nil ? nil : await Self.damagedLetter(of: stored, client)
         _ = await client.shutdown(within: .zero)

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxClient
 
 /// How the service is configured: by its environment alone.
@@ -36,8 +37,10 @@ struct OrdersSettings: Sendable {
         if let port = try Self.number("SHOP_PORT", in: 0...65_535, environment) { self.port = port }
         if let seconds = try Self.number("SHOP_DRAIN_SECONDS", in: 0...3_600, environment) { drainSeconds = seconds }
         guard let server = environment["HAPAX_SERVER"], !server.isEmpty else { return }
-        let queue = environment["HAPAX_QUEUE"] ?? "hapax-data/orders-queue"
-        events = EventClient.Configuration(server: server, writeKey: environment["HAPAX_KEY"] ?? "", queueDirectory: queue)
+        guard let url = URL(string: server) else { throw Problem(description: "HAPAX_SERVER must be a URL") }
+        events = EventClient.Configuration(
+            server: url, writeKey: environment["HAPAX_KEY"] ?? "",
+            queueDirectory: URL(filePath: environment["HAPAX_QUEUE"] ?? "hapax-data/orders-queue"))
     }
 
     private static func number(

@@ -73,7 +73,7 @@ struct EventClientServiceTests {
     func disabledServiceRuns(isConfigured: Bool) async throws {
         let metrics = TestMetrics()
         var broken = configuration
-        broken.server = "nowhere"
+        broken.server = EventClient.Configuration.url("nowhere")
         broken.metricsFactory = metrics
         let service = EventClientService(isConfigured ? broken : nil, logger: log.logger)
         #expect(service.client == nil)

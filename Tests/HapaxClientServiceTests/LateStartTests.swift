@@ -121,7 +121,7 @@ struct LateStartTests {
     @Test("what no time changes is not tried again", arguments: [StartError.malformedURL, .invalidKey])
     func hopelessIsNotTriedAgain(failure: StartError) async throws {
         var configuration = configuration
-        if failure == .malformedURL { configuration.server = "nowhere" } else { configuration.writeKey = "" }
+        if failure == .malformedURL { configuration.server = EventClient.Configuration.url("nowhere") } else { configuration.writeKey = "" }
         let service = service(configuration)
         #expect(service.startFailure == failure)
         try await running(service) { _ in }

@@ -107,9 +107,16 @@ struct ReadRoutesTests {
                 #expect(answer["Content-Type"] == "application/json" && answer["Cache-Control"] == "no-store", "\(path)")
                 return try #require(try JSONSerialization.jsonObject(with: Data(answer.body)) as? NSDictionary)
             }
-            let list = try await json("/v1/events?event=secret_name&where=p:secret_value&distinct_id=secret+user%20&limit=5")
+            // On a machine that is busy a list may end before it has found anything, and says where it goes on.
+            func list(_ path: String) async throws -> NSDictionary {
+                while true {
+                    let list = try await json(path)
+                    if (list["events"] as? [NSDictionary])?.isEmpty == false || list["next"] is NSNull { return list }
+                }
+            }
+            let nothing = try await list("/v1/events?event=secret_name&where=p:secret_value&distinct_id=secret+user%20&limit=5")
             #expect(
-                list == [
+                nothing == [
                     "events": [], "next": NSNull(), "searched_to": "1970-01-01T00:00:00.000000Z",
                     "query": [
                         "from": NSNull(), "to": NSNull(), "event": "secret_name", "distinct_id": "secret user ", "where": "p:secret_value",
@@ -120,7 +127,7 @@ struct ReadRoutesTests {
                 "event_id": "\(Sample.id(1))", "event": "secret_name", "time": Sample.now, "distinct_id": "secret_user",
                 "properties": ["p": "secret_value"],
             ]
-            let one = try #require(try await json("/v1/events?limit=1&from=2025-12-31&to=2099-01-01")["events"] as? [NSDictionary])
+            let one = try #require(try await list("/v1/events?limit=1&from=2025-12-31&to=2099-01-01")["events"] as? [NSDictionary])
             let receivedAt = try #require(one[0]["received_at"] as? String)
             #expect(Timestamp(receivedAt) != nil)
             let row: NSMutableDictionary = [

@@ -21,7 +21,7 @@ final class ClientUnderTest: Sendable {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerUnderTest.key, queueDirectory: directory.path("queue"))
         configuration.batchSize = batchSize
-        configuration.uploadsAutomatically = automatic
+        if !automatic { configuration.flushInterval = nil }
         configuration.durability = durability
         client = try EventClient.start(configuration, clock: SystemClock()) { transport ?? CurlTransport() }
         installID = await client.status().installID
@@ -73,7 +73,7 @@ final class ClientUnderTest: Sendable {
     func contribute(to audit: inout Audit) async throws {
         let status = await client.status()
         audit.reports += reported
-        audit.deadLetters += try client.deadLetters.list(limit: 10_000).map { letter in
+        audit.deadLetters += try await client.deadLetters.list(limit: 10_000).map { letter in
             Audit.DeadLetter(
                 id: letter.eventID ?? installID, install: installID,
                 sequence: letter.number, reason: letter.reason)

@@ -11,7 +11,7 @@ struct StoppedServerTests {
     private func start(_ directory: TemporaryDirectory, port: Int) throws -> EventClient {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerUnderTest.key, queueDirectory: directory.path("queue"))
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         configuration.requestTimeout = .seconds(2)
         return try EventClient.start(configuration)
     }

@@ -4,16 +4,16 @@ import HapaxModel
 import Logging
 
 extension EventClient {
-    /// What a client needs to know. Server, key and directory have no defaults; everything else does.
+    /// What a client needs to know. Server and key have no defaults; everything else does.
     public struct Configuration: Sendable {
         /// The server's base URL, `http` or `https`; events go to `v1/events` below it.
-        public var server: String
+        public var server: URL
         /// The project's write key.
         public var writeKey: String
         /// The queue's directory, created if missing, readable by its owner only. Any number of clients work in it, in any number of processes,
         /// each with a file of its own; what one leaves behind is sent by the others. On iOS it is in the app's own container: an app and its
         /// extension have a directory each.
-        public var queueDirectory: String
+        public var queueDirectory: URL
         /// Servers and write keys that this client's replace: what still waits for them in the directory is sent to this one. Files of others
         /// are left alone.
         public var replaces: [Destination] = []
@@ -37,22 +37,19 @@ extension EventClient {
         /// How much may wait on disk, dead letters included, and what happens at the limit.
         public var quota = QueueQuota()
 
-        /// Whether events are uploaded by policy; if not, only ``EventClient/flush()``, ``EventClient/dispatchStep()`` and
-        /// ``EventClient/shutdown(within:)`` send: no timer, no entering of the background, no repeated attempt.
-        public var uploadsAutomatically = true
         /// Stored events from which an upload begins, checked after each commit.
         public var flushBulkSize = 100
-        /// Begins with another ``flushInterval``: set it first.
-        public var preset: UploadPreset = .standard {
-            didSet { flushInterval = preset.interval }
-        }
         /// Over which networks events are uploaded without being asked.
         public var flushNetworkPolicy: NetworkPolicy = .standard
         /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once. By default
         /// what the system tells on Apple's platforms, `wired` elsewhere.
         public var network: @Sendable () -> NetworkType? = Self.standardNetwork
-        /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set.
-        public var flushInterval: Duration = .seconds(15)
+        /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set. With nil only ``EventClient/flush()``,
+        /// ``EventClient/flushNextBatch()`` and ``EventClient/shutdown(within:)`` send: no timer, no count, no entering of the background, no
+        /// repeated attempt.
+        public var flushInterval: Duration? = .seconds(15)
+        /// A ``flushInterval`` for apps that send rarely and mostly by ``EventClient/flushNextBatch()``: 120 s (R26).
+        public static let dispatchInterval: Duration = .seconds(120)
         /// Names of events that are uploaded as soon as they are stored.
         public var immediateEvents: Set<String> = ["$AppStart"]
 
@@ -77,23 +74,51 @@ extension EventClient {
         /// starts. Clients of one factory share its counters, and overwrite each other's gauges.
         public var metricsFactory: (any MetricsFactory)?
 
-        /// What has no default. Nothing is checked before ``EventClient/start(_:)``.
-        public init(server: String, writeKey: String, queueDirectory: String) {
+        /// Nothing is checked before ``EventClient/start(_:)``.
+        public init(server: URL, writeKey: String, queueDirectory: URL = Self.standardQueueDirectory) {
             self.server = server
             self.writeKey = writeKey
             self.queueDirectory = queueDirectory
+        }
+
+        /// From texts, as of arguments: one that is no URL is refused when the client starts.
+        package init(server: String, writeKey: String, queueDirectory: String) {
+            self.init(
+                server: Self.url(server), writeKey: writeKey, queueDirectory: URL(filePath: queueDirectory, directoryHint: .isDirectory))
+        }
+
+        /// A file's URL, which no server has, for what is none.
+        package static func url(_ text: String) -> URL {
+            URL(string: text, encodingInvalidCharacters: false) ?? URL(filePath: "/")
+        }
+
+        /// On Apple's systems `hapax` in the app's Application Support. Elsewhere `hapax` in the first of `$STATE_DIRECTORY` (which systemd sets),
+        /// `$XDG_STATE_HOME`, and `.local/state` in the home directory; that is the command line's as well.
+        public static var standardQueueDirectory: URL {
+            #if canImport(Darwin)
+            return URL.applicationSupportDirectory.appending(path: "hapax", directoryHint: .isDirectory)
+            #else
+            let environment = ProcessInfo.processInfo.environment
+            // One that is not absolute is to be ignored (https://specifications.freedesktop.org/basedir-spec/latest/#basics).
+            let state = ["STATE_DIRECTORY", "XDG_STATE_HOME"].compactMap { environment[$0] }.first { $0.hasPrefix("/") }
+            // systemd separates several by colons (https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#RuntimeDirectory=).
+            let first = state?.split(separator: ":").first.map { URL(filePath: String($0), directoryHint: .isDirectory) }
+            let home = environment["HOME"].flatMap { $0.isEmpty ? nil : URL(filePath: $0, directoryHint: .isDirectory) }
+            let base = first ?? (home ?? FileManager.default.homeDirectoryForCurrentUser).appending(path: ".local/state")
+            return base.appending(path: "hapax", directoryHint: .isDirectory)
+            #endif
         }
     }
 
     /// Where events go.
     public struct Destination: Hashable, Sendable {
         /// The server's base URL.
-        public var server: String
+        public var server: URL
         /// The project's write key.
         public var writeKey: String
 
         /// Takes what it is given.
-        public init(server: String, writeKey: String) {
+        public init(server: URL, writeKey: String) {
             self.server = server
             self.writeKey = writeKey
         }
@@ -137,9 +162,9 @@ extension StartError: CustomStringConvertible {
 
 extension EventClient.Configuration {
     func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
-        // As from a setting that is not set. It would be the working directory.
-        if queueDirectory.isEmpty { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
-        if isRefused && SharedContainer.holds(queueDirectory) { throw .sharedContainer }
+        // The working directory itself is what comes of a setting that is empty.
+        if !queueDirectory.isFileURL || queueDirectory.relativePath == "." { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
+        if isRefused && SharedContainer.holds(queueDirectory.path) { throw .sharedContainer }
     }
 
     /// Whose files in the directory are sent.
@@ -154,13 +179,13 @@ extension EventClient.Configuration {
     }
 
     package func endpoint() throws(StartError) -> Endpoint {
-        guard let parts = URLComponents(string: server), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
+        var url = server.absoluteString
+        guard let parts = URLComponents(string: url), let scheme = parts.scheme?.lowercased(), scheme == "http" || scheme == "https",
             let host = parts.host, !host.isEmpty, parts.user == nil, parts.password == nil, parts.query == nil, parts.fragment == nil,
             (1...65_535).contains(parts.port ?? (parts.rangeOfPort?.isEmpty == false ? 0 : 1)),
-            server.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+            url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { throw .malformedURL }
         guard !writeKey.isEmpty, writeKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .invalidKey }
-        var url = server
         while url.hasSuffix("/") { url.removeLast() }
         return Endpoint(
             url: url + "/v1/events", key: writeKey,

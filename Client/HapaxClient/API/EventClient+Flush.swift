@@ -31,8 +31,10 @@ extension EventClient {
     /// The same, then with what others have left in the directory; what has not been delivered within `limit` is left. Afterwards nothing more is
     /// sent: shut the client down.
     ///
-    /// - Parameter leftovers: How long those may take at most.
-    package func finalFlush(within limit: Duration, leftovers leftoverLimit: Duration? = nil) async -> FinalFlush {
+    /// - Parameters:
+    ///   - leftovers: How long those may take at most.
+    ///   - cutsRests: Whether it is tried during a rest as well.
+    package func finalFlush(within limit: Duration, leftovers leftoverLimit: Duration? = nil, cutsRests: Bool = true) async -> FinalFlush {
         let result = Locked<FinalFlush?>(nil)
         let end = CommitWaiter()
         // What hangs is ended at the limit by taking away what it waits for.
@@ -40,6 +42,11 @@ extension EventClient {
         let leaving = clock.schedule(after: limit + Self.minimumStoringTime) { end.tell(.success(nil)) }
         Task {
             try? await writer.barrier(retrying: true)
+            if !cutsRests, await delivery.isResting {
+                let resting = FinalFlush(own: FlushReport(DeliveryCounts(), remaining: remaining, failure: nil))
+                result.withLock { $0 = resting }
+                return end.tell(.success(nil))
+            }
             var whole = FinalFlush(own: await upload())
             if whole.own.failure == nil || whole.own.failure?.isAboutEvents == true {
                 let last = clock.monotonic + (leftoverLimit ?? limit)
@@ -69,29 +76,17 @@ extension EventClient {
         try await writer.barrier()
     }
 
-    /// Whether events are uploaded by policy; if not, only ``flush()``, ``dispatchStep()`` and ``shutdown(within:)`` send. Switching it on
-    /// uploads now.
-    public var uploadsAutomatically: Bool {
-        get { scheduler.policy.isAutomatic }
-        set { scheduler.setAutomatic(newValue) }
-    }
-
     /// Events stored from which an upload begins; at least 1.
     public var flushBulkSize: Int {
         get { scheduler.policy.bulkSize }
         set { scheduler.change { $0.bulkSize = newValue } }
     }
 
-    /// How often stored events are uploaded. Setting a different value uploads now and restarts the timer; less than 5 s acts as 5 s.
-    public var flushInterval: Duration {
+    /// How often stored events are uploaded; nil if only somebody's wish sends. Setting a different value uploads now and restarts the timer;
+    /// less than 5 s acts as 5 s.
+    public var flushInterval: Duration? {
         get { scheduler.policy.interval }
         set { scheduler.setInterval(newValue) }
-    }
-
-    /// A different one begins with its own ``flushInterval``, as if that had been set.
-    public var preset: UploadPreset {
-        get { scheduler.policy.preset }
-        set { scheduler.setPreset(newValue) }
     }
 
     /// Names of events that are uploaded as soon as they are stored.

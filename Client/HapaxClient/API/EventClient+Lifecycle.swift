@@ -1,3 +1,4 @@
+import Foundation
 import Dispatch
 import HapaxModel
 
@@ -86,7 +87,8 @@ extension EventClient {
     func recoverAppEnd() {
         guard let open = try? file.openSession() else { return }
         track(
-            AutomaticEvent.appEnd.rawValue, properties: ["$recovered": true], id: SessionMarker.endID(open.start), time: open.lastActivity,
+            AutomaticEvent.appEnd.rawValue, properties: ["$recovered": true], id: SessionMarker.endID(open.start),
+            time: Date(unixMilliseconds: open.lastActivity),
             distinctID: open.distinctID)
         writer.whenStored { [session] in session.forget(open.start) }
     }

@@ -93,7 +93,7 @@ public struct ShutdownReport: Hashable, Sendable {
     /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
     public var failure: DeliveryFailure?
     /// Whether there may be events on disk that ``stored`` does not count: in a damaged file of which not everything has been recovered yet
-    /// (``Status/damage``).
+    /// (``EventClient/Status/damage``).
     public var mayLeaveMore = false
 }
 

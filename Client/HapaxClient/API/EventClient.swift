@@ -54,7 +54,7 @@ public final class EventClient: Sendable {
         let (endpoint, destinations) = (try configuration.endpoint(), try configuration.destinations())
         Configuration.prepareNetwork()
         try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
-        let directory = QueueDirectory(path: configuration.queueDirectory)
+        let directory = QueueDirectory(path: configuration.queueDirectory.path)
         var ids = UUIDv7Generator()
         let newID = ids.next(unixMilliseconds: clock.unixMilliseconds)
         let (file, kept): (QueueFile, (identity: KeptIdentity, failure: StorageFailure?))
@@ -117,8 +117,7 @@ public final class EventClient: Sendable {
         let policy = Locked(
             FlushPolicy(
                 bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval,
-                immediateEvents: configuration.immediateEvents, networkPolicy: configuration.flushNetworkPolicy,
-                preset: configuration.preset, isAutomatic: configuration.uploadsAutomatically, now: clock.monotonic))
+                immediateEvents: configuration.immediateEvents, networkPolicy: configuration.flushNetworkPolicy, now: clock.monotonic))
         let gate = RequestGate(lifecycle: lifecycle) {
             policy.withLock { $0.uploadsByItself && $0.allows(configuration.network()) }
         }
@@ -197,15 +196,15 @@ public final class EventClient: Sendable {
     ///   - name: What happened, 1…200 bytes of UTF-8.
     ///   - id: Your own, to make your retry the same event. While it waits in the queue, the first event under it stays; one with another name,
     ///     other properties or of somebody else is a dead letter `conflict` then, unless the id is derived, which is to say a UUID of version 8.
-    ///   - time: When it happened, in Unix milliseconds, 0…253402300799999; now if nil.
+    ///   - time: When it happened, to the millisecond, in the years 1970…9999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
-    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``Status/dropped``, on disk within a second. An event over
+    /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``EventClient/Status/dropped``, on disk within a second. An event over
     ///   a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
     ) -> EventID? {
-        switch admit(name, properties, id, time, distinctID) {
+        switch admit(name, properties, id, time?.unixMilliseconds, distinctID) {
         case .admitted(let id, let wake):
             if wake { writer.wake() }
             return id
@@ -216,11 +215,11 @@ public final class EventClient: Sendable {
     /// Takes an event and returns when it is on disk: it then survives what the configured ``Durability`` says.
     ///
     /// - Returns: The event's id.
-    /// - Throws: ``TrackError``; `refused` and `discarded` are counted in ``Status/dropped``. After `notStored` and `shutDown` the event may
+    /// - Throws: ``TrackError``; `refused` and `discarded` are counted in ``EventClient/Status/dropped``. After `notStored` and `shutDown` the event may
     ///   still be delivered: call again with the same id.
     @discardableResult
     public func trackDurably(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
         try await trackDurablySequenced(name, properties: properties, id: id, time: time, distinctID: distinctID).id
     }
@@ -229,11 +228,11 @@ public final class EventClient: Sendable {
     ///
     /// - Parameter isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
     package func trackDurablySequenced(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Int64? = nil, distinctID: String? = nil,
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil,
         isKept: Bool = false
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
         let waiter = CommitWaiter()
-        switch admit(name, properties, id, time, distinctID, waiter, isKept: isKept) {
+        switch admit(name, properties, id, time?.unixMilliseconds, distinctID, waiter, isKept: isKept) {
         case .admitted(let id, let wake):
             if wake { writer.wake() }
             return (id, try await waiter.wait())

@@ -13,8 +13,10 @@ package actor Delivery {
     private var batchIDs = UUIDv7Generator()
     private var randomness: any RandomNumberGenerator & Sendable
 
-    /// By the numbers of their files.
-    private var machines: [Int: DeliveryStateMachine] = [:]
+    /// By the installs of their files.
+    private var machines: [EventID: DeliveryStateMachine] = [:]
+    /// Of any file.
+    private var acceptedBatches = 0
     private var isStepping = false
     private(set) var waiters: [CheckedContinuation<Void, Never>] = []
     private var isStopped = false
@@ -187,9 +189,12 @@ package actor Delivery {
     func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
         await beginStep()
         defer { endStep() }
-        machines[file.number]?.rested()
+        machines[file.counters.installID]?.rested()
         return try change()
     }
+
+    /// On this actor's thread, also while a request is in flight.
+    func perform<Value: Sendable>(_ work: @Sendable () throws -> Value) rethrows -> Value { try work() }
 
     /// Nothing is sent any more. What is in flight must be ended by closing the transport; returns when it has ended.
     package func stop() async {
@@ -269,7 +274,7 @@ package actor Delivery {
         }
         let answer = await send(batch, timeout: timeout)
         step.counts.attempts += 1
-        return received(answer, batch, file, step)
+        return received(answer, batch, wasHeld: plan == .batch(.held), file, step)
     }
 
     /// A chunk of what a damaged file held. What cannot be recovered now, as on a full disk, keeps nothing else back.
@@ -289,7 +294,9 @@ package actor Delivery {
         var damaged: [Settlement] = []
         // Until something is found: all of a batch may have been damaged, and damage of the file makes another one take over.
         while true {
-            let plan = machine(of: file) { $0.plan(file.counters, isManual: isManual, now: parts.clock.monotonic) }
+            let plan = machine(of: file) {
+                $0.plan(file.counters, isManual: isManual, accepted: acceptedBatches, now: parts.clock.monotonic)
+            }
             guard case .batch(let kind) = plan else { return (plan, QueueBatch(damaged: damaged)) }
             var batch = try file.nextBatch(kind, maximumBytes: parts.endpoint.maximumBatchBytes, now: now)
             if !batch.damaged.isEmpty { parts.settled(batch.damaged, file === self.file ? .own : .all) }
@@ -300,7 +307,7 @@ package actor Delivery {
     }
 
     private func machine<Value>(of file: QueueFile, _ body: (inout DeliveryStateMachine) -> Value) -> Value {
-        body(&machines[file.number, default: DeliveryStateMachine(batchSize: parts.endpoint.batchSize)])
+        body(&machines[file.counters.installID, default: DeliveryStateMachine(batchSize: parts.endpoint.batchSize)])
     }
 
     private func send(_ batch: QueueBatch, timeout: Duration?) async -> AnswerClassifier.Answer {
@@ -318,7 +325,9 @@ package actor Delivery {
         return answer
     }
 
-    private func received(_ answer: AnswerClassifier.Answer, _ batch: QueueBatch, _ file: QueueFile, _ before: Step) -> Step {
+    private func received(
+        _ answer: AnswerClassifier.Answer, _ batch: QueueBatch, wasHeld: Bool, _ file: QueueFile, _ before: Step
+    ) -> Step {
         var step = before
         machine(of: file) { $0.requested(now: parts.clock.monotonic) }
         do {
@@ -331,7 +340,10 @@ package actor Delivery {
                     step.next = .pause(DeliveryStateMachine.probeInterval)
                     return step
                 }
-                let next = machine(of: file) { $0.refused(count: batch.events.count, first: first, code) }
+                let next = machine(of: file) {
+                    $0.refused(
+                        count: batch.events.count, first: first, code, wasHeld: wasHeld, accepted: acceptedBatches)
+                }
                 if next == .more { return step }
                 if next == .condemn {
                     let outcome = BatchOutcome(condemned: [first: Self.reason(code)])
@@ -339,7 +351,8 @@ package actor Delivery {
                     return step
                 }
                 try file.hold(first)
-                if next == .holdAndPause { step.next = .pause(DeliveryStateMachine.probeInterval) }
+                // What others have left keeps nobody else waiting.
+                if next == .holdAndPause { step.next = file === self.file ? .pause(DeliveryStateMachine.probeInterval) : .onlyHeld }
                 return step
             case .tryLater(let failure, let retryAfter):
                 step.failure = failure
@@ -361,6 +374,7 @@ package actor Delivery {
         outcome.settlements = zip(batch.events, verdicts).compactMap { event, verdict in
             Self.fate(verdict).map { Settlement(event: event, fate: $0) }
         }
+        if !outcome.settlements.isEmpty { acceptedBatches += 1 }
         if case .condemn(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
             // One of them may be what the server has accepted.
             let settled = Set(outcome.settlements.map(\.event.sequence))
@@ -394,7 +408,8 @@ package actor Delivery {
         case .stored: .stored
         case .duplicate: .duplicate
         case .conflict, .rejected, .expired:
-            .deadLetter(reason: verdict.reason ?? verdict.outcome.rawValue, detail: verdict.detail ?? "")
+            .deadLetter(
+                reason: String((verdict.reason ?? verdict.outcome.rawValue).prefix(64)), detail: String((verdict.detail ?? "").prefix(500)))
         case .retry: nil
         }
     }
@@ -421,6 +436,8 @@ package actor Delivery {
             if step.failure == nil, isOwn { lastFailure = nil }
         case .wait(let delay), .pause(let delay):
             note(step.failure, isOwn)
+            // Another file's trouble is its own.
+            if !isOwn, case .queue? = step.failure { break }
             schedule(delay)
             notBefore = parts.clock.monotonic + delay
             let until = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))

@@ -3,8 +3,9 @@ import HapaxModel
 /// What to send next of one file, and what an answer means for it. Knows counts and sequences, never events.
 ///
 /// A batch that the server refuses as such is halved down to the event that is to blame, which is *held*: it stays out of batches while the
-/// rest goes on. It becomes a dead letter only when the server accepts something else of its file after it refused the event alone. If there
-/// was a rest in between, the server may have been mended, and gets to see the event once more: it is a dead letter if it is refused again.
+/// rest goes on. It becomes a dead letter only when the server accepts something else after it refused the event alone. If there was a rest in
+/// between, or what was accepted is of another file, the server may have been mended, and gets to see the event once more: it is a dead letter if
+/// it is refused again.
 /// A server that refuses everything costs no event.
 struct DeliveryStateMachine: Sendable {
     /// How often a server is asked again that refuses for a reason which time alone does not change.
@@ -48,6 +49,8 @@ struct DeliveryStateMachine: Sendable {
     private var suspects: [Int64: RequestProblem.Code] = [:]
     /// Were held, and are tried again since the server has accepted others in this pass.
     private var tried: Set<Int64> = []
+    /// How much the server had accepted, of all files, when it last refused an event of this one alone.
+    private var acceptedAtRefusal = 0
     private var lastRequest: Duration?
     private var lastProbe: Duration?
 
@@ -58,14 +61,15 @@ struct DeliveryStateMachine: Sendable {
 
     /// - Parameters:
     ///   - isManual: Whether somebody asked: then a held event is tried again at once.
+    ///   - accepted: Batches of any file that the server has accepted so far.
     ///   - now: A monotonic clock's reading.
-    mutating func plan(_ counters: QueueCounters, isManual: Bool, now: Duration) -> Plan {
+    mutating func plan(_ counters: QueueCounters, isManual: Bool, accepted: Int = 0, now: Duration) -> Plan {
         if let lastRequest, now - lastRequest > Self.suspicionTime { rested() }
         if counters.sendable > 0 { return .batch(.oldest(limit: limit)) }
         if counters.untold > 0 { return .batch(.none) }
         guard counters.held > 0 else { return .drained }
         let isProbeDue = isManual || lastProbe.map { now - $0 >= Self.probeInterval } ?? true
-        guard suspects.isEmpty, isProbeDue else { return .onlyHeld }
+        guard accepted > acceptedAtRefusal || (suspects.isEmpty && isProbeDue) else { return .onlyHeld }
         lastProbe = now
         return .batch(.held)
     }
@@ -75,10 +79,13 @@ struct DeliveryStateMachine: Sendable {
     /// - Parameters:
     ///   - count: Events of the batch.
     ///   - first: The sequence of its first.
-    mutating func refused(count: Int, first: Int64, _ code: RequestProblem.Code) -> Next {
+    ///   - wasHeld: Whether it has been refused alone before.
+    ///   - accepted: Batches of any file that the server has accepted so far.
+    mutating func refused(count: Int, first: Int64, _ code: RequestProblem.Code, wasHeld: Bool = false, accepted: Int = 0) -> Next {
         limit = max(count / 2, 1)
         guard count <= 1 else { return .more }
-        if tried.remove(first) != nil { return .condemn }
+        if tried.remove(first) != nil || (wasHeld && accepted > acceptedAtRefusal) { return .condemn }
+        acceptedAtRefusal = accepted
         suspects[first] = code
         return suspects.count >= Self.maximumSuspects ? .holdAndPause : .hold
     }

@@ -18,11 +18,15 @@ struct DestinationPause: Sendable {
 
     /// - Parameter now: Unix milliseconds: what lies farther ahead than any pause comes from a clock that ran ahead.
     func current(now: Int64) -> Pause? {
-        guard let pause = all[destination.description], pause.until <= now + Int64(RetryPolicy.delivery.cap / .milliseconds(1)) else {
+        guard var pause = all[destination.description], pause.until <= now + Int64(RetryPolicy.delivery.cap / .milliseconds(1)) else {
             return nil
         }
+        pause.failures = min(max(pause.failures, 0), Self.maximumFailures)
         return pause
     }
+
+    /// Far beyond where the wait grows no more.
+    private static let maximumFailures = 1_000
 
     /// - Parameter pause: nil once the server has answered.
     func set(_ pause: Pause?) {

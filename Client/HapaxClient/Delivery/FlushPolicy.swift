@@ -4,16 +4,12 @@
 struct FlushPolicy: Sendable {
     /// Stored events from which an upload is due; less than 1 acts as 1.
     var bulkSize: Int
-    /// As it was set; ``effectiveInterval`` is what acts (R20).
-    private(set) var interval: Duration
+    /// As it was set; ``effectiveInterval`` is what acts (R20). nil: nothing is uploaded that nobody asked for (R26).
+    private(set) var interval: Duration?
     /// Names of events that are uploaded as soon as they are stored.
     var immediateEvents: Set<String>
     /// Over which networks an upload may begin (R24).
     var networkPolicy: NetworkPolicy
-    /// ``setPreset(_:now:)`` changes it.
-    private(set) var preset: UploadPreset
-    /// ``setAutomatic(_:now:)`` changes it.
-    private(set) var isAutomatic: Bool
     private var lastUpload: Duration
 
     static let minimumInterval: Duration = .seconds(5)
@@ -25,26 +21,19 @@ struct FlushPolicy: Sendable {
     }
 
     init(
-        bulkSize: Int, interval: Duration, immediateEvents: Set<String>, networkPolicy: NetworkPolicy = .standard,
-        preset: UploadPreset = .standard, isAutomatic: Bool = true, now: Duration
+        bulkSize: Int, interval: Duration?, immediateEvents: Set<String>, networkPolicy: NetworkPolicy = .standard, now: Duration
     ) {
-        self.isAutomatic = isAutomatic
         self.networkPolicy = networkPolicy
-        self.preset = preset
         self.bulkSize = bulkSize
         self.interval = interval
         self.immediateEvents = immediateEvents
         lastUpload = now
     }
 
-    /// nil: no automatic uploads (R26).
-    var effectiveInterval: Duration? {
-        if !isAutomatic || (preset == .dispatch && interval < .seconds(1)) { return nil }
-        return max(interval, Self.minimumInterval)
-    }
+    var effectiveInterval: Duration? { interval.map { max($0, Self.minimumInterval) } }
 
     /// Whether anything is uploaded that nobody asked for (R26).
-    var uploadsByItself: Bool { effectiveInterval != nil }
+    var uploadsByItself: Bool { interval != nil }
 
     /// - Parameter network: nil for none.
     func allows(_ network: NetworkType?) -> Bool {
@@ -70,29 +59,11 @@ struct FlushPolicy: Sendable {
         return [.upload]
     }
 
-    /// Begins with the preset's interval, which acts like any other.
-    mutating func setPreset(_ preset: UploadPreset, now: Duration) -> [Action] {
-        guard preset != self.preset else { return [] }
-        self.preset = preset
-        return setInterval(preset.interval, now: now)
-    }
-
     /// - Returns: A different interval flushes now and restarts the timer; the same does nothing (R22). One that switches uploads off
     ///   sends nothing.
-    mutating func setInterval(_ interval: Duration, now: Duration) -> [Action] {
+    mutating func setInterval(_ interval: Duration?, now: Duration) -> [Action] {
         guard interval != self.interval else { return [] }
         self.interval = interval
-        return intervalChanged(now: now)
-    }
-
-    /// As with an interval: what is switched on begins now.
-    mutating func setAutomatic(_ isAutomatic: Bool, now: Duration) -> [Action] {
-        guard isAutomatic != self.isAutomatic else { return [] }
-        self.isAutomatic = isAutomatic
-        return intervalChanged(now: now)
-    }
-
-    private mutating func intervalChanged(now: Duration) -> [Action] {
         guard let effectiveInterval else { return [.stopTimer] }
         lastUpload = now
         return [.upload, .restartTimer(every: effectiveInterval)]

@@ -71,14 +71,19 @@ package actor Leftovers {
     private func look(isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?) async -> Look {
         var look = Look()
         for number in (try? own.directory.numbers()) ?? [] where number != own.number && !isStopped {
-            guard let note = FileClaim.note(of: number, in: own.directory) else { continue }
-            guard destinations.contains(note.destination) else {
+            let note = FileClaim.note(of: number, in: own.directory)
+            guard note.map({ destinations.contains($0.destination) }) ?? true else {
                 look.others += 1
                 continue
             }
-            guard !note.isClean, look.failure == nil, let file = open(number) else { continue }
+            guard note?.isClean != true, look.failure == nil, let file = open(number) else { continue }
             let next = await send(file, isManual: isManual, permission, &look)
             file.close()
+            if case .queue(let failure)? = look.failure {
+                (unusable[number], look.failure) = (failure, nil)
+                reporter.fileIsUnusable(number, failure)
+                continue
+            }
             if next != .drained, next != .onlyHeld, look.failure == nil {
                 if next == .held || next == .denied { break }
                 look.failure = .shutDown

@@ -33,19 +33,3 @@ extension NetworkPolicy {
     /// All but 2G.
     public static var standard: NetworkPolicy { [.cellular3G, .cellular4G, .cellular5G, .wifi, .wired] }
 }
-
-/// When a client uploads without being asked.
-public enum UploadPreset: Hashable, Sendable {
-    /// Every 15 s, and by count.
-    case standard
-    /// Every 120 s, and by count. An interval below 1 s switches all automatic uploads off: then only manual dispatch sends (R26).
-    case dispatch
-
-    /// The interval it begins with.
-    public var interval: Duration {
-        switch self {
-        case .standard: .seconds(15)
-        case .dispatch: .seconds(120)
-        }
-    }
-}

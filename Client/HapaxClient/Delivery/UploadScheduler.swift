@@ -48,19 +48,9 @@ final class UploadScheduler: Sendable {
         shared.withLock { body(&$0) }
     }
 
-    func setInterval(_ interval: Duration) {
+    func setInterval(_ interval: Duration?) {
         let now = clock.monotonic
         perform(shared.withLock { $0.setInterval(interval, now: now) })
-    }
-
-    func setPreset(_ preset: UploadPreset) {
-        let now = clock.monotonic
-        perform(shared.withLock { $0.setPreset(preset, now: now) })
-    }
-
-    func setAutomatic(_ isAutomatic: Bool) {
-        let now = clock.monotonic
-        perform(shared.withLock { $0.setAutomatic(isAutomatic, now: now) })
     }
 
     func eventsStored(depth: Int, immediate: Bool) {

@@ -55,7 +55,7 @@ public enum TrackError: Error, Hashable, Sendable {
     /// sure, call again with the same id.
     case notStored(StorageFailure)
     /// The quota removed it in the very commit that stored it: it is older than ``QueueQuota/maximumAge``, or, with
-    /// ``QueueQuota/Policy/dropOldest``, there was no room for it beside those that were stored with it. It is counted in ``Status/dropped`` and
+    /// ``QueueQuota/Policy/dropOldest``, there was no room for it beside those that were stored with it. It is counted in ``EventClient/Status/dropped`` and
     /// will not be delivered, unless the same event waited before and is being sent just then.
     case discarded
     /// The client was shut down before the commit.

@@ -9,9 +9,12 @@ struct DamagedFile {
 
     /// Queries that may fail in one call; the next one goes on behind them.
     private static let failuresPerCall = 1_000
+    /// So many rows that cannot be read one behind the other are more than a page of SQLite's can hide.
+    private static let hopelessRows = Int64(1_000)
 
     init(path: String) throws {
-        guard FileManager.default.fileExists(atPath: path) else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
+        // SQLite would remove the log beside an empty one.
+        guard (FileStatus.size(of: path) ?? 0) > 0 else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
         var configuration = Configuration()
         configuration.readonly = true
         configuration.busyMode = DatabaseFile.busyMode
@@ -60,6 +63,8 @@ struct DamagedFile {
     ) throws -> Chunk<Element> {
         var chunk = Chunk<Element>(reached: range.lowerBound - 1)
         var (left, failures, bytes) = ([range], 0, Int64(0))
+        // Rows in a row, each looked for alone.
+        var lost = Int64(0)
         // Without a transaction, whose end fails as well once a statement has met damage.
         try database.unsafeRead { db in
             while let range = left.popLast() {
@@ -71,7 +76,7 @@ struct DamagedFile {
                         guard let sequence: Int64 = try row.value("sequence"), sequence > chunk.reached, range.contains(sequence) else {
                             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                         }
-                        chunk.reached = sequence
+                        (chunk.reached, lost) = (sequence, 0)
                         bytes += (try? row.value("payload") as Data).map { Int64($0.count) } ?? 0
                         if let found = try? element(row) { chunk.rows.append(found) }
                         if chunk.rows.count == QueueFile.chunkRows || bytes >= maximumBytes { return }
@@ -85,6 +90,13 @@ struct DamagedFile {
                         left += [middle + 1...range.upperBound, lower...middle]
                     } else {
                         chunk.reached = range.upperBound
+                        lost += 1
+                        // Where nothing can be read any more, as without a root, and nobody knows how many there were, it would never end.
+                        if lost >= Self.hopelessRows, let last = left.first?.upperBound {
+                            let skipped = min(chunk.reached + lost, last)
+                            (chunk.reached, lost) = (skipped, lost * 2)
+                            left = skipped < last ? [skipped + 1...last] : []
+                        }
                     }
                     if failures >= Self.failuresPerCall, left.last.map({ chunk.reached >= $0.lowerBound - 1 }) ?? true { return }
                 }

@@ -34,7 +34,7 @@ extension QueueFile {
                     try Self.bury(
                         DeadLetter(
                             number: counters.created, eventID: letter.eventID, reason: letter.reason, detail: letter.detail,
-                            time: letter.time, event: letter.event), isTold: false, db, &counters)
+                            time: letter.unixMilliseconds, event: letter.event), isTold: false, db, &counters)
                 }
             }
             return true

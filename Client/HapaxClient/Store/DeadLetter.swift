@@ -11,8 +11,9 @@ public struct DeadLetter: Hashable, Sendable {
     public let reason: String
     /// For people.
     public let detail: String
-    /// When it became one, by the client's clock, in Unix milliseconds.
-    public let time: Int64
+    /// When it became one, by the client's clock.
+    public var time: Date { Date(unixMilliseconds: unixMilliseconds) }
+    package let unixMilliseconds: Int64
     /// The event as it was to travel, without its sequence; not always valid JSON.
     public let event: [UInt8]
 
@@ -21,7 +22,7 @@ public struct DeadLetter: Hashable, Sendable {
         self.eventID = eventID
         self.reason = reason
         self.detail = detail
-        self.time = time
+        unixMilliseconds = time
         self.event = event
     }
 }
@@ -48,7 +49,7 @@ extension DeadLetter {
         writer.raw(#","detail":"#)
         writer.string(detail)
         writer.raw(#","time":"#)
-        writer.integer(time)
+        writer.integer(unixMilliseconds)
         // An event over a limit is JSON all the same, unless the problem says otherwise.
         if EventScanner.check(event) == nil {
             writer.raw(#","event":"#)

@@ -1,8 +1,11 @@
 import HapaxModel
 
 /// The events of a client's queue file that were not stored and are not sent again by themselves.
+///
+/// The disk is read and written on the delivery's thread, beside what it sends.
 public struct DeadLetters: Sendable {
     let file: QueueFile
+    let delivery: Delivery
 
     private static let page = 500
 
@@ -12,22 +15,20 @@ public struct DeadLetters: Sendable {
     ///   - number: Only those after this one; 0 for the first.
     ///   - limit: At most so many; none if it is less than 1.
     /// - Throws: ``StorageFailure``.
-    public func list(after number: Int64 = 0, limit: Int = 100) throws(StorageFailure) -> [DeadLetter] {
+    public func list(after number: Int64 = 0, limit: Int = 100) async throws(StorageFailure) -> [DeadLetter] {
         // To SQLite a negative limit is none (https://www.sqlite.org/lang_select.html#the_limit_clause).
-        try work { try file.deadLetters(after: number, limit: max(limit, 0)) }
+        try await work { [file] in try file.deadLetters(after: number, limit: max(limit, 0)) }
     }
 
-    /// - Throws: ``StorageFailure``.
-    public func count() throws(StorageFailure) -> Int {
-        try work { Int(file.counters.letters) }
-    }
+    /// How many there are.
+    public var count: Int { Int(file.counters.letters) }
 
     /// Puts them back among what waits, in their old places; durable on return. Those that break a limit stay.
     ///
     /// - Parameter numbers: nil for all.
     /// - Throws: ``StorageFailure``; what was done before the failure stays done.
-    public func retry(_ numbers: [Int64]? = nil) throws(StorageFailure) -> RetriedDeadLetters {
-        try work { try file.retryDeadLetters(numbers) }
+    public func retry(_ numbers: [Int64]? = nil) async throws(StorageFailure) -> RetriedDeadLetters {
+        try await work { [file] in try file.retryDeadLetters(numbers) }
     }
 
     /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are no event, `text`; if they are
@@ -35,11 +36,11 @@ public struct DeadLetters: Sendable {
     ///
     /// - Returns: How many.
     /// - Throws: ``StorageFailure``, or what `write` throws.
-    public func export(_ write: ([UInt8]) throws -> Void) throws -> Int {
+    public func export(_ write: ([UInt8]) throws -> Void) async throws -> Int {
         var count = 0
         var last: Int64 = 0
         while true {
-            let letters = try list(after: last, limit: Self.page)
+            let letters = try await list(after: last, limit: Self.page)
             guard let end = letters.last else { return count }
             for letter in letters { try write(letter.line) }
             count += letters.count
@@ -47,17 +48,17 @@ public struct DeadLetters: Sendable {
         }
     }
 
-    /// Removes them for ever; they stay counted in ``Status/deadLettered``.
+    /// Removes them for ever; they stay counted in ``EventClient/Status/deadLettered``.
     ///
     /// - Returns: How many there were.
     /// - Throws: ``StorageFailure``; what was done before the failure stays done.
-    public func purge(_ numbers: [Int64]) throws(StorageFailure) -> Int {
-        try work { try file.purgeDeadLetters(numbers) }
+    public func purge(_ numbers: [Int64]) async throws(StorageFailure) -> Int {
+        try await work { [file] in try file.purgeDeadLetters(numbers) }
     }
 
-    private func work<Value>(_ body: () throws -> Value) throws(StorageFailure) -> Value {
+    private func work<Value: Sendable>(_ body: @Sendable () throws -> Value) async throws(StorageFailure) -> Value {
         do {
-            return try body()
+            return try await delivery.perform(body)
         } catch {
             throw StorageFailure(error)
         }

@@ -8,8 +8,6 @@ package final class FileClaim: Sendable {
     package let number: Int
     private let lock: Locked<FileLock?>
     private let noted: Locked<FileNote>
-    /// Nobody has made a database under the number yet.
-    private let isUnused: Locked<Bool>
 
     /// Whose file it is, as `N.lock` says, also to those who do not hold it.
     package struct FileNote: Hashable, Sendable {
@@ -18,13 +16,15 @@ package final class FileClaim: Sendable {
         package var install: EventID
         /// Nothing in the file is to be sent: nobody has to open it to find out.
         package var isClean: Bool
+        /// Nothing has ever been committed to it.
+        package var isNew = false
 
         private static let start = "hapax 1 "
         fileprivate static let cleanOffset = start.utf8.count + 2 * 37
         fileprivate static let byteCount = cleanOffset + 2
 
-        init(destination: EventID, install: EventID, isClean: Bool) {
-            (self.destination, self.install, self.isClean) = (destination, install, isClean)
+        init(destination: EventID, install: EventID, isClean: Bool, isNew: Bool = false) {
+            (self.destination, self.install, self.isClean, self.isNew) = (destination, install, isClean, isNew)
         }
 
         /// nil for what nobody has written yet, or somebody else has.
@@ -33,10 +33,10 @@ package final class FileClaim: Sendable {
             guard bytes.count == Self.byteCount, text.hasPrefix(Self.start) else { return nil }
             let parts = text.dropFirst(Self.start.count).split(whereSeparator: \.isWhitespace)
             guard parts.count == 3, let destination = EventID(String(parts[0])), let install = EventID(String(parts[1])) else { return nil }
-            self.init(destination: destination, install: install, isClean: parts[2] == "c")
+            self.init(destination: destination, install: install, isClean: parts[2] == "c", isNew: parts[2] == "n")
         }
 
-        fileprivate var bytes: [UInt8] { Array("\(Self.start)\(destination) \(install) \(isClean ? "c" : "-")\n".utf8) }
+        fileprivate var bytes: [UInt8] { Array("\(Self.start)\(destination) \(install) \(isNew ? "n" : isClean ? "c" : "-")\n".utf8) }
     }
 
     package var note: FileNote { noted.withLock { $0 } }
@@ -52,14 +52,16 @@ package final class FileClaim: Sendable {
             try directory.make()
             numbers = try directory.numbers()
         } catch { throw .unusable(error) }
-        for number in numbers where note(of: number, in: directory)?.destination == destination {
+        for number in numbers where note(of: number, in: directory).map({ $0.destination == destination }) ?? true {
             if let claim = try? FileClaim(number, in: directory, of: [destination]) { return claim }
         }
+        let taken = Set(numbers)
         // Others may begin one at the same moment.
-        for number in ((numbers.last ?? 0) + 1)... {
-            guard number <= QueueDirectory.maximumFiles else { throw .unusable(StorageFailure(errno: EMFILE)) }
+        for number in 1... where !taken.contains(number) {
+            guard number <= QueueDirectory.maximumFiles else { throw .unusable(.tooManyFiles) }
             do throws(QueueOpenError) {
-                return try FileClaim(newFile: number, in: directory, FileNote(destination: destination, install: install, isClean: false))
+                return try FileClaim(
+                    newFile: number, in: directory, FileNote(destination: destination, install: install, isClean: false, isNew: true))
             } catch {
                 if error != .taken { throw error }
             }
@@ -77,11 +79,12 @@ package final class FileClaim: Sendable {
     ///
     /// - Parameter destinations: Whose it may be; nil for anybody's.
     package init(_ number: Int, in directory: QueueDirectory, of destinations: Set<EventID>? = nil) throws(QueueOpenError) {
+        // Where somebody has deleted it, the file's owner may still live.
+        guard FileManager.default.fileExists(atPath: directory.lockPath(number)) else { throw .unusable(.withoutNote) }
         let lock = try Self.lock(directory.lockPath(number), creates: false)
-        guard let note = FileNote(lock.contents(atMost: FileNote.byteCount + 1)), destinations?.contains(note.destination) != false else {
-            throw .taken
-        }
-        (self.directory, self.number, self.lock, noted, isUnused) = (directory, number, Locked(lock), Locked(note), Locked(false))
+        guard let note = FileNote(lock.contents(atMost: FileNote.byteCount + 1)) else { throw .unusable(.withoutNote) }
+        guard destinations?.contains(note.destination) != false else { throw .taken }
+        (self.directory, self.number, self.lock, noted) = (directory, number, Locked(lock), Locked(note))
     }
 
     private init(newFile number: Int, in directory: QueueDirectory, _ note: FileNote) throws(QueueOpenError) {
@@ -92,7 +95,7 @@ package final class FileClaim: Sendable {
         }
         let failure = lock.write(note.bytes, at: 0)
         guard failure == 0 else { throw .unusable(StorageFailure(errno: failure)) }
-        (self.directory, self.number, self.lock, noted, isUnused) = (directory, number, Locked(lock), Locked(note), Locked(true))
+        (self.directory, self.number, self.lock, noted) = (directory, number, Locked(lock), Locked(note))
     }
 
     private static func lock(_ path: String, creates: Bool) throws(QueueOpenError) -> FileLock {
@@ -106,22 +109,16 @@ package final class FileClaim: Sendable {
         }
     }
 
-    /// Whether a database that is made now is the first one under the number; afterwards none is.
-    func takeFirstUse() -> Bool {
-        isUnused.withLock { isUnused in
-            defer { isUnused = false }
-            return isUnused
-        }
-    }
-
-    /// The file is a new install's from now on.
-    func became(_ install: EventID) throws {
-        try change { $0.install = install }
+    /// The file that is made now is a new install's.
+    func beginAnew() throws {
+        var ids = UUIDv7Generator()
+        let install = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000))
+        try change { ($0.install, $0.isClean, $0.isNew) = (install, false, true) }
     }
 
     /// - Parameter isClean: Whether nothing in the file is to be sent. Taken back before the commit that makes it untrue.
     func mark(clean isClean: Bool) throws {
-        if note.isClean != isClean { try change { $0.isClean = isClean } }
+        if note.isClean != isClean || note.isNew { try change { ($0.isClean, $0.isNew) = (isClean, false) } }
     }
 
     private func change(_ body: (inout FileNote) -> Void) throws {

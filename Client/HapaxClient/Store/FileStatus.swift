@@ -26,3 +26,10 @@ package struct FileStatus: Hashable, Sendable, Codable {
         FileManager.default.contents(atPath: directory.statusPath(number)).flatMap { try? JSONDecoder().decode(FileStatus.self, from: $0) }
     }
 }
+
+extension FileStatus {
+    /// - Returns: nil if there is no file, or nobody can see it.
+    static func size(of path: String) -> Int64? {
+        (try? FileManager.default.attributesOfItem(atPath: path))?[.size].flatMap { ($0 as? NSNumber)?.int64Value }
+    }
+}

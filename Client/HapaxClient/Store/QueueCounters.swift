@@ -41,7 +41,7 @@ package struct QueueCounters: Hashable, Sendable {
     /// Events of which no server has said yet that it refuses them alone.
     package var sendable: Int64 { waiting - held }
 
-    /// Whether the server is to hear anything: dead letters and held events alone are nothing to send.
+    /// Whether the server is to hear anything new: dead letters and held events alone are nothing to send.
     package var hasSomethingToSend: Bool { sendable > 0 || untold > 0 }
 
     /// Events refused at intake, which have no sequence.

@@ -51,10 +51,17 @@ package struct QueueDirectory: Hashable, Sendable {
     ///
     /// - Throws: If the directory cannot be listed: that is not the same as none.
     package func numbers() throws(StorageFailure) -> [Int] {
-        try names().compactMap { name in
+        let names = try names()
+        func numbers(_ suffix: String) -> [Int] {
             // A number that was written another way is somebody else's file.
-            name.hasSuffix(".lock") ? Int(name.dropLast(5)).flatMap { "\($0).lock" == name && $0 > 0 ? $0 : nil } : nil
-        }.sorted()
+            names.compactMap { name in
+                name.hasSuffix(suffix) ? Int(name.dropLast(suffix.count)).flatMap { "\($0)\(suffix)" == name && $0 > 0 ? $0 : nil } : nil
+            }
+        }
+        let files = Set(numbers(".sqlite"))
+        // An empty lock file without a database is somebody's attempt to begin one.
+        let begun = numbers(".lock").filter { files.contains($0) || FileStatus.size(of: lockPath($0)) != 0 }
+        return files.union(begun).sorted()
     }
 
     /// Whether an earlier version keeps its queue here: it is left as it is.
@@ -77,12 +84,16 @@ package struct QueueDirectory: Hashable, Sendable {
         let taken = filesSetAside(number).last.flatMap { name in name.range(of: Self.setAsideSuffix).flatMap { Int(name[$0.upperBound...]) }
         }
         let database = databasePath(number)
+        // Of one that somebody deleted only the log is left.
+        if !FileManager.default.fileExists(atPath: database) { _ = FileManager.default.createFile(atPath: database, contents: nil) }
         try move(database, "\(path)/\(number)\(Self.setAsideSuffix)\((taken ?? 0) + 1)")
         try finishSettingAside(number)
     }
 
     /// A log whose database has been set aside goes with it, also after a crash between the two renames.
-    func finishSettingAside(_ number: Int) throws {
+    ///
+    /// - Parameter keepsLog: Whether a log of which there is no database stays.
+    func finishSettingAside(_ number: Int, keepsLog: Bool = false) throws {
         let database = databasePath(number)
         guard !FileManager.default.fileExists(atPath: database) else { return }
         if let name = filesSetAside(number).last, !FileManager.default.fileExists(atPath: "\(path)/\(name)-wal"),
@@ -90,7 +101,15 @@ package struct QueueDirectory: Hashable, Sendable {
         {
             try move(database + "-wal", "\(path)/\(name)-wal")
         }
-        DatabaseFile.removeLogs(database)
+        if !keepsLog { DatabaseFile.removeLogs(database) }
+    }
+
+    /// Whether a file in which there was something is empty or gone. SQLite takes such a one for a new database, and removes the log beside it, also
+    /// for who only reads.
+    func isEmptied(_ number: Int, isNew: Bool) throws -> Bool {
+        let path = databasePath(number)
+        guard let size = FileStatus.size(of: path) else { return (FileStatus.size(of: path + "-wal") ?? 0) > 0 }
+        return size == 0 && (!isNew || (FileStatus.size(of: path + "-wal") ?? 0) > 0)
     }
 
     private func move(_ path: String, _ name: String) throws {

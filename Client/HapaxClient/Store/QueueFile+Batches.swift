@@ -41,7 +41,11 @@ extension QueueFile {
                 var (batch, damaged, bytes) = (QueueBatch(), [Int64](), 0)
                 if let rows = try Self.rows(kind, db) {
                     defer { rows.end() }
+                    var last = Int64(0)
                     while let row = try rows.next() {
+                        // Pages can stand in each other's places: what is out of order would be sent for ever.
+                        guard row.sequence > last else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+                        last = row.sequence
                         guard let event = row.event else {
                             damaged.append(row.sequence)
                             continue
@@ -53,10 +57,8 @@ extension QueueFile {
                         batch.events.append(outgoing)
                     }
                 }
-                if batch.events.isEmpty, damaged.isEmpty, case .oldest = kind,
-                    try Int64.fetchOne(db, sql: "SELECT waiting - held FROM counters") ?? 0 > 0
-                {
-                    // A page says that it holds no rows.
+                if batch.events.isEmpty, damaged.isEmpty, try Self.counts(kind, db) > 0 {
+                    // A page says that it holds no rows, or the counters are wrong.
                     throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                 }
                 if damaged.isEmpty { batch.said = try said(with: batch.events.map(\.sequence), db) }
@@ -68,6 +70,15 @@ extension QueueFile {
                 return batch
             }
             damaged += try buryDamaged(found.damaged, now: now)
+        }
+    }
+
+    /// How many events there are of which a batch may be made.
+    private static func counts(_ kind: BatchKind, _ db: Database) throws -> Int64 {
+        switch kind {
+        case .oldest: try Int64.fetchOne(db, sql: "SELECT waiting - held FROM counters") ?? 0
+        case .held: try Int64.fetchOne(db, sql: "SELECT held FROM counters") ?? 0
+        case .none: 0
         }
     }
 
@@ -93,7 +104,15 @@ extension QueueFile {
             for settlement in outcome.settlements {
                 let event = settlement.event
                 let wasHeld = counters.held > 0 ? try Self.isHeld(event.sequence, db) : false
-                guard try delete.delete(event) else { continue }
+                guard try delete.delete(event) else {
+                    // The quota removes from the head. A row that is still there, and is not found by its number, would be sent for ever.
+                    if let head = try Int64.fetchOne(db, sql: "SELECT sequence FROM events ORDER BY sequence LIMIT 1"),
+                        head <= event.sequence
+                    {
+                        throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+                    }
+                    continue
+                }
                 counters.waiting -= 1
                 counters.bytes -= Int64(event.bytes.count)
                 if wasHeld { counters.held -= 1 }

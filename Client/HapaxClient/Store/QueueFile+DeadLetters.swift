@@ -5,14 +5,15 @@ import HapaxModel
 extension QueueFile {
     /// - Parameter isTold: Whether the server knows, since it refused the event itself.
     static func bury(_ letter: DeadLetter, isTold: Bool, _ db: Database, _ counters: inout QueueCounters) throws {
-        let sum = checkSum(letter.number, letter.eventID, letter.time, letter.event)
+        let sum = checkSum(letter.number, letter.eventID, letter.unixMilliseconds, letter.event)
         try db.cachedStatement(
             sql: """
                 INSERT OR REPLACE INTO dead_letters (sequence, event_id, time, reason, detail, check_sum, payload) VALUES (?, ?, ?, ?, ?, ?, ?)
                 """
         ).execute(
             arguments: [
-                letter.number, letter.eventID.map { Data($0.bytes) }, letter.time, letter.reason, letter.detail, sum, Data(letter.event),
+                letter.number, letter.eventID.map { Data($0.bytes) }, letter.unixMilliseconds, letter.reason, letter.detail, sum,
+                Data(letter.event),
             ])
         counters.deadLettered += 1
         counters.letters += 1

@@ -63,6 +63,10 @@ extension QueueFile {
             rows = try Self.gone(of: said.install, db)
         }
         let told = rows.prefix(EventLimits.maximumSaidRanges)
+        // It would be told for ever.
+        guard told.allSatisfy({ $0.word <= counters.word }), counters.untold == 0 || !told.isEmpty || !sent.isEmpty else {
+            throw DatabaseError(resultCode: .SQLITE_CORRUPT)
+        }
         said.lastGone = told.last?.id ?? 0
         said.envelope.gone = told.map { EventBatch.Envelope.Gone($0.sequences, reason: $0.reason) }
         if let install = said.install.flatMap({ EventID(bytes: $0) }) {
@@ -82,12 +86,14 @@ extension QueueFile {
         return said
     }
 
-    private static func gone(of install: Data?, _ db: Database) throws -> [(id: Int64, sequences: ClosedRange<Int64>, reason: String)] {
-        let sql = "SELECT id, first, last, reason FROM gone WHERE install_id IS ? ORDER BY id LIMIT ?"
+    private static func gone(of install: Data?, _ db: Database) throws -> [(
+        id: Int64, sequences: ClosedRange<Int64>, reason: String, word: Int64
+    )] {
+        let sql = "SELECT id, first, last, reason, word FROM gone WHERE install_id IS ? ORDER BY id LIMIT ?"
         return try Row.fetchAll(db, sql: sql, arguments: [install, 2 * EventLimits.maximumSaidRanges]).map { row in
             let (first, last): (Int64, Int64) = (try row.value("first"), try row.value("last"))
             guard first <= last else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
-            return (try row.value("id"), first...last, try row.value("reason"))
+            return (try row.value("id"), first...last, try row.value("reason"), try row.value("word"))
         }
     }
 

@@ -15,6 +15,8 @@ extension QueueFile {
 
     /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
     static func openOrReplace(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
+        try claim.directory.finishSettingAside(claim.number, keepsLog: true)
+        if try claim.directory.isEmptied(claim.number, isNew: claim.note.isNew) { return try replace(claim, durability, room) }
         do {
             return try open(claim, durability, room)
         } catch  where error.isDamageAtOpening {
@@ -31,13 +33,17 @@ extension QueueFile {
     private static func open(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
         let path = claim.directory.databasePath(claim.number)
         try claim.directory.finishSettingAside(claim.number)
+        // In the place of a file that was set aside, or that somebody has deleted, it is another install: no sequence comes again (I7). Said before
+        // there is an empty file, which is damage otherwise.
+        let former = claim.note.install
+        if !FileManager.default.fileExists(atPath: path), !claim.note.isNew { try claim.beginAnew() }
         // For its permissions, which the write-ahead log inherits. Nobody has it open, so closing it here loses no lock of SQLite's.
         _ = DatabaseFile.prepare(path)
         try refuseOthers(path)
         let database = try DatabaseFile.open(
             path: path, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages)
         return try database.write { db in
-            if try !QueueSchema.recognise(db) { try make(db, claim) }
+            if try !QueueSchema.recognise(db) { try make(db, claim, former: former) }
             let counters = try QueueCounters(db)
             let oldest = try Int64.fetchOne(db, sql: "SELECT time FROM events ORDER BY sequence LIMIT 1")
             // From before its last event: sequences would be given again (I7).
@@ -50,13 +56,8 @@ extension QueueFile {
         }
     }
 
-    /// In the place of a file that was set aside, or that somebody has deleted, it is another install: no sequence comes again (I7).
-    private static func make(_ db: Database, _ claim: FileClaim) throws {
-        let former = claim.note.install
-        if !claim.takeFirstUse() {
-            var ids = UUIDv7Generator()
-            try claim.became(ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000)))
-        }
+    private static func make(_ db: Database, _ claim: FileClaim, former: EventID) throws {
+        if !claim.note.isNew { try claim.beginAnew() }
         try QueueSchema.make(db, install: claim.note.install)
         if let name = claim.directory.filesSetAside(claim.number).last {
             try Recovery(name: name, in: claim.directory, of: former).insert(db)

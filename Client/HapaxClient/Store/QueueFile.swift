@@ -250,10 +250,12 @@ package final class QueueFile: Sendable {
             return database
         }
         if let closed {
-            let isClean = !counters.hasSomethingToSend && !damage.withLock { $0.isPending }
-            let hasSession = (try? closed.writeWithoutTransaction { try Self.openSession($0) != nil }) ?? true
-            if isClean, !hasSession, hasFile { try? claim.mark(clean: true) }
-            // Waits for what is under way.
+            // Behind what is under way; a commit that still comes takes the mark back.
+            try? closed.writeWithoutTransaction { db in
+                // Held events wait for their verdict: who looks after leftovers tries them again.
+                let isClean = !counters.hasSomethingToSend && counters.held == 0 && !damage.withLock { $0.isPending }
+                if try isClean && Self.openSession(db) == nil && hasFile { try claim.mark(clean: true) }
+            }
             try? closed.close()
         }
         claim.release()

@@ -1,4 +1,4 @@
-/// How much one queue may hold on disk: waiting events and dead letters together. What it costs is counted in ``Status/dropped``.
+/// How much one queue may hold on disk: waiting events and dead letters together. What it costs is counted in ``EventClient/Status/dropped``.
 ///
 /// It keeps the queue far below the disk's size, so that other programs and the queue's own upkeep still find room (I13).
 public struct QueueQuota: Sendable, Hashable {

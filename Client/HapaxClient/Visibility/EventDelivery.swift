@@ -13,7 +13,7 @@ public enum EventDelivery: Hashable, Sendable {
     ///
     /// `reason` is the one of its ``DeadLetter``, `detail` is for people; neither holds anything of the event.
     case rejected(EventID, reason: String, detail: String)
-    /// So many events, at least one, are gone for one of the reasons of ``Status/dropped``: refused at intake, removed by the quota, purged,
+    /// So many events, at least one, are gone for one of the reasons of ``EventClient/Status/dropped``: refused at intake, removed by the quota, purged,
     /// or lost with a damaged file.
     ///
     /// Refusals are told with the next commit, at the latest when the client is shut down. Events that are found again in a damaged file

@@ -13,7 +13,7 @@ struct ConfigurationTests {
         #expect(configuration.batchSize == 50 && configuration.requestTimeout == .seconds(30))
         #expect(configuration.flushBulkSize == 100 && configuration.flushInterval == .seconds(15))
         #expect(configuration.immediateEvents == ["$AppStart"])
-        #expect(configuration.uploadsAutomatically && configuration.network() == .wired)
+        #expect(configuration.network() == .wired)
         #expect(configuration.durability == .process)
         let endpoint = try configuration.endpoint()
         #expect(endpoint.url == "http://host/base/v1/events" && endpoint.timeout == .seconds(30))
@@ -45,7 +45,7 @@ struct ConfigurationTests {
     @Test("a directory without a name is refused: it would be the working directory")
     func directoryNeedsAName() {
         var configuration = configuration
-        configuration.queueDirectory = ""
+        configuration.queueDirectory = URL(filePath: "")
         #expect(throws: StartError.queueUnusable(StorageFailure(errno: ENOENT))) { _ = try EventClient.start(configuration) }
     }
 

@@ -4,36 +4,28 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Network policy, dispatch preset and steps (R20–R29)", .timeLimit(.minutes(20)), .endsWhenItHangs)
+@Suite("Network policy, the dispatch interval and single batches (R20–R29)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct DispatchTests {
-    private func policy(interval: Duration = .seconds(120), preset: UploadPreset = .dispatch) -> FlushPolicy {
-        FlushPolicy(bulkSize: 2, interval: interval, immediateEvents: ["$AppStart"], preset: preset, now: .zero)
+    private let interval = EventClient.Configuration.dispatchInterval
+
+    private func policy(interval: Duration?) -> FlushPolicy {
+        FlushPolicy(bulkSize: 2, interval: interval, immediateEvents: ["$AppStart"], now: .zero)
     }
 
-    @Test("the dispatch preset begins with 120 s (R26)")
-    func presetHasItsInterval() {
-        var configuration = EventClient.Configuration(server: "http://host", writeKey: "k", queueDirectory: "q")
-        #expect(configuration.flushInterval == .seconds(15))
-        configuration.preset = .dispatch
-        #expect(configuration.flushInterval == .seconds(120))
-    }
-
-    @Test("below 1 s nothing is uploaded by itself, and only in this preset (R20, R26); a positive interval uploads again")
-    func shortIntervalDisables() {
-        var policy = policy()
-        let disabled = policy.setInterval(.milliseconds(999), now: .zero)
-        #expect(disabled == [.stopTimer] && policy.effectiveInterval == nil)
+    @Test("without an interval nothing is uploaded by itself (R26); one uploads again, with 5 s at least (R20)")
+    func noIntervalDisables() {
+        var policy = policy(interval: interval)
+        #expect(policy.effectiveInterval == .seconds(120))
+        #expect(policy.setInterval(nil, now: .zero) == [.stopTimer] && policy.effectiveInterval == nil)
         let silent = policy.eventsStored(depth: 9, immediate: true, now: .seconds(999)) + policy.timerFired(depth: 9, now: .seconds(999))
         #expect(silent == [])
-        let enabled = policy.setInterval(.seconds(1), now: .seconds(999))
-        #expect(enabled == [.upload, .restartTimer(every: .seconds(5))])
-        #expect(self.policy(interval: .zero, preset: .standard).effectiveInterval == .seconds(5))
+        #expect(policy.setInterval(.zero, now: .seconds(999)) == [.upload, .restartTimer(every: .seconds(5))])
     }
 
     @Test(
         "nothing begins by itself over a network that is not in the set, or over none (R23, R24)", arguments: [nil, NetworkType.cellular2G])
     func networkGates(network: NetworkType?) {
-        var policy = policy(preset: .standard)
+        var policy = policy(interval: .seconds(15))
         let gated =
             policy.eventsStored(depth: 9, immediate: true, network: network, now: .seconds(999))
             + policy.timerFired(depth: 9, network: network, now: .seconds(999))
@@ -45,7 +37,7 @@ struct DispatchTests {
     @Test("networks can be allowed while the client runs (R24); a manual flush goes over any (R27)")
     func networkPolicyChanges() async throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
             $0.flushBulkSize = 1
             $0.network = { .cellular2G }
         }
@@ -61,7 +53,7 @@ struct DispatchTests {
     func retryIsGated() async throws {
         let network = Locked<NetworkType?>(.wifi)
         let test = try TestClient {
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
             $0.flushBulkSize = 1
             $0.network = { network.withLock { $0 } }
         }
@@ -83,12 +75,11 @@ struct DispatchTests {
     @Test("switching automatic uploads off stops the timer, switching on starts it (R26)")
     func timerFollowsTheInterval() throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
-            $0.preset = .dispatch
+            $0.flushInterval = interval
         }
         #expect(test.clock.pending == [.seconds(120)])
-        test.client.flushInterval = .zero
-        #expect(test.clock.pending == [] && test.client.flushInterval == .zero)
+        test.client.flushInterval = nil
+        #expect(test.clock.pending == [] && test.client.flushInterval == nil)
         test.client.flushInterval = .seconds(60)
         #expect(test.clock.pending == [.seconds(60)])
     }
@@ -102,19 +93,19 @@ struct DispatchTests {
             $0.batchSize = 2
             $0.network = { network.withLock { $0 } }
         }
-        #expect(await test.client.dispatchStep() == .noData)
+        #expect(await test.client.flushNextBatch() == .noData)
         for index in 0..<3 { test.client.track("event \(index)") }
         network.withLock { $0 = nil }
-        #expect(await test.client.dispatchStep() == .noData)
+        #expect(await test.client.flushNextBatch() == .noData)
         #expect(test.client.file.counters.waiting == 3, "without a network everything stays")
         network.withLock { $0 = .cellular2G }
-        #expect(await test.client.dispatchStep() == .good(more: true))
+        #expect(await test.client.flushNextBatch() == .good(more: true))
         #expect(test.transport.batches.map(\.sequences) == [[1, 2]])
-        #expect(await test.client.dispatchStep() == .good(more: false))
-        #expect(await test.client.dispatchStep() == .noData)
+        #expect(await test.client.flushNextBatch() == .good(more: false))
+        #expect(await test.client.flushNextBatch() == .noData)
         test.client.track("last")
         test.transport.script { _ in .success(TransportAnswer(status: 503)) }
-        #expect(await test.client.dispatchStep() == .failed(.status(503, code: nil)))
+        #expect(await test.client.flushNextBatch() == .failed(.status(503, code: nil)))
         #expect(test.transport.batches.count == 3 && test.client.file.counters.waiting == 1)
     }
 
@@ -125,9 +116,9 @@ struct DispatchTests {
         test.client.attach(app)
         #expect(await test.client.flush().remaining == 0)
         app.remainingBackgroundTime = .zero
-        #expect(await test.client.dispatchStep() == .noData)
+        #expect(await test.client.flushNextBatch() == .noData)
         test.client.track("event")
-        #expect(await test.client.dispatchStep() == .failed(.noBackgroundTime))
+        #expect(await test.client.flushNextBatch() == .failed(.noBackgroundTime))
     }
 
     @Test("a step that finds the queue emptied by a flush has sent nothing: one of the two reports it (R28)")
@@ -141,7 +132,7 @@ struct DispatchTests {
         try await test.track(0..<1)
         async let flushed = test.client.flush()
         await test.transport.requests(1)
-        async let stepped = test.client.dispatchStep()
+        async let stepped = test.client.flushNextBatch()
         while await test.client.delivery.waiters.isEmpty { await Task.yield() }
         mayAnswer.set(1)
         let step = await stepped
@@ -157,7 +148,7 @@ struct DispatchTests {
             batch.names.contains("event 1") ? .success(.problem(.malformed)) : .success(batch.receipt())
         }
         try await test.track(0..<4)
-        for _ in 0..<20 where test.client.file.counters.waiting > 0 { _ = await test.client.dispatchStep() }
+        for _ in 0..<20 where test.client.file.counters.waiting > 0 { _ = await test.client.flushNextBatch() }
         let status = await test.client.status()
         #expect(status.stored == 3 && status.deadLettered == 1 && status.depth == 0)
     }
@@ -166,7 +157,7 @@ struct DispatchTests {
         "an interval that is set in the background starts no timer; becoming active starts one with it (R22, R29, D10)",
         arguments: [true, false])
     func intervalSetInTheBackgroundWaits(isPassive: Bool) async throws {
-        let test = try TestClient { $0.uploadsAutomatically = true }
+        let test = try TestClient { $0.flushInterval = .seconds(15) }
         test.client.attach(ScriptedApplication(isInBackground: isPassive, grants: false))
         if !isPassive {
             test.client.handle(.didBecomeActive)
@@ -180,10 +171,10 @@ struct DispatchTests {
 
     @Test("in the background steps send and the periodic uploads rest; becoming active restores them (R29)")
     func stepsSuspendPeriodicUploads() async throws {
-        let test = try TestClient { $0.uploadsAutomatically = true }
+        let test = try TestClient { $0.flushInterval = .seconds(15) }
         test.client.attach(ScriptedApplication(isInBackground: true))
         try await test.client.writer.barrier()
-        #expect(await test.client.dispatchStep() == .good(more: false))
+        #expect(await test.client.flushNextBatch() == .good(more: false))
         #expect(test.clock.pending == [])
         test.client.handle(.didBecomeActive)
         #expect(test.clock.pending == [.seconds(15)])

@@ -230,7 +230,7 @@ extension EventClientTests {
         await first.client.shutdown(within: .zero)
         let second = try TestClient(directory: directory)
         for name in ["other", String(repeating: "x", count: 201), "order"] { try await second.client.trackDurably(name, id: id) }
-        let letters = try second.client.deadLetters.list()
+        let letters = try await second.client.deadLetters.list()
         #expect(letters.map(\.reason) == ["conflict", "name_too_long"])
         let status = await second.client.status()
         #expect(status.created == 3 && status.depth == 1 && status.deadLettered == 2 && status.isBalanced)

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 import TestSupport
 import Testing
@@ -9,7 +10,7 @@ extension EventClientTests {
     @Test("three policies upload without being asked: by count, by interval, on entering the background (R18)")
     func threePoliciesUpload() async throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
             $0.flushBulkSize = 2
             $0.immediateEvents = []
         }
@@ -29,7 +30,7 @@ extension EventClientTests {
 
     @Test("nothing is uploaded until asked, or a policy says so (R17)")
     func storingAloneSendsNothing() async throws {
-        let test = try TestClient { $0.uploadsAutomatically = true }
+        let test = try TestClient { $0.flushInterval = .seconds(15) }
         try await test.track(0..<99)
         #expect(test.transport.batches.isEmpty)
         try await test.track(99..<100)
@@ -40,7 +41,7 @@ extension EventClientTests {
     @Test("the count is checked after the commit: an upload finds all of it (R19, D4)")
     func countTriggersAfterStoring() async throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
             $0.flushBulkSize = 1
         }
         test.client.track("only")
@@ -54,7 +55,7 @@ extension EventClientTests {
         try await first.track(0..<2)
         await first.client.shutdown(within: .zero)
         let second = try TestClient(directory: first.directory) {
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
             $0.flushBulkSize = bulkSize
         }
         if bulkSize > 2 {
@@ -67,7 +68,7 @@ extension EventClientTests {
 
     @Test("the periodic timer starts with the client and uploads, and there is one (R21)")
     func timerUploads() async throws {
-        let test = try TestClient { $0.uploadsAutomatically = true }
+        let test = try TestClient { $0.flushInterval = .seconds(15) }
         #expect(test.clock.pending == [.seconds(15)])
         try await test.track(0..<1)
         test.client.scheduler.startTimer()
@@ -79,7 +80,7 @@ extension EventClientTests {
 
     @Test("setting a different interval uploads now and restarts the timer (R22)")
     func newIntervalUploads() async throws {
-        let test = try TestClient { $0.uploadsAutomatically = true }
+        let test = try TestClient { $0.flushInterval = .seconds(15) }
         try await test.track(0..<1)
         test.client.flushInterval = .seconds(15)
         #expect(test.transport.batches.isEmpty)
@@ -93,14 +94,14 @@ extension EventClientTests {
     func orderIsThatOfTheCalls() async throws {
         let test = try TestClient { $0.batchSize = 2 }
         let ids = (0..<5).map { EventID.derived(name: "order", key: "\($0)") }.sorted(by: >)
-        for (index, id) in ids.enumerated() { test.client.track("event \(index)", id: id, time: Int64(5 - index)) }
+        for (index, id) in ids.enumerated() { test.client.track("event \(index)", id: id, time: Date(unixMilliseconds: Int64(5 - index))) }
         #expect(await test.client.flush().stored == 5)
         #expect(test.transport.batches.map(\.ids) == [Array(ids[0..<2]), Array(ids[2..<4]), Array(ids[4..<5])])
     }
 
     @Test("an immediate event uploads at once (R25)")
     func immediateEventUploads() async throws {
-        let test = try TestClient { $0.uploadsAutomatically = true }
+        let test = try TestClient { $0.flushInterval = .seconds(15) }
         test.client.track("$AppStart")
         await test.transport.requests(1)
         #expect(test.transport.batches[0].names == ["$AppStart"])

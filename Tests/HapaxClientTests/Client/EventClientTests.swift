@@ -15,7 +15,27 @@ struct EventClientTests {
             "http://host:65536", "http://host:99999999999999999999", "http://host:0", "http://exämple.org", "http://host/a b",
         ])
     func malformedURLIsRefused(server: String) {
-        #expect(throws: StartError.malformedURL) { try TestClient { $0.server = server } }
+        #expect(throws: StartError.malformedURL) { try TestClient { $0.server = EventClient.Configuration.url(server) } }
+    }
+
+    private struct Order: Encodable {
+        var number = "A-17"
+        var paid = Date(unixMilliseconds: 1_763_680_000_123)
+        var lines = [1, 2]
+        var coupon: String?
+    }
+
+    @Test("properties of a type of one's own are its members; what is no object is refused and tracks nothing")
+    func encodablePropertiesAreTracked() async throws {
+        let test = try TestClient()
+        try test.client.track("order_paid", properties: Order())
+        try await test.client.trackDurably("order_paid", properties: Order(lines: []))
+        #expect(throws: EncodingError.self) { try test.client.track("order_paid", properties: [1, 2]) }
+        await #expect(throws: EncodingError.self) { try await test.client.trackDurably("order_paid", properties: Double.nan) }
+        _ = await test.client.flush()
+        let sent = test.transport.batches.flatMap(\.scanned.events).compactMap(\.properties).map { String(decoding: $0, as: UTF8.self) }
+        #expect(
+            sent == ["[1,2]", "[]"].map { #"{"lines":\#($0),"number":"A-17","paid":1763680000123}"# }, "in the order of their names")
     }
 
     @Test("an empty key, or one that would break the header, is refused (R1)", arguments: ["", "a b", "a\r\nX: y", "ключ"])
@@ -41,7 +61,7 @@ struct EventClientTests {
         let test = try TestClient()
         let first = test.client.track("one", properties: ["n": 1])
         test.clock.advance(by: .seconds(1))
-        let second = test.client.track("two", time: 5, distinctID: "u2")
+        let second = test.client.track("two", time: Date(unixMilliseconds: 5), distinctID: "u2")
         let report = await test.client.flush()
         #expect(report == FlushReport(stored: 2, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
         let batch = try #require(test.transport.batches.first)
@@ -110,10 +130,10 @@ struct EventClientTests {
         test.client.track("good")
         test.client.track("infinite", properties: ["x": .double(.infinity)])
         test.client.track("large", properties: ["x": .string(String(repeating: "x", count: 40_000))])
-        test.client.track("late", time: -1)
+        test.client.track("late", time: Date(unixMilliseconds: -1))
         #expect(await test.client.flush().stored == 1)
         #expect(test.transport.batches.flatMap(\.names) == ["good"])
-        let letters = try test.client.deadLetters.list()
+        let letters = try await test.client.deadLetters.list()
         #expect(letters.map(\.reason) == ["name_too_long", "invalid_number", "event_too_large", "invalid_time"])
         let status = await test.client.status()
         #expect(status.created == 5 && status.deadLettered == 4 && status.stored == 1)

@@ -6,24 +6,9 @@ import Testing
 
 @Suite("Uploads that only somebody's wish begins (R13, R18, R26)", .timeLimit(.minutes(20)), .endsWhenItHangs)
 struct ManualUploadsTests {
-    /// The two ways to switch off what nobody asked for.
-    enum Switch: CaseIterable, Sendable {
-        case setting, preset
-
-        func turnOff(_ configuration: inout EventClient.Configuration) {
-            switch self {
-            case .setting: configuration.uploadsAutomatically = false
-            case .preset:
-                configuration.uploadsAutomatically = true
-                configuration.preset = .dispatch
-                configuration.flushInterval = .zero
-            }
-        }
-    }
-
-    @Test("entering the background sends nothing, a step still does (R18, R26)", arguments: Switch.allCases)
-    func backgroundSendsNothing(way: Switch) async throws {
-        let test = try TestClient { way.turnOff(&$0) }
+    @Test("entering the background sends nothing, a step still does (R18, R26)")
+    func backgroundSendsNothing() async throws {
+        let test = try TestClient()
         let application = ScriptedApplication()
         test.client.attach(application)
         test.client.handle(.didBecomeActive)
@@ -32,7 +17,7 @@ struct ManualUploadsTests {
         await application.assertionEnded()
         #expect(test.transport.batches.count == 0)
         test.client.handle(.didBecomeActive)
-        #expect(await test.client.dispatchStep() == .good(more: false))
+        #expect(await test.client.flushNextBatch() == .good(more: false))
     }
 
     @Test("a policy's wish during somebody's upload takes nothing from it, and behind it gets nothing from it (R18, R23)")
@@ -71,9 +56,9 @@ struct ManualUploadsTests {
         #expect(first.counts.stored + other.counts.stored == 1 && test.transport.batches.count == 2)
     }
 
-    @Test("a failed flush is not repeated by itself (R26)", arguments: Switch.allCases)
-    func failedFlushIsNotRepeated(way: Switch) async throws {
-        let test = try TestClient { way.turnOff(&$0) }
+    @Test("a failed flush is not repeated by itself (R26)")
+    func failedFlushIsNotRepeated() async throws {
+        let test = try TestClient()
         test.transport.script { _ in .failure(.cut) }
         try await test.track(0..<1)
         #expect(await test.client.flush().failure == .transport(.cut))
@@ -85,14 +70,14 @@ struct ManualUploadsTests {
         #expect(await test.client.flush().stored == 1)
     }
 
-    @Test("what others have left waits for a wish, too (R26)", arguments: Switch.allCases)
-    func leftoversWait(way: Switch) async throws {
+    @Test("what others have left waits for a wish, too (R26)")
+    func leftoversWait() async throws {
         let first = try TestClient()
         let second = try TestClient(directory: first.directory)
         try await second.track(0..<1)
         await second.client.shutdown(within: .zero)
         await first.client.shutdown(within: .zero)
-        let third = try TestClient(directory: first.directory) { way.turnOff(&$0) }
+        let third = try TestClient(directory: first.directory)
         await third.client.leftovers.sendIfDue()
         #expect(third.transport.batches.count == 0)
         #expect(await third.client.leftovers.send(isManual: true).counts.stored == 1)
@@ -109,7 +94,7 @@ struct ManualUploadsTests {
         try await test.track(0..<6)
         async let flushed = test.client.flush()
         await test.transport.requests(1)
-        async let stepped = test.client.dispatchStep()
+        async let stepped = test.client.flushNextBatch()
         while await test.client.delivery.waiters.isEmpty { await Task.yield() }
         mayAnswer.set(1)
         let step = await stepped
@@ -118,7 +103,7 @@ struct ManualUploadsTests {
         #expect(step == .good(more: true))
         #expect(test.client.file.counters.waiting == 0)
         try await test.track(6..<7)
-        #expect(await test.client.dispatchStep() == .good(more: false), "nobody waits for the end of this one")
+        #expect(await test.client.flushNextBatch() == .good(more: false), "nobody waits for the end of this one")
     }
 
     @Test("a step that may make no request leaves a backoff as it is (R28, D11)")

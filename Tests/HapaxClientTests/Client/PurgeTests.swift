@@ -43,7 +43,7 @@ struct PurgeTests {
         #expect(try await test.client.purge() == 5)
         let status = await test.client.status()
         #expect(status.depth == 0 && status.bytes == 0 && status.isBalanced && status.dropped == ["purged": 4])
-        #expect(try test.client.deadLetters.list().isEmpty)
+        #expect(try await test.client.deadLetters.list().isEmpty)
         test.client.track("order", id: id)
         #expect(await test.client.flush().stored == 1, "its id may come again")
         #expect(test.transport.batches.flatMap(\.sequences) == [6], "no sequence comes again (I7)")

@@ -46,7 +46,7 @@ struct SharedClientTests {
         let asked = Locked<[EventClient?]>([])
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: crashed.path("queue"))
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         configuration.computedProperties = {
             let client = try? shared.start { _ throws(StartError) in throw .malformedURL }
             // Another thread could track before the end of the last session.
@@ -118,14 +118,14 @@ struct SharedClientTests {
         let directory = TemporaryDirectory()
         var configuration = EventClient.Configuration(
             server: "https//:host", writeKey: "k", queueDirectory: directory.path + "/queue")
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         #expect(throws: StartError.malformedURL) { try EventClient.startShared(configuration) }
         #expect(EventClient.shared == nil)
-        configuration.server = "http://127.0.0.1:1"
+        configuration.server = EventClient.Configuration.url("http://127.0.0.1:1")
         let first = try EventClient.startShared(configuration)
         #expect(EventClient.shared === first)
         #expect(try EventClient.startShared(configuration) === first)
-        configuration.queueDirectory += "-another"
+        configuration.queueDirectory.append(path: "another")
         #expect(try EventClient.startShared(configuration) === first, "whatever it is asked for: one uploader")
         _ = await first.shutdown(within: .zero)
         #expect(EventClient.shared === first && first.track("late") == nil)

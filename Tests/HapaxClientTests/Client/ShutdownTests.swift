@@ -13,7 +13,7 @@ struct ShutdownTests {
     func shutdownUsesAnyNetwork() async throws {
         let test = try TestClient {
             $0.flushNetworkPolicy = []
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
         }
         let transport = test.transport
         transport.script { batch in transport.batches.count < 3 ? .success(.problem(.overloaded)) : .success(batch.receipt()) }
@@ -150,7 +150,7 @@ struct ShutdownTests {
             return .success(batch.receipt())
         }
         test.client.track("first")
-        async let step = test.client.dispatchStep()
+        async let step = test.client.flushNextBatch()
         try await blocking { sent.blockUntilOpen() }
         try await test.track(0..<3)
         async let report = test.client.shutdown(within: .seconds(30))
@@ -187,7 +187,6 @@ struct ShutdownTests {
     @Test("storing has half a second however little time there is, and closing a tenth more; nothing stays scheduled (R38)")
     func storingHasItsTime() async throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
             $0.flushInterval = .seconds(60)
         }
         #expect(test.clock.pending.count == 1, "control: the timer of the uploads")

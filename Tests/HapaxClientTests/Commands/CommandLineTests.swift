@@ -63,7 +63,7 @@ struct CommandLine {
     /// A client of this process on the same queue, for the same server and key.
     func client(configure: (inout EventClient.Configuration) -> Void = { _ in }) throws -> TestClient {
         try TestClient(directory: directory) {
-            $0.server = server
+            $0.server = EventClient.Configuration.url(server)
             $0.writeKey = "secret-key"
             configure(&$0)
         }

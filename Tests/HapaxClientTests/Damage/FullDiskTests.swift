@@ -142,7 +142,7 @@ struct FullDiskTests {
         let transport = ScriptedTransport()
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: disk.path + "/queue")
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         let client = try EventClient.start(configuration, clock: clock) { transport }
         var stored: Int64 = 0
         let fill = PropertyValue.string(String(repeating: "x", count: 2_000))

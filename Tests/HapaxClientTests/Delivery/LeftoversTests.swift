@@ -21,7 +21,7 @@ struct LeftoversTests {
     @Test("a client that runs for weeks takes along what one that ended left, with its timer, as that one's install and in its order")
     func orphansAreTaken() async throws {
         let first = try TestClient(directory: directory)
-        let second = try TestClient(directory: directory) { $0.uploadsAutomatically = true }
+        let second = try TestClient(directory: directory) { $0.flushInterval = .seconds(15) }
         try await first.track(0..<3)
         let install = first.client.file.counters.installID
         await first.client.shutdown(within: .zero)
@@ -63,6 +63,22 @@ struct LeftoversTests {
         await holder.client.shutdown(within: .zero)
     }
 
+    @Test(
+        "an event that the server refused alone is a dead letter where its process left it, once the server has accepted others (D13, I15)")
+    func heldLeftoverGetsItsVerdict() async throws {
+        let first = try TestClient(directory: directory)
+        let second = try TestClient(directory: directory)
+        second.transport.script { _ in .success(.problem(.malformed)) }
+        try await second.track(0..<1)
+        _ = await second.client.flush()
+        await second.client.shutdown(within: .zero)
+        first.transport.script { $0.names == ["event 0"] ? .success(.problem(.malformed)) : .success($0.receipt()) }
+        #expect(await first.client.leftovers.send(isManual: true).counts.deadLettered == 0, "nothing has been accepted yet")
+        try await first.track(1..<2)
+        #expect(await first.client.flush().stored == 1)
+        #expect(await first.client.leftovers.send(isManual: true).counts.deadLettered == 1)
+    }
+
     @Test("files of another server or key are told and left alone, and sent once the configuration says that they are replaced (I9)")
     func othersFilesAreLeft() async throws {
         let log = RecordedLog()
@@ -74,7 +90,7 @@ struct LeftoversTests {
         #expect(log.lines.count { $0.contains("another server or write key") } == 1)
         await test.client.shutdown(within: .zero)
         let next = try TestClient(directory: directory) {
-            $0.replaces = [EventClient.Destination(server: "http://127.0.0.1:1", writeKey: "former-key")]
+            $0.replaces = [EventClient.Destination(server: EventClient.Configuration.url("http://127.0.0.1:1"), writeKey: "former-key")]
         }
         #expect(await next.client.leftovers.send(isManual: true).counts.stored == 2)
         #expect(next.transport.batches[0].scanned.envelope.installID == install)
@@ -132,14 +148,16 @@ struct LeftoversTests {
         try await first.track(0..<1)
         _ = await first.client.flush()
         let second = try TestClient(directory: directory, clock: clock) {
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
             $0.flushBulkSize = 1
         }
         try await second.track(1..<2)
         await second.client.delivery.uploadWanted()
         await second.client.delivery.restBegins()
         #expect(second.transport.batches.isEmpty)
-        let other = try TestClient(directory: directory, clock: clock) { $0.server = "http://127.0.0.1:2" }
+        let other = try TestClient(directory: directory, clock: clock) {
+            $0.server = EventClient.Configuration.url("http://127.0.0.1:2")
+        }
         try await other.track(2..<3)
         #expect(await other.client.flush().stored == 1, "another server's backoff is none of its business")
         clock.advance(by: .seconds(110))

@@ -15,12 +15,14 @@ struct PoisonTests {
         server.change { $0.isPoison = { $0.time == 4_711 } }
         let directory = TemporaryDirectory()
         var configuration = EventClient.Configuration(server: server.url, writeKey: "key", queueDirectory: directory.path + "/queue")
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         let client = try EventClient.start(configuration, clock: SystemClock()) { CurlTransport() }
         var ids: [EventID] = []
         for start in stride(from: 1, through: 10_000, by: 500) {
             ids += try await withThrowingTaskGroup(of: EventID.self) { group in
-                for time in start..<start + 500 { group.addTask { try await client.trackDurably("e", time: Int64(time)) } }
+                for time in start..<start + 500 {
+                    group.addTask { try await client.trackDurably("e", time: Date(unixMilliseconds: Int64(time))) }
+                }
                 return try await group.reduce(into: []) { $0.append($1) }
             }
         }
@@ -28,7 +30,7 @@ struct PoisonTests {
         var report = await client.flush()
         for _ in 0..<50 where report.remaining > 0 { report = await client.flush() }
         #expect(report.remaining == 0)
-        let letters = try client.deadLetters.list()
+        let letters = try await client.deadLetters.list()
         #expect(letters.map(\.reason) == ["malformed"])
         #expect(Set(server.stored.keys).union(letters.compactMap(\.eventID)) == Set(ids))
         #expect(server.stored.count == 9_999)
@@ -112,7 +114,6 @@ struct PoisonTests {
     @Test("a suspicion ends with the time in the background, too: the app may come back when the server is well again (D12, R33)")
     func suspicionEndsWithTheBackgroundTime() async throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
             $0.flushInterval = .seconds(3_600)
             $0.batchSize = 1
         }
@@ -144,7 +145,7 @@ struct PoisonTests {
         test.transport.script { $0.sequences == [3] ? .success(.problem(.malformed)) : .success($0.receipt()) }
         let report = await test.client.flush()
         #expect(report.stored == 3 && report.deadLettered == 1 && report.failure == nil)
-        #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
+        #expect(try await test.client.deadLetters.list().map(\.reason) == ["malformed"])
     }
 
     @Test("so many poison events in a row that a pass gives up are behind those that follow in the end (D13, I15)")

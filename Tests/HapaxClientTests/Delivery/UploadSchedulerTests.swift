@@ -45,18 +45,18 @@ struct UploadSchedulerTests {
                 action?()
             })
         scheduler.startTimer()
-        scheduler.setAutomatic(false)
+        scheduler.setInterval(nil)
         #expect(clock.pending == [])
         // Between what switching on decides, to upload and to start the timer, the app enters the background.
         during.withLock { $0 = { scheduler.stopTimer() } }
-        scheduler.setAutomatic(true)
+        scheduler.setInterval(.seconds(15))
         #expect(clock.pending == [])
         scheduler.startTimer()
         #expect(clock.pending == [.seconds(15)])
         // Or it is switched off again.
-        scheduler.setAutomatic(false)
-        during.withLock { $0 = { scheduler.setAutomatic(false) } }
-        scheduler.setAutomatic(true)
+        scheduler.setInterval(nil)
+        during.withLock { $0 = { scheduler.setInterval(nil) } }
+        scheduler.setInterval(.seconds(15))
         #expect(clock.pending == [])
     }
 
@@ -102,16 +102,16 @@ struct UploadSchedulerTests {
     func timerRunsWhileItIsWanted() {
         let clock = ManualClock()
         let scheduler = UploadScheduler(
-            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], preset: .dispatch, now: .zero)),
+            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)),
             clock: clock, depth: { 1 }, upload: {})
-        func set(_ interval: Duration) -> [Duration] {
+        func set(_ interval: Duration?) -> [Duration] {
             scheduler.setInterval(interval)
             return clock.pending
         }
         #expect(set(.seconds(20)) == [])
         scheduler.startTimer()
         #expect(clock.pending == [.seconds(20)])
-        #expect(set(.zero) == [] && set(.seconds(30)) == [.seconds(30)])
+        #expect(set(nil) == [] && set(.seconds(30)) == [.seconds(30)])
         scheduler.stopTimer()
         #expect(clock.pending == [] && set(.seconds(40)) == [])
         scheduler.startTimer()

@@ -48,7 +48,7 @@ final class EmbeddedHistory: Sendable {
         try TestClient(directory: directory, clock: clock, transport: ScriptedTransport(server.answer)) {
             $0.quota = quota
             $0.durability = seed % 3 == 0 ? .power : .process
-            $0.uploadsAutomatically = seed % 2 == 0
+            $0.flushInterval = seed % 2 == 0 ? .seconds(15) : nil
             $0.flushBulkSize = 10
             $0.batchSize = 7
         }
@@ -121,13 +121,13 @@ final class EmbeddedHistory: Sendable {
             disk.fail(.init(at: at, count: count, code: code.rawValue, operations: operations))
         case 70..<74: disk.fail(nil)
         case 74..<78: damage(test, name)
-        case 78..<84: letters(client, name)
+        case 78..<84: await letters(client, name)
         case 84..<87: say("\(name) \(await client.status().depth) waiting")
         case 87..<90:
             client.flushInterval = .seconds(pick(5...60))
             client.flushBulkSize = pick(1...100)
             client.flushNetworkPolicy = chance(30) ? [] : .standard
-        case 90..<93: say("\(name) step \(await client.dispatchStep())")
+        case 90..<93: say("\(name) step \(await client.flushNextBatch())")
         case 93..<95:
             do {
                 try client.optOut()
@@ -151,18 +151,18 @@ final class EmbeddedHistory: Sendable {
         if chance(60) { try? queue.readPagesAnew() }
     }
 
-    private func letters(_ client: EventClient, _ name: String) {
+    private func letters(_ client: EventClient, _ name: String) async {
         do {
             switch pick(0...2) {
-            case 0: say("\(name) retries \(try client.deadLetters.retry().retried.count) letters")
+            case 0: say("\(name) retries \(try await client.deadLetters.retry().retried.count) letters")
             case 1:
-                let letters = try client.deadLetters.list(limit: 3)
+                let letters = try await client.deadLetters.list(limit: 3)
                 // Before: it may be gone although the call fails.
                 told.withLock { $0.excused.formUnion(letters.compactMap(\.eventID)) }
-                say("\(name) purges \(try client.deadLetters.purge(letters.map(\.number))) letters")
+                say("\(name) purges \(try await client.deadLetters.purge(letters.map(\.number))) letters")
             default:
                 let count = Locked(0)
-                say("\(name) exports \(try client.deadLetters.export { _ in count.withLock { $0 += 1 } }) letters")
+                say("\(name) exports \(try await client.deadLetters.export { _ in count.withLock { $0 += 1 } }) letters")
             }
         } catch { say("\(name) letters: \(error)") }
     }
@@ -196,9 +196,20 @@ final class EmbeddedHistory: Sendable {
         throw NeverReady()
     }
 
+    /// While nobody has one of the files: a copy of one that is being closed is torn.
+    private func insistAlone(_ body: () throws -> Void) async throws {
+        let queue = QueueDirectory(path: directory.path + "/queue")
+        try await insist {
+            var claims: [FileClaim] = []
+            defer { for claim in claims { claim.release() } }
+            for number in try queue.numbers() { claims.append(try FileClaim(number, in: queue)) }
+            try body()
+        }
+    }
+
     private func copyQueue(to path: String) async throws {
         await end(try await start("before the copy", .unlimited), "before the copy")
-        try await insist {
+        try await insistAlone {
             try? FileManager.default.removeItem(atPath: path)
             try FileManager.default.copyItem(atPath: directory.path + "/queue", toPath: path)
         }
@@ -253,7 +264,7 @@ final class EmbeddedHistory: Sendable {
             told.withLock { $0.isTakenBack = true }
             disk.fail(nil)
             await end(try await start("before the copy's return", .unlimited), "before the copy's return")
-            try await insist { try FileManager.default.removeItem(atPath: directory.path + "/queue") }
+            try await insistAlone { try FileManager.default.removeItem(atPath: directory.path + "/queue") }
             try FileManager.default.moveItem(atPath: copy, toPath: directory.path + "/queue")
             told.withLock { $0.excused.formUnion($0.stored.subtracting(before)) }
         }

@@ -26,7 +26,7 @@ struct EmbeddedHistoryAudit: Sendable {
     var damage: [String]
     /// Events that had been stored, by reason; of what queue and server know the greater count.
     var dropped: [String: Int64]
-    var status: Status
+    var status: EventClient.Status
     /// Of the last flush, with a server that takes everything.
     var flush: FlushReport
     /// Behind that.

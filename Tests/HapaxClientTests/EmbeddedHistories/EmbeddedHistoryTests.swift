@@ -80,5 +80,6 @@ struct EmbeddedHistoryTests {
         #expect(try await send(first, sequence: 1) == 0)
         #expect(try await send(second, sequence: 1) == 1)
         #expect(try await send(first, sequence: 1, "other") == 2)
+        #expect(try await send(first, sequence: 2) == 3)
     }
 }

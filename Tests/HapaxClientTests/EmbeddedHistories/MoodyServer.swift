@@ -6,10 +6,16 @@ import TestSupport
 
 /// The server of a history: it stores each id once, and answers as its mood is.
 final class MoodyServer: Sendable {
+    struct Stored: Equatable {
+        var install: EventID?
+        var sequence: Int64?
+        var content: [UInt8]
+    }
+
     struct State {
         var random: SeededRandom
         var isRough = false
-        var stored: [EventID: [UInt8]] = [:]
+        var stored: [EventID: Stored] = [:]
         var numbers: [String: EventID] = [:]
         var complaints: [String] = []
         var damage: [String] = []
@@ -62,16 +68,20 @@ extension MoodyServer.State {
 
     /// - Returns: Whether it was new.
     mutating func store(_ event: ScannedEvent, _ id: EventID, _ batch: SentBatch) -> Bool {
-        let wire = Array(event.wire)
+        let new = MoodyServer.Stored(
+            install: batch.scanned.envelope.installID, sequence: event.sequence,
+            content: event.name + [0] + event.distinctID + [0] + Array("\(event.time)".utf8) + event.properties)
         if let before = stored[id] {
-            // A session's end is recovered once more if the file that said it was is damaged: the same event, with a later sequence.
-            if before != wire, event.name != Array("$AppEnd".utf8)[...] {
-                func text(_ wire: [UInt8]) -> Substring { String(decoding: wire, as: UTF8.self).prefix(400) }
-                complaints.append("\(text(wire)) came as \(text(before))")
+            // What is recovered from a damaged file, be it delivered, is another install's, with another sequence. A session's end is recovered
+            // once more if the file that said it was is damaged.
+            let isMoved = before.install != new.install || event.name == Array("$AppEnd".utf8)[...]
+            if before.content != new.content || (before != new && !isMoved) {
+                complaints.append(
+                    "\(id): \(new.sequence ?? 0), \(new.content.count) bytes, was \(before.sequence ?? 0), \(before.content.count) bytes")
             }
             return false
         }
-        stored[id] = wire
+        stored[id] = new
         if event.name == Array("$QueueDamaged".utf8)[...] { damage.append(String(decoding: event.properties, as: UTF8.self)) }
         if let sequence = event.sequence {
             let key = "\(String(describing: batch.scanned.envelope.installID)) \(sequence)"

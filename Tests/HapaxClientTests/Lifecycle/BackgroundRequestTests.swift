@@ -11,7 +11,6 @@ struct BackgroundRequestTests {
         directory: TemporaryDirectory = TemporaryDirectory(), _ configure: (inout EventClient.Configuration) -> Void = { _ in }
     ) throws -> TestClient {
         try TestClient(directory: directory) {
-            $0.uploadsAutomatically = true
             $0.flushInterval = .seconds(3_600)
             configure(&$0)
         }
@@ -137,7 +136,7 @@ struct BackgroundRequestTests {
         #expect(await test.client.flush().stored == 2)
         #expect(app.given == 1 && app.ended == [1])
         test.client.track("push")
-        #expect(await test.client.dispatchStep() == .good(more: false))
+        #expect(await test.client.flushNextBatch() == .good(more: false))
         #expect(app.given == 2 && app.ended == [1, 2])
         #expect(test.transport.batches.map(\.request.timeout) == [.seconds(10), .seconds(10)])
     }
@@ -175,7 +174,7 @@ struct BackgroundRequestTests {
         app.remainingBackgroundTime = .seconds(30)
         test.transport.script { .success($0.names == ["event 2"] ? .problem(.malformed) : $0.receipt()) }
         #expect(await test.client.flush() == FlushReport(stored: 2, duplicates: 0, deadLettered: 1, remaining: 0))
-        #expect(try test.client.deadLetters.list().map(\.reason) == ["malformed"])
+        #expect(try await test.client.deadLetters.list().map(\.reason) == ["malformed"])
     }
 
     @Test("a policy's wish during a pass that somebody asked for leaves it that one's (R13, R17)")
@@ -202,7 +201,7 @@ struct BackgroundRequestTests {
         #expect(waits.count == 1)
         #expect(
             await test.client.flush() == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 1, failure: .noBackgroundTime))
-        #expect(await test.client.dispatchStep() == .failed(.noBackgroundTime))
+        #expect(await test.client.flushNextBatch() == .failed(.noBackgroundTime))
         #expect(test.clock.pending == waits && test.transport.batches.count == 1)
     }
 
@@ -240,7 +239,7 @@ struct BackgroundRequestTests {
         }
         #expect(await test.client.flush().remaining == poison)
         #expect(test.transport.batches.count == 2 + poison)
-        #expect(try test.client.deadLetters.count() == 0)
+        #expect(test.client.deadLetters.count == 0)
     }
 
     @Test("a process without an adapter is never in the background")

@@ -17,10 +17,10 @@ struct DeadLettersTests {
     @Test("a retried letter is in the queue and no longer a letter, then stored once (I1)")
     func retriedLetterIsDelivered() async throws {
         let test = try await rejectingClient()
-        let letters = try test.client.deadLetters.list()
-        let retried = try test.client.deadLetters.retry([letters[1].number])
+        let letters = try await test.client.deadLetters.list()
+        let retried = try await test.client.deadLetters.retry([letters[1].number])
         #expect(retried.retried == [letters[1].eventID])
-        #expect(try test.client.deadLetters.count() == 2)
+        #expect(test.client.deadLetters.count == 2)
         #expect(await test.client.status().isBalanced)
         let books = test.client.file.counters
         #expect(books.bytes == Int64(letters[1].event.count) && books.letterBytes == Int64(letters[0].event.count + letters[2].event.count))
@@ -36,21 +36,21 @@ struct DeadLettersTests {
         let test = try TestClient()
         test.client.track("")
         try await test.client.writer.barrier()
-        let result = try test.client.deadLetters.retry()
+        let result = try await test.client.deadLetters.retry()
         #expect(result.retried.isEmpty && result.unfit == 1)
-        #expect(try test.client.deadLetters.count() == 1)
+        #expect(test.client.deadLetters.count == 1)
     }
 
     @Test("a letter whose id waits again stays one: the event that waits may be another (R12)")
     func letterOfAWaitingIDStays() async throws {
         let test = try await rejectingClient()
-        let letter = try #require(try test.client.deadLetters.list().first)
+        let letter = try #require(try await test.client.deadLetters.list().first)
         test.client.track("again", id: letter.eventID)
         try await test.client.writer.barrier()
-        let result = try test.client.deadLetters.retry([letter.number])
+        let result = try await test.client.deadLetters.retry([letter.number])
         #expect(result.retried.isEmpty && result.unfit == 1)
         let status = await test.client.status()
-        #expect(try test.client.deadLetters.count() == 3 && status.depth == 1 && status.isBalanced)
+        #expect(test.client.deadLetters.count == 3 && status.depth == 1 && status.isBalanced)
     }
 
     @Test("letters are retried in the order they came, but for one whose bytes changed on the disk, be it JSON all the same (R8, I3)")
@@ -62,7 +62,7 @@ struct DeadLettersTests {
         let reasons = ["rejected", DeadLetter.changed.reason, "rejected", "rejected"]
         let settlements = zip(sent, reasons).map { Settlement(event: $0, fate: .deadLetter(reason: $1, detail: "")) }
         try queue.settle(BatchOutcome(settlements: settlements), now: 0)
-        let result = try test.client.deadLetters.retry()
+        let result = try await test.client.deadLetters.retry()
         #expect(result.retried == [ids[0], ids[2], ids[3]] && result.unfit == 1)
         #expect(try queue.nextBatch(.oldest(limit: 1_000), maximumBytes: .max, now: 0).events.map(\.id) == result.retried)
         #expect(await test.client.status().isBalanced)
@@ -71,7 +71,7 @@ struct DeadLettersTests {
     @Test("while a retried letter waits its id is known (R12)")
     func retriedIDWaits() async throws {
         let test = try await rejectingClient()
-        let id = try #require(try test.client.deadLetters.retry().retried.first)
+        let id = try #require(try await test.client.deadLetters.retry().retried.first)
         let created = await test.client.status().created
         test.client.track("event 0", id: id)
         try await test.client.writer.barrier()
@@ -85,9 +85,9 @@ struct DeadLettersTests {
         if isInBase { test.client.superProperties = number }
         test.client.track("n", properties: isInBase ? [:] : number)
         try await test.client.writer.barrier()
-        let result = try test.client.deadLetters.retry()
+        let result = try await test.client.deadLetters.retry()
         #expect(result.retried.isEmpty && result.unfit == 1)
-        #expect(try test.client.deadLetters.list().map(\.reason) == ["invalid_number"])
+        #expect(try await test.client.deadLetters.list().map(\.reason) == ["invalid_number"])
         await test.client.shutdown(within: .zero)
     }
 
@@ -98,7 +98,7 @@ struct DeadLettersTests {
         test.client.track("")
         try await test.client.writer.barrier()
         var lines: [[UInt8]] = []
-        #expect(try test.client.deadLetters.export { lines.append($0) } == 5)
+        #expect(try await test.client.deadLetters.export { lines.append($0) } == 5)
         for line in lines {
             #expect(line.last == 0x0A && line.count { $0 == 0x0A } == 1)
             // A line is an object; as an event it lacks only its own required fields.
@@ -133,8 +133,8 @@ struct DeadLettersTests {
     @Test("a purged letter is gone and stays counted")
     func purgedLetterStaysCounted() async throws {
         let test = try await rejectingClient()
-        #expect(try test.client.deadLetters.purge([1, 99]) == 1)
-        let left = try test.client.deadLetters.list()
+        #expect(try await test.client.deadLetters.purge([1, 99]) == 1)
+        let left = try await test.client.deadLetters.list()
         #expect(left.map(\.number) == [2, 3])
         #expect(test.client.file.counters.letterBytes == Int64(left.reduce(0) { $0 + $1.event.count }))
         #expect(await test.client.status().deadLettered == 3)
@@ -154,8 +154,8 @@ struct DeadLettersTests {
     @Test("listed page by page in their order")
     func listIsPaged() async throws {
         let test = try await rejectingClient()
-        #expect(try test.client.deadLetters.list(limit: 2).map(\.number) == [1, 2])
-        #expect(try test.client.deadLetters.list(limit: -1).isEmpty, "to SQLite that is no limit (I13)")
-        #expect(try test.client.deadLetters.list(after: 2, limit: 2).map(\.number) == [3])
+        #expect(try await test.client.deadLetters.list(limit: 2).map(\.number) == [1, 2])
+        #expect(try await test.client.deadLetters.list(limit: -1).isEmpty, "to SQLite that is no limit (I13)")
+        #expect(try await test.client.deadLetters.list(after: 2, limit: 2).map(\.number) == [3])
     }
 }

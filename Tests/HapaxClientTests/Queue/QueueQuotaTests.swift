@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import HapaxModel
 import TestSupport
@@ -45,7 +46,7 @@ struct QueueQuotaTests {
         try await test.track(0..<2)
         #expect(await test.client.flush().deadLettered == 2)
         #expect(test.client.track("no room") == nil)
-        #expect(try test.client.deadLetters.purge([1]) == 1)
+        #expect(try await test.client.deadLetters.purge([1]) == 1)
         #expect(test.client.track("room") != nil)
         #expect(test.client.track("no room again") == nil)
     }
@@ -205,7 +206,9 @@ struct QueueQuotaTests {
         }
         let id = EventID.derived(name: "order", key: "1")
         for _ in 1...2 {
-            await #expect(throws: TrackError.discarded) { try await test.client.trackDurably("old or large", id: id, time: 1) }
+            await #expect(throws: TrackError.discarded) {
+                try await test.client.trackDurably("old or large", id: id, time: Date(unixMilliseconds: 1))
+            }
         }
         let status = await test.client.status()
         #expect(status.depth == 0 && status.isBalanced && status.dropped == [isAged ? "quota_age" : "quota_oldest": 2])

@@ -21,7 +21,7 @@ struct TestClient {
         self.transport = transport
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path + "/queue")
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         configuration.automaticProperties = false
         configuration.distinctID = "somebody"
         configure(&configuration)
@@ -56,7 +56,6 @@ struct TestClient {
 extension EventClient.Configuration {
     /// Entering the background uploads; nothing else does by itself.
     mutating func uploadOnlyInBackground() {
-        uploadsAutomatically = true
         immediateEvents = []
         flushBulkSize = .max
         flushInterval = Self.farAway
@@ -65,7 +64,7 @@ extension EventClient.Configuration {
     static let farAway: Duration = .seconds(1_000_000)
 }
 
-extension Status {
+extension EventClient.Status {
     /// I12.
     var isBalanced: Bool { created == Int64(depth) + stored + duplicates + deadLettered + discarded }
 }

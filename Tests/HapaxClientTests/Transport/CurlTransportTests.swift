@@ -104,7 +104,7 @@ struct CurlTransportTests {
         let directory = TemporaryDirectory()
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(server.port)/", writeKey: "k", queueDirectory: directory.path + "/queue")
-        configuration.uploadsAutomatically = false
+        configuration.flushInterval = nil
         let client = try EventClient.start(configuration)
         for index in 0..<130 { client.track("event", properties: ["index": .integer(Int64(index))]) }
         let report = await client.flush()

@@ -31,7 +31,6 @@ struct TransportRulesTests {
     @Test("a rest that the server asked for outlasts a purge, for policies; who asks for an upload ends it, and its success (I16)")
     func serversRestOutlastsAPurge() async throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
             $0.flushBulkSize = 1
             $0.flushInterval = .seconds(3_600)
         }
@@ -56,7 +55,7 @@ struct TransportRulesTests {
     @Test("what is not stored is not uploaded: nothing goes straight from memory (R7)")
     func unstoredEventIsNotUploaded() async throws {
         let test = try TestClient {
-            $0.uploadsAutomatically = true
+            $0.flushInterval = .seconds(15)
             $0.flushBulkSize = 1
         }
         try test.refuseCommits(true)
@@ -140,7 +139,7 @@ struct TransportRulesTests {
 
     @Test("names of immediate events can change while the client runs (R25)")
     func immediateEventsChange() async throws {
-        let test = try TestClient { $0.uploadsAutomatically = true }
+        let test = try TestClient { $0.flushInterval = .seconds(15) }
         try await test.track(0..<1)
         #expect(test.transport.batches.isEmpty)
         test.client.immediateEvents = ["order_paid"]
@@ -161,15 +160,14 @@ struct TransportRulesTests {
     func manualDispatchIsAlwaysPossible() async throws {
         let test = try TestClient {
             $0.network = { .cellular2G }
-            $0.preset = .dispatch
-            $0.flushInterval = .zero
+            $0.flushInterval = nil
         }
         for status in [503, 401] {
             test.client.track("event")
             test.transport.script { _ in .success(TransportAnswer(status: status)) }
             #expect(await test.client.flush().remaining == 1)
             test.transport.script { .success($0.receipt()) }
-            #expect(await test.client.dispatchStep() == .good(more: false), "in the rest after \(status)")
+            #expect(await test.client.flushNextBatch() == .good(more: false), "in the rest after \(status)")
         }
         test.client.attach(ScriptedApplication(isInBackground: true))
         test.client.track("in the background")

@@ -1,7 +1,7 @@
 import HapaxModel
 
-/// What one step of a manual dispatch came to.
-public enum DispatchStep: Hashable, Sendable {
+/// What ``EventClient/flushNextBatch()`` came to.
+public enum BatchFlush: Hashable, Sendable {
     /// Nothing waits, or there is no network: what waits stays.
     case noData
     /// The server has acknowledged a batch; `more` tells whether events are left.
@@ -13,14 +13,14 @@ public enum DispatchStep: Hashable, Sendable {
 extension EventClient {
     /// Stores what has been tracked, then sends one request, over any network (R27, R28). A backoff is cut short for it.
     ///
-    /// A loop of steps goes on while the answer is `good(more: true)`. Steps less than a minute apart find an event that the server refuses
+    /// A loop of calls goes on while the answer is `good(more: true)`. Calls less than a minute apart find an event that the server refuses
     /// with its batch; between others it stays first, for an upload to find it. In the background the periodic uploads are suspended anyway;
     /// becoming active restores them (R29).
-    public func dispatchStep() async -> DispatchStep {
-        await underAssertion { await step() }
+    public func flushNextBatch() async -> BatchFlush {
+        await underAssertion { await sendNextBatch() }
     }
 
-    private func step() async -> DispatchStep {
+    private func sendNextBatch() async -> BatchFlush {
         try? await writer.barrier()
         guard configuration.network() != nil else { return .noData }
         while true {
