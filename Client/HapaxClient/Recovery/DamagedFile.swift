@@ -9,8 +9,8 @@ struct DamagedFile {
 
     /// Queries that may fail in one call; the next one goes on behind them.
     private static let failuresPerCall = 1_000
-    /// So many rows that cannot be read one behind the other are more than a page of SQLite's can hide.
-    private static let hopelessRows = Int64(1_000)
+    /// Where nobody knows how many rows there were, those behind so many that cannot be read are looked for in steps that double.
+    private static let hopelessRows = Int64(300)
 
     init(path: String) throws {
         // SQLite would remove the log beside an empty one.
@@ -63,8 +63,9 @@ struct DamagedFile {
     ) throws -> Chunk<Element> {
         var chunk = Chunk<Element>(reached: range.lowerBound - 1)
         var (left, failures, bytes) = ([range], 0, Int64(0))
-        // Rows in a row, each looked for alone.
+        // One behind the other, each looked for alone.
         var lost = Int64(0)
+        var isHopeless: Bool { range.upperBound >= Recovery.anyRow && lost >= Self.hopelessRows }
         // Without a transaction, whose end fails as well once a statement has met damage.
         try database.unsafeRead { db in
             while let range = left.popLast() {
@@ -91,14 +92,15 @@ struct DamagedFile {
                     } else {
                         chunk.reached = range.upperBound
                         lost += 1
-                        // Where nothing can be read any more, as without a root, and nobody knows how many there were, it would never end.
-                        if lost >= Self.hopelessRows, let last = left.first?.upperBound {
+                        if isHopeless, let last = left.first?.upperBound {
                             let skipped = min(chunk.reached + lost, last)
                             (chunk.reached, lost) = (skipped, lost * 2)
                             left = skipped < last ? [skipped + 1...last] : []
                         }
                     }
-                    if failures >= Self.failuresPerCall, left.last.map({ chunk.reached >= $0.lowerBound - 1 }) ?? true { return }
+                    if failures >= Self.failuresPerCall, !isHopeless, left.last.map({ chunk.reached >= $0.lowerBound - 1 }) ?? true {
+                        return
+                    }
                 }
             }
         }

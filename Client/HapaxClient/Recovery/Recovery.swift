@@ -22,7 +22,7 @@ struct Recovery: Hashable, Sendable {
     var deadLettered: Int64 = 0
 
     /// Where nobody knows how many rows there are.
-    private static let anyRow = Int64(1) << 40
+    static let anyRow = Int64(1) << 40
 
     /// - Parameter install: Whose file it was, if it does not say so itself.
     init(name: String, in directory: QueueDirectory, of install: EventID) {

@@ -171,9 +171,24 @@ struct CommandLineTests {
         }
         #expect(outputs.allSatisfy { $0.status == 0 })
         await holder.client.shutdown(within: .zero)
+        server.change { $0.failuresLeft = 0 }
         #expect(try await hapax.run("flush").status == 0)
         #expect(Set(server.stored.keys.map(\.description)) == Set(outputs.compactMap { $0.json["event_id"] as? String }))
         #expect(try await hapax.run("status", "--json").json["waiting"] as? Int == 0)
+    }
+
+    @Test("while a server rests no track asks it again, whatever the note of that has become; flush does (I16)")
+    func tracksLeaveAServerAlone() async throws {
+        server.change { ($0.failuresLeft, $0.status) = (1, 401) }
+        for name in ["one", "two"] { #expect(try await hapax.run("track", name).status == 0) }
+        #expect(server.stored.isEmpty && server.change { $0.requests } == 1)
+        let pause = URL(filePath: hapax.queue + "/pause")
+        let text = try String(contentsOf: pause, encoding: .utf8)
+        try Data(text.replacing(#/"failures":\d+/#, with: #""failures":9223372036854775807"#).utf8).write(to: pause)
+        server.change { ($0.failuresLeft, $0.status) = (1, 503) }
+        #expect(try await hapax.run("flush").status == 2)
+        #expect(try await hapax.run("flush").status == 0)
+        #expect(server.stored.count == 2)
     }
 
     @Test("a server that is down costs nothing: stored, exit 0; flush says 2, then delivers")

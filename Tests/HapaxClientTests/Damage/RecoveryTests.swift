@@ -70,6 +70,40 @@ struct RecoveryTests {
         #expect(recoveries > pages / 4, "\(recoveries) of \(pages)")
     }
 
+    /// What somebody, or a disk, has made of a file.
+    enum Mishap: CaseIterable, Sendable {
+        case emptied, withoutRoots, cutShort, swapped
+
+        func happen(to file: URL) throws {
+            let bytes = try Data(contentsOf: file)
+            let page = QueueRoom.pageBytes
+            func part(_ number: Int) -> Data { bytes[number * page..<(number + 1) * page] }
+            let pages = bytes.count / page
+            switch self {
+            case .emptied: try Data().write(to: file)
+            case .withoutRoots: try (part(0) + Data(count: 11 * page) + bytes[12 * page..<bytes.count]).write(to: file)
+            case .cutShort: try bytes[0..<bytes.count - page / 2].write(to: file)
+            case .swapped:
+                try
+                    (bytes[0..<(pages - 6) * page] + part(pages - 3) + part(pages - 5) + part(pages - 4) + part(pages - 6)
+                    + bytes[(pages - 2) * page..<bytes.count]).write(to: file)
+            }
+        }
+    }
+
+    @Test("however a file was spoilt, it is told, and neither recovered nor sent for ever (I11, I15, I16)", arguments: Mishap.allCases)
+    func mishapsHaveAnEnd(mishap: Mishap) async throws {
+        let (_, ids) = try makeFile(600)
+        try mishap.happen(to: URL(filePath: path))
+        let test = try TestClient(directory: directory)
+        let sent = await drain(test)
+        #expect(test.transport.batches.count < 80 && Set(sent).isSubset(of: ids))
+        #expect(await test.client.status().damage?.isRecovered == true)
+        #expect(test.transport.batches.flatMap(\.names).filter { $0 == "$QueueDamaged" }.count == 1)
+        #expect(test.client.file.counters.waiting == 0)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("what was recovered and what is lost is the old install's last word, each of its sequences once (I12)")
     func lastWordIsWhole() async throws {
         let (install, _) = try makeFile(400)

@@ -40,7 +40,8 @@ final class IngestStandIn: Sendable {
     var poisonedBatches: Int { state.withLock { $0.poisonedBatches } }
     var batches: [SentBatch] { state.withLock { $0.batches } }
 
-    func change(_ body: (inout State) -> Void) { state.withLock { body(&$0) } }
+    @discardableResult
+    func change<Value: Sendable>(_ body: (inout sending State) -> sending Value) -> Value { state.withLock { body(&$0) } }
 
     /// Returns once so many requests have come.
     func requests(_ count: Int) async {
