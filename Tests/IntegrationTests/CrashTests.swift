@@ -229,7 +229,8 @@ struct CrashTests {
             let mode = round.isMultiple(of: 2) ? "ACCESS EXCLUSIVE" : "SHARE"
             try blocker.execute("BEGIN; LOCK TABLE events IN \(mode) MODE")
             async let flush = client.client.flush()
-            stoppedInTransaction += try await transactionsThatWait(store)
+            // Of the server's upkeep one may wait as well.
+            if try await transactionsThatWait(store) > 0 { stoppedInTransaction += 1 }
             try await cluster.stop(mode: .immediate)
             let report = await flush
             #expect(report.failure != nil)
