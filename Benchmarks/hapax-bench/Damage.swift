@@ -19,11 +19,11 @@ struct Damage {
         for _ in 1..<events { first.track("order_viewed", properties: properties) }
         _ = try await first.trackDurably("order_viewed", properties: properties)
         await first.shutdown(within: .zero)
-        let file = directory.path("queue") + "/queue.sqlite"
+        let file = directory.path("queue") + "/1.sqlite"
 
         let client = try EventClient.start(configuration)
         // Pages of rows near the queue's head; the next read meets them.
-        try overwrite(file, from: 64 * 4_096, count: 512 * 4_096)
+        try overwrite(file, from: 12 * 4_096, count: 512 * 4_096)
         let flush = Task { await client.flush() }
         var slowest = 0.0
         while await client.status().damage == nil {
