@@ -32,12 +32,6 @@ public struct EventBatch: Sendable {
         public var gone: [Gone]
         /// Events refused at intake since the install began, which have no sequence, by reason; at most ``EventLimits/maximumDropReasons``.
         public var refused: [String: Int64]
-        /// How many events wait in the install's queue, those of this batch included. The server does not keep it.
-        public var waiting: Int64?
-        /// How many events the install dropped since it began, by reason. The server does not keep it.
-        public var dropped: [String: Int64]
-        /// The same of installs that are gone and whose counts this one has taken over. The server does not keep it.
-        public var takenOver: [EventID: [String: Int64]]
 
         /// Sequences that will never come, and why.
         public struct Gone: Hashable, Sendable {
@@ -56,8 +50,7 @@ public struct EventBatch: Sendable {
         /// What is nil, or empty, is left out of the body.
         public init(
             batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, word: Int64? = nil, created: Int64? = nil,
-            acknowledged: Int64? = nil, held: [ClosedRange<Int64>] = [], gone: [Gone] = [], refused: [String: Int64] = [:],
-            waiting: Int64? = nil, dropped: [String: Int64] = [:], takenOver: [EventID: [String: Int64]] = [:]
+            acknowledged: Int64? = nil, held: [ClosedRange<Int64>] = [], gone: [Gone] = [], refused: [String: Int64] = [:]
         ) {
             self.batchID = batchID
             self.sentAt = sentAt
@@ -68,9 +61,6 @@ public struct EventBatch: Sendable {
             self.held = held
             self.gone = gone
             self.refused = refused
-            self.waiting = waiting
-            self.dropped = dropped
-            self.takenOver = takenOver
         }
     }
 
@@ -106,22 +96,6 @@ public struct EventBatch: Sendable {
             writer.raw(#""refused":"#)
             writer.raw(envelope.encodedRefused)
             writer.raw(",")
-        }
-        if let waiting = envelope.waiting { writer.field(#""waiting":"#, waiting) }
-        if !envelope.dropped.isEmpty {
-            writer.raw(#""dropped":"#)
-            writer.object(envelope.dropped.mapValues { .integer($0) })
-            writer.raw(",")
-        }
-        if !envelope.takenOver.isEmpty {
-            writer.raw(#""taken_over":{"#)
-            for (index, install) in envelope.takenOver.sorted(by: { $0.key < $1.key }).enumerated() {
-                if index > 0 { writer.raw(",") }
-                writer.id(install.key)
-                writer.raw(":")
-                writer.object(install.value.mapValues { .integer($0) })
-            }
-            writer.raw("},")
         }
         writer.raw(#""events":["#)
         for (index, event) in events.enumerated() {

@@ -48,9 +48,7 @@ public enum EventLimits {
     /// Ranges of sequences listed in an envelope's `held`, and again in its `gone`; further ones are not read.
     public static let maximumSaidRanges = 1_000
 
-    /// Reasons listed in an envelope's `refused` or `dropped`.
+    /// Reasons listed in an envelope's `refused`.
     public static let maximumDropReasons = 32
 
-    /// Installs listed in an envelope's `taken_over`.
-    public static let maximumInstallsTakenOver = 16
 }

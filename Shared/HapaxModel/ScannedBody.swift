@@ -107,14 +107,8 @@ private struct BodyScan {
     private mutating func field(_ key: JSONCursor.Text, _ cursor: inout JSONCursor) throws(BodyProblem) {
         let start = cursor.position
         do throws(EventProblem) {
-            if cursor.equals(key, "dropped"), cursor.current == UInt8(ascii: "{") {
-                return found.envelope.dropped = try counts(&cursor, depth: 0)
-            }
             if cursor.equals(key, "refused"), cursor.current == UInt8(ascii: "{") {
-                return found.envelope.refused = try counts(&cursor, depth: 0)
-            }
-            if cursor.equals(key, "taken_over"), cursor.current == UInt8(ascii: "{") {
-                return found.envelope.takenOver = try takenOver(&cursor)
+                return found.envelope.refused = try counts(&cursor)
             }
             try cursor.value(depth: 0)
         } catch {
@@ -134,8 +128,6 @@ private struct BodyScan {
             found.envelope.sentAt = integer(value).flatMap { $0 <= EventLimits.maximumTime ? $0 : nil }
         } else if cursor.equals(key, "created") {
             found.envelope.created = integer(value)
-        } else if cursor.equals(key, "waiting") {
-            found.envelope.waiting = integer(value)
         } else if cursor.equals(key, "word") {
             found.envelope.word = integer(value).flatMap { $0 > 0 ? $0 : nil }
         } else if cursor.equals(key, "acknowledged") {
@@ -189,11 +181,7 @@ private struct BodyScan {
     private func id(_ value: JSONCursor) -> EventID? {
         var cursor = value
         guard let text = try? cursor.string() else { return nil }
-        return id(text, cursor)
-    }
-
-    private func id(_ text: JSONCursor.Text, _ cursor: JSONCursor) -> EventID? {
-        cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
+        return cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
     }
 
     private func integer(_ value: JSONCursor) -> Int64? {
@@ -202,44 +190,26 @@ private struct BodyScan {
         return number
     }
 
-    private func counts(_ cursor: inout JSONCursor, depth: Int) throws(EventProblem) -> [String: Int64] {
+    private func counts(_ cursor: inout JSONCursor) throws(EventProblem) -> [String: Int64] {
         var counts: [String: Int64] = [:]
-        try members(of: &cursor) { key, cursor throws(EventProblem) in
-            let value = cursor
-            try cursor.value(depth: depth + 1)
-            if counts.count < EventLimits.maximumDropReasons, key.range.count <= EventLimits.maximumNameBytes {
-                counts[cursor.string(key)] = integer(value)
-            }
-        }
-        return counts
-    }
-
-    private func takenOver(_ cursor: inout JSONCursor) throws(EventProblem) -> [EventID: [String: Int64]] {
-        var installs: [EventID: [String: Int64]] = [:]
-        try members(of: &cursor) { key, cursor throws(EventProblem) in
-            guard cursor.current == UInt8(ascii: "{") else { return try cursor.value(depth: 1) }
-            let counts = try counts(&cursor, depth: 1)
-            if installs.count < EventLimits.maximumInstallsTakenOver, !counts.isEmpty, let id = id(key, cursor) { installs[id] = counts }
-        }
-        return installs
-    }
-
-    private func members(
-        of cursor: inout JSONCursor, _ member: (JSONCursor.Text, inout JSONCursor) throws(EventProblem) -> Void
-    ) throws(EventProblem) {
         cursor.position += 1
         cursor.skipWhitespace()
-        if cursor.skip(UInt8(ascii: "}")) { return }
+        if cursor.skip(UInt8(ascii: "}")) { return counts }
         repeat {
             cursor.skipWhitespace()
             let key = try cursor.string()
             cursor.skipWhitespace()
             guard cursor.skip(UInt8(ascii: ":")) else { throw JSONCursor.invalid("a colon is expected") }
             cursor.skipWhitespace()
-            try member(key, &cursor)
+            let value = cursor
+            try cursor.value(depth: 1)
+            if counts.count < EventLimits.maximumDropReasons, key.range.count <= EventLimits.maximumNameBytes {
+                counts[cursor.string(key)] = integer(value)
+            }
             cursor.skipWhitespace()
         } while cursor.skip(UInt8(ascii: ","))
         guard cursor.skip(UInt8(ascii: "}")) else { throw JSONCursor.invalid("a comma or an end is expected") }
+        return counts
     }
 
     /// What is wrong with the envelope itself is wrong with the whole request.

@@ -13,7 +13,7 @@ struct EventScannerFuzzTests {
     ])
 
     private static let envelope = """
-        {"batch_id":"\(EventText.otherIDText)","sent_at":5,"dropped":{"a":1},"x":[{}],"events":[\(rich.text),{"nope"},\(EventText().text)]}
+        {"batch_id":"\(EventText.otherIDText)","sent_at":5,"refused":{"a":1},"x":[{}],"events":[\(rich.text),{"nope"},\(EventText().text)]}
         """
 
     @Test func eventCutAtAnyByteIsRefused() {

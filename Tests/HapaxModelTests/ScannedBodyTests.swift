@@ -38,8 +38,8 @@ struct ScannedBodyTests {
             "{\"events\":[]}x",
             "{\"events\":[]}{}", "[]]", "[", "{", "{\"events\":[],\"events\":[]}", "{\"events\":[],}", "{\"events\" []}",
             "{\"x\":nope,\"events\":[]}",
-            "{\"x\":[1,\"events\":[]}", "{x:1,\"events\":[]}", "{\"batch_id\":,\"events\":[]}", "{\"dropped\":{\"a\" 1},\"events\":[]}",
-            "{\"dropped\":{\"a\":1,\"events\":[]}", "\u{FEFF}[]",
+            "{\"x\":[1,\"events\":[]}", "{x:1,\"events\":[]}", "{\"batch_id\":,\"events\":[]}", "{\"refused\":{\"a\" 1},\"events\":[]}",
+            "{\"refused\":{\"a\":1,\"events\":[]}", "\u{FEFF}[]",
         ])
     func unreadableBodyIsRefused(text: String) {
         #expect(throws: BodyProblem.self) { try read(text) }
@@ -50,16 +50,15 @@ struct ScannedBodyTests {
     @Test func envelopeFieldsAreTakenOut() throws {
         let envelope = try read(
             """
-            {"events":[],"waiting":12,"created":4711,"dropped":{"queue_full":3},
-             "taken_over": { "\(EventText.otherIDText.uppercased())" : {"purged":1} , "\(EventText.idText)":{} },"install_id":"\(EventText.idText.uppercased())",
+            {"events":[],"created":4711,"refused": { "queue_full" : 3 , "opted_out":1 },"install_id":"\(EventText.idText.uppercased())",
              "sent_at":5,"batch_id":"\(EventText.otherIDText)","unknown":{"events":[1]}}
             """
         ).envelope
         #expect(
             envelope
                 == EventBatch.Envelope(
-                    batchID: EventID(EventText.otherIDText), sentAt: 5, installID: EventID(EventText.idText), created: 4711, waiting: 12,
-                    dropped: ["queue_full": 3], takenOver: [try #require(EventID(EventText.otherIDText)): ["purged": 1]]))
+                    batchID: EventID(EventText.otherIDText), sentAt: 5, installID: EventID(EventText.idText), created: 4711,
+                    refused: ["queue_full": 3, "opted_out": 1]))
     }
 
     @Test(
@@ -68,14 +67,11 @@ struct ScannedBodyTests {
             #""batch_id":1"#, #""batch_id":"nonsense""#, #""batch_id":null"#, #""batch_id":{"a":[1]}"#,
             #""batch_id":"00000000-0000-0000-0000-000000000000""#, #""install_id":[]"#, #""install_id":true"#, #""sent_at":-1"#,
             #""sent_at":253402300800000"#, #""sent_at":1.5"#, #""sent_at":"5""#, #""sent_at":1e999"#, #""created":-1"#,
-            #""created":99999999999999999999"#, #""created":null"#, #""waiting":"many""#, #""waiting":{}"#, #""dropped":[]"#,
-            #""dropped":1"#,
+            #""created":99999999999999999999"#, #""created":null"#, #""refused":1"#,
             #""word":0"#, #""word":"1""#, #""acknowledged":-1"#, #""held":{}"#, #""held":[1]"#, #""held":[[1]]"#, #""held":[[2,1]]"#,
             #""held":[[-1,1]]"#, #""held":[[1,2,3]]"#, #""held":[[1,1],[1,1.5]]"#, #""held":[["1","2"]]"#, #""gone":[[1,2]]"#,
             #""gone":[[1,2,3]]"#, #""gone":[[1,2,"a","b"]]"#, #""gone":[[1,2,null]]"#, #""refused":[]"#, #""refused":{"a":-1}"#,
-            #""dropped":{"a":-1}"#, #""dropped":{"a":"x"}"#, #""dropped":{"a":{"b":1}}"#, #""dropped":{"a":1e999}"#,
-            #""taken_over":1"#, #""taken_over":[{"a":1}]"#, #""taken_over":{"x":{"purged":1}}"#,
-            #""taken_over":{"0198c5c5-7c00-7000-8000-0000000000aa":1}"#, #""taken_over":{"0198c5c5-7c00-7000-8000-0000000000aa":{"a":-1}}"#,
+            #""refused":{"a":"x"}"#, #""refused":{"a":{"b":1}}"#, #""refused":{"a":1e999}"#,
             #""batch_id":"\u0000""#,
             #""batch_id":"\ud800""#, #""unknown":"\udc00""#, #""unknown":1e400"#,
         ])
@@ -90,7 +86,7 @@ struct ScannedBodyTests {
             EventText.nested(33), EventText.nested(5_000), EventText.object(keys: 257), String(repeating: "1", count: 65),
             "{\"a\":\(EventText.nested(40))}",
         ] {
-            for key in ["unknown", "batch_id", "held", "gone", "refused", "dropped", "taken_over"] {
+            for key in ["unknown", "batch_id", "held", "gone", "refused"] {
                 let body = try read("{\"\(key)\":\(value),\"events\":[\(Self.good)]}")
                 #expect(body.envelope.batchID == nil)
                 #expect(body.events.map(\.problem) == [nil])
@@ -100,11 +96,11 @@ struct ScannedBodyTests {
 
     @Test func dropReasonsAreBounded() throws {
         for (count, expected) in [(31, 31), (32, 32), (33, 32)] {
-            let dropped = (0..<count).map { "\"r\($0)\":1" }.joined(separator: ",")
-            #expect(try read("{\"dropped\":{\(dropped)},\"events\":[]}").envelope.dropped.count == expected)
+            let refused = (0..<count).map { "\"r\($0)\":1" }.joined(separator: ",")
+            #expect(try read("{\"refused\":{\(refused)},\"events\":[]}").envelope.refused.count == expected)
         }
         let long = String(repeating: "x", count: 201)
-        #expect(try read("{\"dropped\":{\"\(long)\":1,\"a\":2},\"events\":[]}").envelope.dropped == ["a": 2])
+        #expect(try read("{\"refused\":{\"\(long)\":1,\"a\":2},\"events\":[]}").envelope.refused == ["a": 2])
     }
 
     @Test("what an install says of itself is read in any layout, and its ranges are bounded (I13)")
@@ -124,19 +120,6 @@ struct ScannedBodyTests {
         }
         let long = String(repeating: "x", count: 201)
         #expect(try read("{\"gone\":[[1,2,\"\(long)\"]],\"events\":[]}").envelope.gone == [])
-    }
-
-    @Test func installsTakenOverAreBounded() throws {
-        for (count, expected) in [(15, 15), (16, 16), (17, 16)] {
-            let installs = (0..<count).map { "\"\(EventID.derived(name: "install", key: "\($0)"))\":{\"purged\":1}" }.joined(separator: ",")
-            #expect(try read("{\"taken_over\":{\(installs)},\"events\":[]}").envelope.takenOver.count == expected)
-        }
-    }
-
-    @Test func brokenInstallsTakenOverAreBrokenEnvelopes() {
-        for broken in [#"{"a" {}}"#, #"{"a":{"b":1}"#, #"{"a":{"b" 1}}"#, "{1:{}}"] {
-            #expect(throws: BodyProblem.self) { try read("{\"taken_over\":\(broken),\"events\":[]}") }
-        }
     }
 
     // MARK: - I8

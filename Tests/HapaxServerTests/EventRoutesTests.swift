@@ -116,7 +116,8 @@ struct EventRoutesTests {
     @Test("An unusable optional envelope field is ignored, never refused")
     func unusableEnvelopeFieldsAreIgnored() async throws {
         try await RunningServer.run { server in
-            let fields = #""batch_id":7,"sent_at":"now","install_id":"{}","created":-1,"waiting":1.5,"dropped":[1],"else":{"a":[null]}"#
+            let fields =
+                #""batch_id":7,"sent_at":"now","install_id":"{}","created":-1,"acknowledged":1.5,"refused":[1],"else":{"a":[null]}"#
             let body = Array("{\(fields),\"events\":[".utf8) + Sample.event(Sample.id(1)) + Array("]}".utf8)
             let receipt = try await server.receipt(body)
             #expect(receipt.stored == 1)
