@@ -127,12 +127,26 @@ struct UIKitApplicationTests {
         #expect(states == [true, true, false, false])
     }
 
-    @Test("an app with scenes says that it was launched to be shown, whatever its state is then (R49)")
-    func scenesSayHowTheyWereLaunched() async throws {
+    @Test(
+        "an app with scenes is in the background while it launches: one that is shown then was not launched passively (R47, R49)",
+        arguments: [nil, false])
+    func launchWithScenes(told: Bool?) async throws {
         application.applicationState = .background
-        test.client.attach(application, launchedInBackground: false)
+        test.client.attach(application, launchedInBackground: told, hasScenes: true)
+        application.applicationState = .inactive
         post(UIApplication.willEnterForegroundNotification, UIApplication.didBecomeActiveNotification)
+        test.clock.advance(by: UIKitApplication.sceneTime)
         #expect(try await names() == ["$AppStart"])
+    }
+
+    @Test("an app with scenes of which none is shown two seconds later was launched passively (R47–R49)")
+    func passiveLaunchWithScenes() async throws {
+        application.applicationState = .background
+        test.client.attach(application, launchedInBackground: nil, hasScenes: true)
+        test.clock.advance(by: UIKitApplication.sceneTime)
+        while test.client.lifecycle.machine.state != .background { await Task.yield() }
+        test.client.track("push")
+        #expect(try await names() == ["$AppStartPassively", "push"])
     }
 
     @Test("when willTerminate has been posted all is stored, on the main thread and with a network that hangs (R37–R39, D7)")

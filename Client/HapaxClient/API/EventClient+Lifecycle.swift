@@ -12,6 +12,16 @@ extension EventClient {
         handle(.didFinishLaunching(inBackground: adapter.isInBackground))
     }
 
+    /// The same for an app that learns only later whether it was launched passively.
+    package func attach(
+        _ adapter: any ApplicationAdapter, decidingAfter delay: Duration, isInBackground: @escaping @MainActor @Sendable () -> Bool
+    ) {
+        lifecycle.withRecord { $0.adapter = adapter }
+        _ = clock.schedule(after: delay) { [weak self] in
+            Task { @MainActor in self?.handle(.didFinishLaunching(inBackground: isInBackground())) }
+        }
+    }
+
     /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
     public var flushBeforeEnterBackground: Bool {
         get { flushesBeforeBackground.withLock { $0 } }
@@ -35,7 +45,7 @@ extension EventClient {
         if stored === first {
             let limit = clock.schedule(after: Self.storingTime) { stored.signal() }
             lifecycle.handle(.signal(signal), perform: perform)
-            // The process ends when the caller returns. The drainer has a thread of its own and needs nobody who may be blocked here (D7).
+            // The process ends when the caller returns. The writer has a thread of its own and needs nobody who may be blocked here (D7).
             stored.wait()
             limit.cancel()
         } else {

@@ -16,13 +16,22 @@ extension EventClient {
     /// The app is handed in because an app extension has none: there, send the signals of the extension's own life to ``handle(_:)``.
     ///
     /// - Parameter launchedInBackground: Whether the system launched the app without showing it (R47, R49). nil asks the application's
-    ///   state. An app with scenes is in the background while it launches, however it was launched: it says what it knows here, or calls
-    ///   this when its first scene connects.
+    ///   state. An app with scenes is in the background while it launches, however it was launched: whether a scene is shown is looked at two
+    ///   seconds later, and until then its events say nothing of the background.
     @MainActor
     public func attach(_ application: UIApplication, launchedInBackground: Bool? = nil) {
-        let adapter = UIKitApplication(
-            application, isInBackground: launchedInBackground ?? (application.applicationState == .background), client: self)
-        attach(adapter)
+        attach(application, launchedInBackground: launchedInBackground, hasScenes: UIKitApplication.hasScenes)
+    }
+
+    @MainActor
+    func attach(_ application: UIApplication, launchedInBackground: Bool?, hasScenes: Bool) {
+        let isInBackground = launchedInBackground ?? (application.applicationState == .background)
+        let adapter = UIKitApplication(application, isInBackground: isInBackground, client: self)
+        if hasScenes && isInBackground && launchedInBackground == nil {
+            attach(adapter, decidingAfter: UIKitApplication.sceneTime) { application.applicationState == .background }
+        } else {
+            attach(adapter)
+        }
         adapter.follow()
         // What was notified before is not notified again.
         if application.applicationState == .active { handle(.didBecomeActive) }
@@ -42,6 +51,13 @@ final class UIKitApplication: ApplicationAdapter {
 
     /// In the foreground UIKit gives the greatest number there is.
     private static let maximumRemainingSeconds = 3_600.0
+
+    /// UIKit connects the first scene of an app that is shown, and tells that it enters the foreground, only behind
+    /// `application(_:didFinishLaunchingWithOptions:)` (https://developer.apple.com/documentation/uikit/about-the-app-launch-sequence).
+    static let sceneTime: Duration = .seconds(2)
+
+    /// Whether the app's life is its scenes' (https://developer.apple.com/documentation/bundleresources/information-property-list/uiapplicationscenemanifest).
+    static var hasScenes: Bool { Bundle.main.object(forInfoDictionaryKey: "UIApplicationSceneManifest") != nil }
 
     @MainActor
     init(_ application: UIApplication, isInBackground: Bool, client: EventClient) {
