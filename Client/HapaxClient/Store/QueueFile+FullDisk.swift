@@ -18,33 +18,38 @@ extension QueueFile {
     /// After rows were removed: lets the file shrink if that is worth it, and takes the ballast up again if there is room.
     func giveBackRoom(_ db: Database) {
         let isTight = ballast.withLock { !$0.isKept }
-        do {
-            let pages = room.pagesToGiveBack(
-                freePages: try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0,
-                filePages: try Int.fetchOne(db, sql: "PRAGMA page_count") ?? 0,
-                isTight: isTight, isEmpty: counters.waiting == 0)
-            if pages > 0 { try Self.giveBack(pages, db) }
-        } catch {
-            // What was removed stays removed; the next transaction tries again.
-        }
+        // Where it fails, what was removed stays removed; the next transaction tries again.
+        _ = try? giveBack(db) { free, all in isTight || room.isWorthRewriting(freePages: free, filePages: all) }
         if isTight { ballast.withLock { _ = $0.keep() } }
     }
 
-    /// Free pages in one transaction: SQLite holds in memory what it moves to the places of these.
-    private static let pagesPerTransaction = 1_024
+    /// Free pages that SQLite gives back in one go: for each it looks through the list of all that are free.
+    private static let pagesInOneGo = 512
 
-    private static func giveBack(_ pages: Int, _ db: Database) throws {
-        for done in stride(from: 0, to: pages, by: pagesPerTransaction) {
+    /// Writes a file that holds little anew; of another one gives back some free pages.
+    ///
+    /// - Returns: Whether there are more.
+    private func giveBack(_ db: Database, if isDue: (_ free: Int, _ all: Int) -> Bool) throws -> Bool {
+        let free = try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0
+        let all = try Int.fetchOne(db, sql: "PRAGMA page_count") ?? 0
+        guard free > 0, isDue(free, all) else { return false }
+        var isMore = false
+        if !room.isQuicklyRewritten(freePages: free, filePages: all) || !isRewritten(db) {
             // Each row that it gives is a page given back.
-            _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(min(pages - done, pagesPerTransaction)))")
+            _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(Self.pagesInOneGo))")
+            isMore = free > Self.pagesInOneGo
         }
         try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+        return isMore
     }
+
+    /// - Returns: false where the disk has no room for it.
+    private func isRewritten(_ db: Database) -> Bool { (try? db.execute(sql: "VACUUM")) != nil }
 
     /// Deleting leaves in the file what its pages held: gives all that are free back. If this fails, as while somebody reads, they go the way of
     /// those of delivered events: they are written over, or given back later.
     func eraseFreePages() {
-        try? reading { db in try Self.giveBack(try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0, db) }
+        try? inChunks { try reading { db in try giveBack(db) { _, _ in true } } }
     }
 
     static func freeBytes(_ path: String) -> Int64? {

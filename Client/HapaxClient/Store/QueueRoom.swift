@@ -25,14 +25,11 @@ struct QueueRoom: Hashable, Sendable {
     /// A log, the pages that emptying it can add to the file, and a little for the shared memory file.
     var ballastBytes: Int { 2 * logBytes + 64 * 1024 }
 
-    /// How many free pages to give back to the disk after rows were removed. Doing so moves pages, which is not for nothing.
-    ///
-    /// - Parameters:
-    ///   - isTight: The ballast has been given up.
-    ///   - isEmpty: No event waits, so hardly a page has to move.
-    func pagesToGiveBack(freePages: Int, filePages: Int, isTight: Bool, isEmpty: Bool) -> Int {
-        if isTight { return freePages }
-        let isMuch = freePages * Self.pageBytes >= logBytes
-        return isMuch && (isEmpty || freePages * 4 > filePages * 3) ? freePages : 0
+    /// Whether what a file holds is so little that writing it anew, without the free pages, holds up nobody for long.
+    func isQuicklyRewritten(freePages: Int, filePages: Int) -> Bool { filePages - freePages <= logPages }
+
+    /// Whether a file is to be written anew after rows were removed: what it gives back has to be worth a log.
+    func isWorthRewriting(freePages: Int, filePages: Int) -> Bool {
+        freePages >= logPages && isQuicklyRewritten(freePages: freePages, filePages: filePages)
     }
 }

@@ -13,16 +13,12 @@ struct QueueRoomTests {
         #expect(rooms.map(\.ballastBytes) == rooms.map { 2 * $0.logBytes + 64 * 1024 })
     }
 
-    @Test("pages are given back when they are worth a log, and then if nothing waits or three quarters are free; at once on a full disk")
-    func givingBack() {
+    @Test("a file is written anew when its free pages are worth a log and what it holds is no more than one")
+    func rewriting() {
         let room = QueueRoom(freeBytes: nil)
-        let much = room.logPages
-        func given(_ free: Int, of pages: Int, isTight: Bool = false, isEmpty: Bool = false) -> Int {
-            room.pagesToGiveBack(freePages: free, filePages: pages, isTight: isTight, isEmpty: isEmpty)
-        }
-        #expect(given(1, of: 100_000, isTight: true) == 1)
-        #expect(given(much - 1, of: much, isEmpty: true) == 0 && given(much, of: 100_000, isEmpty: true) == much)
-        #expect(given(750_000, of: 1_000_000) == 0 && given(750_001, of: 1_000_000) == 750_001)
-        #expect(given(much - 1, of: much) == 0)
+        let log = room.logPages
+        func isDue(free: Int, held: Int) -> Bool { room.isWorthRewriting(freePages: free, filePages: free + held) }
+        #expect(isDue(free: log, held: log) && isDue(free: 1_000_000, held: 2))
+        #expect(!isDue(free: log - 1, held: 2) && !isDue(free: 1_000_000, held: log + 1))
     }
 }
