@@ -14,6 +14,7 @@ struct ClientBenchmark {
         var stored: [Durability: [Double]] = [:]
         var raw: [Durability: [Double]] = [:]
         var drained: [Double] = []
+        var rawHTTP: [Double] = []
         var idle: [Footprint.Figures] = []
         var queued: [Footprint.Figures] = []
         var damaged: [(opened: Double, running: Double)] = []
@@ -31,6 +32,7 @@ struct ClientBenchmark {
                 figures.stored[level, default: []].append(try await store(level))
             }
             note("round \(round) of \(rounds): drain")
+            figures.rawHTTP.append(try rawHTTP())
             figures.drained.append(try await drain())
             note("round \(round) of \(rounds): reopen")
             let (idle, queued) = try await reopen()
@@ -45,6 +47,9 @@ struct ClientBenchmark {
     /// Few enough for the mailbox: what is measured is the caller's side, not the refusal.
     private static let burst = 8_000
 
+    /// How often a queue is filled before it is opened again.
+    private static let queued = 10
+
     private func configuration(_ directory: TemporaryDirectory, port: Int = 1) -> EventClient.Configuration {
         var configuration = Self.configuration(queue: directory.path("queue"), port: port)
         configuration.mailboxCapacity = events + 1
@@ -57,10 +62,12 @@ struct ClientBenchmark {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerProcess.key, queueDirectory: queue)
         configuration.flushInterval = nil
+        // A million events are more than half a gigabyte.
+        configuration.quota.maximumBytes = nil
         return configuration
     }
 
-    /// - Returns: The median of nanoseconds a call, over bursts of calls on each thread while the drainer works.
+    /// - Returns: The median of nanoseconds a call, over bursts of calls on each thread while the writer works.
     private func track(threads: Int) async throws -> Double {
         let directory = TemporaryDirectory("bench")
         let client = try EventClient.start(configuration(directory))
@@ -129,7 +136,17 @@ struct ClientBenchmark {
         return Double(events) / seconds
     }
 
-    /// - Returns: What a process finds that opens an empty queue, and one that opens a queue with all events in it.
+    /// - Returns: Events per second that the same server takes of the same batches, encoded and compressed beforehand, on one connection.
+    private func rawHTTP() throws -> Double {
+        let directory = TemporaryDirectory("bench")
+        let server = try ServerProcess(store: "sqlite:\(directory.path("events.sqlite"))")
+        defer { server.stop() }
+        let figures = try Load.run(
+            server: server, corpus: Corpus(count: events), batchSize: 500, duplicates: .max, isCompressed: true, connections: 1)
+        return figures.rate
+    }
+
+    /// - Returns: What a process finds that opens an empty queue, and one that opens a queue with ten times all events in it.
     private func reopen() async throws -> (idle: Footprint.Figures, queued: Footprint.Figures) {
         let directory = TemporaryDirectory("bench")
         try await EventClient.start(Self.configuration(queue: directory.path("idle"))).shutdown(within: .zero)
@@ -138,8 +155,10 @@ struct ClientBenchmark {
         configuration.mailboxBytes = .max
         let client = try EventClient.start(configuration)
         let properties = Corpus.properties(1)
-        for _ in 1..<events { client.track("order_viewed", properties: properties) }
-        _ = try await client.trackDurably("order_viewed", properties: properties)
+        for _ in 0..<Self.queued {
+            for _ in 1..<events { client.track("order_viewed", properties: properties) }
+            _ = try await client.trackDurably("order_viewed", properties: properties)
+        }
         await client.shutdown(within: .zero)
         return (try await Footprint.measure(directory.path("idle")), try await Footprint.measure(directory.path("queued")))
     }
@@ -158,9 +177,13 @@ struct ClientBenchmark {
                 "| stored, level `\(level.rawValue)` | \(Int(stored)) events/s | \(Int(raw)) rows/s, raw SQLite | \(stored / raw, places: 2) |"
             )
         }
-        print("| drained to the server on SQLite, batches of 500 | \(Int(figures.drained.median)) events/s | – | – |")
+        let (drained, raw) = (figures.drained.median, figures.rawHTTP.median)
+        print(
+            "| drained to the server on SQLite, batches of 500 | \(Int(drained)) events/s | \(Int(raw)) events/s, raw HTTP on one connection | \(drained / raw, places: 2) |"
+        )
         let opened = (figures.queued.map(\.milliseconds).median, figures.idle.map(\.milliseconds).median)
-        print("| a queue of \(events) events opened | \(opened.0, places: 1) ms | \(opened.1, places: 1) ms, an empty one | – |")
+        let queued = events * Self.queued
+        print("| a queue of \(queued) events opened | \(opened.0, places: 1) ms | \(opened.1, places: 1) ms, an empty one | – |")
         print(
             "| a damaged queue of \(events) events set aside while opening | \(figures.damaged.map(\.opened).median, places: 1) ms | – | – |"
         )
@@ -169,7 +192,7 @@ struct ClientBenchmark {
         )
         let held = (figures.queued.map(\.mebibytes).median, figures.idle.map(\.mebibytes).median)
         print(
-            "| memory of a client with \(events) queued events | \(held.0, places: 1) MiB | \(held.1, places: 1) MiB, an idle one | +\(held.0 - held.1, places: 1) MiB |"
+            "| memory of a client with \(queued) queued events | \(held.0, places: 1) MiB | \(held.1, places: 1) MiB, an idle one | +\(held.0 - held.1, places: 1) MiB |"
         )
     }
 }

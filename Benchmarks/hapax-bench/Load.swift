@@ -1,7 +1,7 @@
 import Foundation
 import HapaxModel
 
-/// Sixteen senders, each with one request under way, until every event is acknowledged.
+/// Senders, each with one request under way, until every event is acknowledged.
 enum Load {
     struct Figures {
         var events: Int
@@ -19,7 +19,8 @@ enum Load {
     /// - Parameters:
     ///   - duplicates: Every how many events one is sent that was sent before.
     static func run(
-        server: ServerProcess, corpus: Corpus, batchSize: Int, duplicates: Int = 100, isCompressed: Bool = false
+        server: ServerProcess, corpus: Corpus, batchSize: Int, duplicates: Int = 100, isCompressed: Bool = false,
+        connections: Int = Self.connections
     ) throws -> Figures {
         let requests = try makeRequests(corpus, batchSize: batchSize, duplicates: duplicates, port: server.port, isCompressed)
         let shared = Locked(Shared(next: 0))

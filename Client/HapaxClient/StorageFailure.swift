@@ -13,6 +13,11 @@ extension StorageFailure {
     static let earlierVersion = StorageFailure(
         code: 0, description: "the directory holds the queue of an earlier version, which is left as it is: use another directory")
 
+    static let newerVersion = StorageFailure(code: 0, description: "the queue was made by a newer version")
+
+    /// Whether it lies with one queue file, of a newer version or of another user, while another may be opened.
+    var isOfOneFile: Bool { self == .newerVersion || self == StorageFailure(errno: EACCES) }
+
     static let tooManyFiles = StorageFailure(
         code: 0, description: "the directory holds 10,000 files that somebody owns or that are of others")
 
@@ -27,7 +32,7 @@ extension StorageFailure {
         if let failure = error as? StorageFailure {
             self = failure
         } else if error is NewerSchema {
-            self.init(code: 0, description: "the queue was made by a newer version")
+            self = .newerVersion
         } else if let error = error as? DatabaseError {
             let text = "\(error.extendedResultCode)"
             self.init(code: error.extendedResultCode.rawValue, description: text)

@@ -31,11 +31,11 @@ struct FlushCommand: AsyncParsableCommand {
 
     func run() async throws {
         let configuration = try server.configuration(queue: queue)
-        let destination = try configuration.endpoint().destination
+        let destinations = try configuration.destinations()
         let client = try EventClient.startForCommand(configuration)
         let flush = await client.finalFlush(within: .seconds(timeout))
         _ = await client.shutdown(within: .zero)
-        let rest = await TimeLimit.result(after: .seconds(5)) { [directory = queue.directory] in Rest(directory, destination) } ?? Rest()
+        let rest = await TimeLimit.result(after: .seconds(5)) { [directory = queue.directory] in Rest(directory, destinations) } ?? Rest()
         let (report, counts) = (flush.own, flush.leftovers?.counts ?? DeliveryCounts())
         let failure = report.failure ?? flush.leftovers?.failure
         let (stored, duplicates) = (report.stored + counts.stored, report.duplicates + counts.duplicates)
@@ -45,7 +45,8 @@ struct FlushCommand: AsyncParsableCommand {
             Terminal.say(json: [
                 "stored": .count(stored), "duplicates": .count(duplicates), "dead_lettered": .count(deadLettered),
                 "remaining": .count(remaining), "owned_files": .count(rest.unopened.owned.count),
-                "unusable_files": .count(rest.unopened.unusable.count), "failure": .optional(failure.map { "\($0)" }),
+                "unusable_files": .count(rest.unopened.unusable.count), "recovering_files": .count(rest.recovering),
+                "failure": .optional(failure.map { "\($0)" }),
             ])
         } else {
             Terminal.say("\(stored) stored, \(duplicates) duplicates, \(deadLettered) dead letters, \(remaining) remaining")
@@ -53,8 +54,9 @@ struct FlushCommand: AsyncParsableCommand {
         }
         Terminal.complain(ofOthers: flush.leftovers)
         rest.unopened.complain(of: "what waits")
+        if rest.recovering > 0 { Terminal.complain("more is still to be recovered from damaged files; the next hapax flush goes on") }
         if !rest.unopened.unusable.isEmpty { throw ExitCode.failure }
-        if remaining > 0 || failure != nil { throw ExitCode.undelivered }
+        if remaining > 0 || rest.recovering > 0 || failure != nil { throw ExitCode.undelivered }
         if deadLettered > 0 { throw ExitCode.deadLettered }
     }
 
@@ -62,15 +64,18 @@ struct FlushCommand: AsyncParsableCommand {
     private struct Rest: Sendable {
         var unopened = UnopenedFiles()
         var waiting = 0
+        /// Of these nobody knows yet how many events they hold.
+        var recovering = 0
 
         init() {}
 
-        init(_ directory: QueueDirectory, _ destination: EventID) {
+        init(_ directory: QueueDirectory, _ destinations: Set<EventID>) {
             for number in (try? directory.numbers()) ?? [] {
                 let note = FileClaim.note(of: number, in: directory)
-                guard note.map({ $0.destination == destination }) ?? true else { continue }
+                guard note.map({ destinations.contains($0.destination) }) ?? true else { continue }
                 if let file = unopened.open(number, in: directory) {
                     waiting += Int(file.counters.waiting)
+                    if file.isRecovering { recovering += 1 }
                     file.close()
                 } else if let status = FileStatus.read(number, in: directory) {
                     waiting += Int(status.waiting)

@@ -97,7 +97,7 @@ final class ImportRun: Sendable {
                 try await store(chunk, &note, &counts)
                 if let ending = await deliver(&counts, downTo: isAtEnd || mustWait ? 0 : Self.maximumWaiting) { return ending }
             }
-            return .complete
+            return await deliverLeftovers(&counts) ?? .complete
         } catch let failure as LineReader.Failure {
             return .failed("the file cannot be read: \(String(cString: strerror(failure.code)))")
         } catch let failure as StorageFailure {
@@ -123,7 +123,8 @@ final class ImportRun: Sendable {
             if line.number == 1, text.starts(with: [0xEF, 0xBB, 0xBF]) { text = text.dropFirst(3) }
             while let last = text.last, last == 0x20 || last == 0x09 || last == 0x0D { text = text.dropLast() }
             let scanned = EventScanner.scan(text)
-            if isLast, scanned.problem != nil, text.last != UInt8(ascii: "}") { return false }
+            // A brace at its end may be an inner one.
+            if isLast, let problem = scanned.problem, text.last != UInt8(ascii: "}") || problem.reason == .invalidJSON { return false }
             (lines, bytes, end) = (lines + 1, bytes + line.bytes.count, line.end)
             if text.isEmpty { return true }
             if let id = scanned.id, scanned.problem == nil {
@@ -175,11 +176,21 @@ final class ImportRun: Sendable {
         }
     }
 
+    /// An interrupted run may have stored events in a file that nobody owns now.
+    private func deliverLeftovers(_ counts: inout ImportCounts) async -> Ending? {
+        guard let look = await client.finalFlush(within: .seconds(1_000_000)).leftovers else { return nil }
+        counts.stored += look.counts.stored
+        counts.duplicates += look.counts.duplicates
+        counts.deadLettered += look.counts.deadLettered
+        return look.failure.map { .undelivered("\($0)") }
+    }
+
     // MARK: - Rejected lines
 
     /// An interrupted import may have written lines behind the place that it noted.
     private func truncateRejected() throws {
-        guard start.rejectedBytes > 0 else { return }
+        var status = stat()
+        guard start.rejectedBytes > 0, stat(rejectedPath, &status) == 0, status.st_size > start.rejectedBytes else { return }
         if truncate(rejectedPath, off_t(start.rejectedBytes)) != 0, errno != ENOENT { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
     }
 

@@ -51,6 +51,28 @@ struct ServerOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The project's write key. Default: $HAPAX_KEY.", valueName: "key"))
     var key: String?
 
+    @Option(
+        help: ArgumentHelp(
+            """
+            A server and a write key that these replace, with a blank between them: what waits for them is sent as well. May be repeated. \
+            Default: $HAPAX_REPLACES, one behind the other.
+            """, valueName: "url key"))
+    var replaces: [String] = []
+
+    func validate() throws { _ = try replaced() }
+
+    private func replaced() throws -> [EventClient.Destination] {
+        let words = (replaces.isEmpty ? [environment("HAPAX_REPLACES") ?? ""] : replaces).flatMap {
+            $0.split(whereSeparator: \.isWhitespace)
+        }
+        guard words.count.isMultiple(of: 2) else {
+            throw ValidationError("What is replaced is a server's URL and a write key, with a blank between them.")
+        }
+        return stride(from: 0, to: words.count, by: 2).map {
+            EventClient.Destination(server: EventClient.Configuration.url(String(words[$0])), writeKey: String(words[$0 + 1]))
+        }
+    }
+
     func configuration(queue: QueueOptions) throws -> EventClient.Configuration {
         guard let server = server ?? environment("HAPAX_SERVER") else {
             throw ValidationError("Where to? Give --server or set HAPAX_SERVER.")
@@ -66,6 +88,10 @@ struct ServerOptions: ParsableArguments {
             _ = try configuration.endpoint()
         } catch {
             throw ValidationError("\(error)")
+        }
+        configuration.replaces = try replaced()
+        do throws(StartError) { _ = try configuration.destinations() } catch {
+            throw ValidationError("What is replaced: \(error)")
         }
         return configuration
     }

@@ -13,13 +13,7 @@ enum FoundFile {
 
     init(_ number: Int, in directory: QueueDirectory) {
         do throws(QueueOpenError) {
-            let claim = try FileClaim(number, in: directory)
-            do throws(QueueOpenError) {
-                self = .open(try QueueFile(claim, durability: .power))
-            } catch {
-                claim.release()
-                throw error
-            }
+            self = .open(try QueueFile(try FileClaim(number, in: directory), durability: .power))
         } catch {
             switch error {
             case .taken: self = .owned(FileStatus.read(number, in: directory))
@@ -90,7 +84,8 @@ struct RowName: ExpressibleByArgument, Hashable, Comparable, CustomStringConvert
 extension Terminal {
     static func complain(ofOthers look: Leftovers.Look?) {
         guard let others = look?.others, others > 0 else { return }
-        complain("\(others) files of the queue are for another server or key, and were left alone; hapax status shows them")
+        let (files, were) = others == 1 ? ("1 file of the queue is", "was") : ("\(others) files of the queue are", "were")
+        complain("\(files) for another server or key, and \(were) left alone: see hapax status, and --replaces")
     }
 
     static func queueCannotBeUsed(_ error: any Error) -> ExitCode {

@@ -23,6 +23,7 @@ struct StatusCommand: AsyncParsableCommand {
         var note: FileClaim.FileNote?
         var status: FileStatus?
         var isOwned = false
+        var isRecovering = false
         var failure: StorageFailure?
     }
 
@@ -32,6 +33,7 @@ struct StatusCommand: AsyncParsableCommand {
             switch FoundFile(number, in: queue.directory) {
             case .open(let file):
                 line.status = FileStatus(file.counters, oldest: file.oldestTime)
+                line.isRecovering = file.isRecovering
                 file.close()
             case .owned(let status): (line.status, line.isOwned) = (status, true)
             case .unusable(let failure): line.failure = failure
@@ -58,6 +60,7 @@ struct StatusCommand: AsyncParsableCommand {
             guard let status = line.status else { continue }
             let held = status.held > 0 ? ", \(status.held) of them held" : ""
             Terminal.say("  waiting      \(status.waiting) events, \(status.bytes) bytes\(age(status.oldest))\(held)")
+            if line.isRecovering { Terminal.say("  recovering   what damaged files hold; hapax flush goes on with it") }
             Terminal.say("  delivered    \(status.stored) stored, \(status.duplicates) duplicates")
             Terminal.say("  dead letters \(status.deadLetters)")
             for (reason, count) in status.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("  dropped      \(count) (\(reason))") }
@@ -77,6 +80,7 @@ struct StatusCommand: AsyncParsableCommand {
             PropertyValue.object([
                 "file": .count(line.number), "install_id": .optional(line.status?.install),
                 "destination": .optional(line.note?.destination), "owned": .bool(line.isOwned),
+                "recovering": .bool(line.isRecovering),
                 "waiting": .optional(line.status?.waiting), "failure": .optional(line.failure.map { "\($0)" }),
             ])
         }

@@ -168,7 +168,7 @@ extension EventClient.Configuration {
     }
 
     /// Whose files in the directory are sent.
-    func destinations() throws(StartError) -> Set<EventID> {
+    package func destinations() throws(StartError) -> Set<EventID> {
         var all: Set = [try endpoint().destination]
         for replaced in replaces {
             var configuration = self

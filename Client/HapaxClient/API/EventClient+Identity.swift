@@ -75,7 +75,7 @@ extension EventClient {
     /// Deletes every event of this client's file, those that wait and the dead letters, for ever; ``optOut()`` alone deletes nothing.
     ///
     /// A request in flight is awaited first, and what it delivered stays delivered. Waiting events that are deleted are counted in
-    /// ``EventClient/Status/discarded`` and, under `purged`, in ``EventClient/Status/dropped``. Durable on return. Events tracked during the call may stay, and so
+    /// ``EventClient/Status/removed`` and, under `purged`, in ``EventClient/Status/dropped``. Durable on return. Events tracked during the call may stay, and so
     /// do damaged files that were set aside.
     ///
     /// - Returns: How many were deleted.

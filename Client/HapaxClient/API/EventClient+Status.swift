@@ -13,7 +13,7 @@ extension EventClient {
             storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt.map(Date.init(unixMilliseconds:)), created: counters.created, stored: counters.stored,
             duplicates: counters.duplicates,
-            deadLettered: counters.deadLettered, discarded: counters.gone,
+            deadLettered: counters.deadLettered, removed: counters.gone,
             dropped: counters.dropped.merging(uncounted, uniquingKeysWith: +), damage: file.latestDamage)
     }
 
@@ -32,7 +32,7 @@ extension EventClient {
 extension EventClient {
     /// How a client's file and its delivery stand at one moment.
     ///
-    /// `created = depth + stored + duplicates + deadLettered + discarded`, whatever happened (I12).
+    /// `created = depth + stored + duplicates + deadLettered + removed`, whatever happened (I12).
     public struct Status: Hashable, Sendable {
         /// Names the queue file.
         public var installID: EventID
@@ -62,8 +62,8 @@ extension EventClient {
         /// Moved to the dead letters since the file began and not put back; those that were deleted since count as well.
         public var deadLettered: Int64
         /// Events gone unsent after they had been stored: removed by the quota, or purged.
-        public var discarded: Int64
-        /// By reason: events refused at intake, which took no sequence; discarded ones; dead letters that did not stay.
+        public var removed: Int64
+        /// By reason: events refused at intake, which took no sequence; removed ones; dead letters that did not stay.
         public var dropped: [String: Int64]
         /// The latest damage of the client's file that was met, or of which something was still to be recovered, since the client started; nil if
         /// there was none.

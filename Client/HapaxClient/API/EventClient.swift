@@ -59,8 +59,8 @@ public final class EventClient: Sendable {
         let newID = ids.next(unixMilliseconds: clock.unixMilliseconds)
         let (file, kept): (QueueFile, (identity: KeptIdentity, failure: StorageFailure?))
         do throws(QueueOpenError) {
-            let claim = try FileClaim.first(of: endpoint.destination, in: directory, install: newID)
-            file = try QueueFile(claim, durability: configuration.durability, quota: configuration.quota)
+            file = try QueueFile.first(
+                of: endpoint.destination, in: directory, install: newID, durability: configuration.durability, quota: configuration.quota)
         } catch {
             switch error {
             case .taken: throw .queueUnusable(StorageFailure(errno: EBUSY))
@@ -150,7 +150,7 @@ public final class EventClient: Sendable {
             Task { await delivery.uploadWanted() }
         }
         self.scheduler = scheduler
-        let session = SessionMarker(queue: file, clock: clock)
+        let session = SessionMarker(file: file, clock: clock)
         self.session = session
         writer = QueueWriter(
             intake: intake, clock: clock, maximumGroupBytes: file.room.groupBytes,
@@ -215,7 +215,7 @@ public final class EventClient: Sendable {
     /// Takes an event and returns when it is on disk: it then survives what the configured ``Durability`` says.
     ///
     /// - Returns: The event's id.
-    /// - Throws: ``TrackError``; `refused` and `discarded` are counted in ``EventClient/Status/dropped``. After `notStored` and `shutDown` the event may
+    /// - Throws: ``TrackError``; `refused` and `removed` are counted in ``EventClient/Status/dropped``. After `notStored` and `shutDown` the event may
     ///   still be delivered: call again with the same id.
     @discardableResult
     public func trackDurably(

@@ -290,7 +290,7 @@ package actor Delivery {
 
     private func read(_ file: QueueFile, isManual: Bool) throws -> (DeliveryStateMachine.Plan, QueueBatch) {
         let now = parts.clock.unixMilliseconds
-        if try file.discardDue(now: now) { parts.settled([], .own) }
+        if try file.removeDue(now: now) { parts.settled([], .own) }
         var damaged: [Settlement] = []
         // Until something is found: all of a batch may have been damaged, and damage of the file makes another one take over.
         while true {
@@ -345,8 +345,8 @@ package actor Delivery {
                         count: batch.events.count, first: first, code, wasHeld: wasHeld, accepted: acceptedBatches)
                 }
                 if next == .more { return step }
-                if next == .condemn {
-                    let outcome = BatchOutcome(condemned: [first: Self.reason(code)])
+                if next == .bury {
+                    let outcome = BatchOutcome(buried: [first: Self.reason(code)])
                     _ = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
                     return step
                 }
@@ -375,11 +375,11 @@ package actor Delivery {
             Self.fate(verdict).map { Settlement(event: event, fate: $0) }
         }
         if !outcome.settlements.isEmpty { acceptedBatches += 1 }
-        if case .condemn(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
+        if case .bury(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
             // One of them may be what the server has accepted.
             let settled = Set(outcome.settlements.map(\.event.sequence))
             for (sequence, code) in suspects where !settled.contains(sequence) {
-                outcome.condemned[sequence] = Self.reason(code)
+                outcome.buried[sequence] = Self.reason(code)
             }
             outcome.releasesHeld = true
         }

@@ -31,7 +31,7 @@ struct DeliveryStateMachine: Sendable {
         /// The event is held; then there is more.
         case hold
         /// It was refused before the server accepted others, and again behind that: it is a dead letter.
-        case condemn
+        case bury
         /// It is held as well, and nothing more is sent for ``probeInterval``.
         case holdAndPause
     }
@@ -40,7 +40,7 @@ struct DeliveryStateMachine: Sendable {
     enum Verdict: Hashable {
         case none
         /// These are dead letters, with the codes they were refused with; all others are tried again.
-        case condemn([Int64: RequestProblem.Code])
+        case bury([Int64: RequestProblem.Code])
     }
 
     private let maximumLimit: Int
@@ -84,7 +84,7 @@ struct DeliveryStateMachine: Sendable {
     mutating func refused(count: Int, first: Int64, _ code: RequestProblem.Code, wasHeld: Bool = false, accepted: Int = 0) -> Next {
         limit = max(count / 2, 1)
         guard count <= 1 else { return .more }
-        if tried.remove(first) != nil || (wasHeld && accepted > acceptedAtRefusal) { return .condemn }
+        if tried.remove(first) != nil || (wasHeld && accepted > acceptedAtRefusal) { return .bury }
         acceptedAtRefusal = accepted
         suspects[first] = code
         return suspects.count >= Self.maximumSuspects ? .holdAndPause : .hold
@@ -95,7 +95,7 @@ struct DeliveryStateMachine: Sendable {
         guard accepted > 0 else { return .none }
         limit = min(limit * 2, maximumLimit)
         defer { suspects = [:] }
-        return .condemn(suspects)
+        return .bury(suspects)
     }
 
     /// These were held, and are tried again.

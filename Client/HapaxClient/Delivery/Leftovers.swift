@@ -96,15 +96,9 @@ package actor Leftovers {
     /// - Returns: nil if its owner lives, or it cannot be used: that keeps the others from nothing.
     private func open(_ number: Int) -> QueueFile? {
         do throws(QueueOpenError) {
-            let claim = try FileClaim(number, in: own.directory, of: destinations)
-            do throws(QueueOpenError) {
-                let file = try QueueFile(claim, durability: own.durability)
-                unusable[number] = nil
-                return file
-            } catch {
-                claim.release()
-                throw error
-            }
+            let file = try QueueFile(try FileClaim(number, in: own.directory, of: destinations), durability: own.durability)
+            unusable[number] = nil
+            return file
         } catch {
             guard case .unusable(let failure) = error else { return nil }
             if unusable.updateValue(failure, forKey: number) != failure { reporter.fileIsUnusable(number, failure) }

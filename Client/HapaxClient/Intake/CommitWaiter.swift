@@ -57,7 +57,7 @@ public enum TrackError: Error, Hashable, Sendable {
     /// The quota removed it in the very commit that stored it: it is older than ``QueueQuota/maximumAge``, or, with
     /// ``QueueQuota/Policy/dropOldest``, there was no room for it beside those that were stored with it. It is counted in ``EventClient/Status/dropped`` and
     /// will not be delivered, unless the same event waited before and is being sent just then.
-    case discarded
+    case removed
     /// The client was shut down before the commit.
     case shutDown
 }
@@ -71,7 +71,7 @@ extension TrackError: CustomStringConvertible {
         case .refused(.optedOut): "the user has opted out"
         case .refused(.enricher): "an enricher dropped the event"
         case .refused(.disabled): "events are disabled"
-        case .discarded: "the queue's quota removed the event at once: it is too old, or there was no room for it"
+        case .removed: "the queue's quota removed the event at once: it is too old, or there was no room for it"
         case .notStored(let failure): "the event could not be stored yet: \(failure)"
         }
     }

@@ -16,7 +16,7 @@ struct Intake: Sendable {
     }
 
     enum Admission: Sendable {
-        /// `wake`: the drainer rests and must be started.
+        /// `wake`: the writer rests and must be started.
         case admitted(EventID, wake: Bool)
         case refused(DropReason)
     }
@@ -24,7 +24,7 @@ struct Intake: Sendable {
     private(set) var mailbox: [Entry] = []
     var context: EventContext
     private var ids = UUIDv7Generator()
-    /// Events taken in and not yet committed, those the drainer has taken included.
+    /// Events taken in and not yet committed, those the writer has taken included.
     private(set) var uncommitted = QueueUsage()
     private let capacity: Int64
     private let maximumBytes: Int64
@@ -79,7 +79,7 @@ struct Intake: Sendable {
 
     /// Adds a mark; its waiter is told when everything tracked before is durable.
     ///
-    /// - Returns: Whether the drainer must be started.
+    /// - Returns: Whether the writer must be started.
     mutating func mark(_ waiter: CommitWaiter) -> Bool {
         mailbox.append(Entry(waiter: waiter))
         return wake()
@@ -96,7 +96,7 @@ struct Intake: Sendable {
         return mailbox.compactMap(\.waiter)
     }
 
-    /// - Returns: Whether the drainer may rest, which it then must: the next event starts it again.
+    /// - Returns: Whether the writer may rest, which it then must: the next event starts it again.
     mutating func rest() -> Bool {
         guard mailbox.isEmpty else { return false }
         isDraining = false

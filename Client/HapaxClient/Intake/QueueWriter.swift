@@ -2,7 +2,7 @@ import Dispatch
 import GRDB
 import HapaxModel
 
-/// The one drainer: takes the mailbox, encodes each event once, commits in groups, tells who waits.
+/// The one writer: takes the mailbox, encodes each event once, commits in groups, tells who waits.
 ///
 /// A failed commit keeps its events at the head and is tried again after a backoff; later events wait behind it, so order never changes.
 final class QueueWriter: Sendable {
@@ -74,7 +74,7 @@ final class QueueWriter: Sendable {
         }
     }
 
-    /// What the drainer has in hand, in order: the group that is being committed, the one behind it, then the rest of what it took from the
+    /// What the writer has in hand, in order: the group that is being committed, the one behind it, then the rest of what it took from the
     /// mailbox.
     // Unchecked: touched on `dispatch` only, but for `next` and what follows it while `dispatch` commits and then waits for `encoding`.
     private final class Work: @unchecked Sendable {
@@ -132,7 +132,7 @@ final class QueueWriter: Sendable {
         try await waiter.wait()
     }
 
-    /// Calls `action` on the drainer's thread once everything tracked before is durable.
+    /// Calls `action` on the writer's thread once everything tracked before is durable.
     func whenStored(_ action: @escaping @Sendable () -> Void) {
         let waiter = CommitWaiter { result in if case .success = result { action() } }
         if intake.withLock({ $0.mark(waiter) }) { wake() }
@@ -247,7 +247,7 @@ final class QueueWriter: Sendable {
                     waiter.tell(.success(nil))
                     continue
                 }
-                waiter.tell(appended.removed.contains(event) ? .failure(.discarded) : .success(appended.sequences[event]))
+                waiter.tell(appended.removed.contains(event) ? .failure(.removed) : .success(appended.sequences[event]))
             }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
             return .success(())

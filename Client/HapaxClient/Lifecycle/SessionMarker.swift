@@ -12,13 +12,13 @@ final class SessionMarker: Sendable {
     }
 
     private let state = Locked(State())
-    private let queue: QueueFile
+    private let file: QueueFile
     private let clock: any ClientClock
 
     static let interval: Duration = .seconds(1)
 
-    init(queue: QueueFile, clock: any ClientClock) {
-        self.queue = queue
+    init(file: QueueFile, clock: any ClientClock) {
+        self.file = file
         self.clock = clock
     }
 
@@ -40,7 +40,7 @@ final class SessionMarker: Sendable {
         }
     }
 
-    /// After a commit, on the drainer's thread.
+    /// After a commit, on the writer's thread.
     func eventsStored() {
         let now = clock.monotonic
         let due: (start: EventID, distinctID: String)? = state.withLock { state in
@@ -50,13 +50,13 @@ final class SessionMarker: Sendable {
         }
         // One that cannot be written costs the precision of a recovered end, or that end; the events themselves are stored.
         if let due {
-            try? queue.save(
+            try? file.save(
                 QueueFile.OpenSession(start: due.start, lastActivity: clock.unixMilliseconds, distinctID: due.distinctID))
         }
     }
 
     /// Once the end is stored; a session that has begun since stays.
     func forget(_ start: EventID) {
-        try? queue.removeSession(start: start)
+        try? file.removeSession(start: start)
     }
 }

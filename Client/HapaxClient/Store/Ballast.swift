@@ -21,7 +21,9 @@ struct Ballast: Sendable {
     mutating func keep() -> Bool {
         // Another process may have given it up.
         if isKept, access(path, F_OK) == 0 { return true }
-        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        var descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        // Another user's is replaced.
+        if descriptor < 0, errno == EACCES, unlink(path) == 0 { descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600) }
         guard descriptor >= 0 else { return false }
         defer { close(descriptor) }
         isKept = Self.holds(descriptor, bytes) || Self.fill(descriptor, bytes)

@@ -41,21 +41,14 @@ package final class FileClaim: Sendable {
 
     package var note: FileNote { noted.withLock { $0 } }
 
-    /// The first of the destination's files that nobody owns, or the next one.
+    /// Takes the next number.
     ///
-    /// - Parameter install: Names a new file's install.
-    package static func first(
-        of destination: EventID, in directory: QueueDirectory, install: EventID
+    /// - Parameters:
+    ///   - taken: The numbers that there are.
+    ///   - install: Names the new file's install.
+    static func next(
+        after taken: Set<Int>, of destination: EventID, in directory: QueueDirectory, install: EventID
     ) throws(QueueOpenError) -> FileClaim {
-        let numbers: [Int]
-        do throws(StorageFailure) {
-            try directory.make()
-            numbers = try directory.numbers()
-        } catch { throw .unusable(error) }
-        for number in numbers where note(of: number, in: directory).map({ $0.destination == destination }) ?? true {
-            if let claim = try? FileClaim(number, in: directory, of: [destination]) { return claim }
-        }
-        let taken = Set(numbers)
         // Others may begin one at the same moment.
         for number in 1... where !taken.contains(number) {
             guard number <= QueueDirectory.maximumFiles else { throw .unusable(.tooManyFiles) }

@@ -28,7 +28,8 @@ package struct IdentityFile: Sendable {
         return try JSONDecoder().decode(KeptIdentity.self, from: try Data(contentsOf: URL(fileURLWithPath: path)))
     }
 
-    /// What is there, or a new one; who comes first makes it. One that cannot be understood is set aside.
+    /// What is there, or a new one; who comes first makes it. One that cannot be understood, or is
+    /// another user's, is set aside.
     ///
     /// - Returns: Also why an earlier one could not be read.
     func load(newID: String) throws -> (identity: KeptIdentity, failure: StorageFailure?) {
@@ -36,8 +37,11 @@ package struct IdentityFile: Sendable {
         do {
             if let identity = try read() { return (identity, nil) }
         } catch {
-            guard error is DecodingError else { throw error }
-            failure = StorageFailure(code: 0, description: "identity.json holds something else")
+            // Of another user it is as good as none.
+            let isUnreadable = access(path, R_OK) != 0 && errno == EACCES
+            guard error is DecodingError || isUnreadable else { throw error }
+            failure =
+                isUnreadable ? StorageFailure(errno: EACCES) : StorageFailure(code: 0, description: "identity.json holds something else")
             _ = rename(path, path + ".damaged")
         }
         let new = KeptIdentity(anonymousID: newID)

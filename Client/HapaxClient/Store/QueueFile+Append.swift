@@ -42,7 +42,7 @@ extension QueueFile {
             }
             for (reason, count) in dropped { try counters.count(reason, count, db) }
             if let endingSession { try Self.removeSession(endingSession, db) }
-            let removed = try discard(db, &counters, now: now, limit: chunkLimit + events.count)
+            let removed = try removeForQuota(db, &counters, now: now, limit: chunkLimit + events.count)
             for (index, sequence) in appended.sequences.enumerated() where removed.contains(where: { $0 >= first && $0 == sequence }) {
                 appended.removed.insert(index)
             }

@@ -25,7 +25,7 @@ struct BatchOutcome: Sendable {
     var settlements: [Settlement] = []
     var said = QueueFile.Said()
     /// Held events that are dead letters now, since the server has accepted others after it refused them; with the reason.
-    var condemned: [Int64: (reason: String, detail: String)] = [:]
+    var buried: [Int64: (reason: String, detail: String)] = [:]
     /// Whether the oldest of the other held events are tried again.
     var releasesHeld = false
 }
@@ -128,7 +128,7 @@ extension QueueFile {
                 }
                 settled.append(settlement)
             }
-            for (sequence, why) in outcome.condemned.sorted(by: { $0.key < $1.key }) {
+            for (sequence, why) in outcome.buried.sorted(by: { $0.key < $1.key }) {
                 if let event = try Self.remove(sequence, db, &counters) {
                     try Self.bury(
                         DeadLetter(

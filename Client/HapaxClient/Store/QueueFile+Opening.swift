@@ -4,6 +4,29 @@ import HapaxModel
 import HapaxSQLite
 
 extension QueueFile {
+    /// Takes the first of the destination's files that nobody owns, or begins the next one. A file of a newer version or of another user is in
+    /// nobody's way.
+    ///
+    /// - Parameter install: Names a new file's install.
+    package static func first(
+        of destination: EventID, in directory: QueueDirectory, install: EventID, durability: Durability, quota: QueueQuota = .unlimited
+    ) throws(QueueOpenError) -> QueueFile {
+        let numbers: [Int]
+        do throws(StorageFailure) {
+            try directory.make()
+            numbers = try directory.numbers()
+        } catch { throw .unusable(error) }
+        for number in numbers where FileClaim.note(of: number, in: directory).map({ $0.destination == destination }) ?? true {
+            guard let claim = try? FileClaim(number, in: directory, of: [destination]) else { continue }
+            do throws(QueueOpenError) { return try QueueFile(claim, durability: durability, quota: quota) } catch {
+                // Where the disk is to blame, a new file would fail as well.
+                guard case .unusable(let failure) = error, failure.isOfOneFile else { throw error }
+            }
+        }
+        let claim = try FileClaim.next(after: Set(numbers), of: destination, in: directory, install: install)
+        return try QueueFile(claim, durability: durability, quota: quota)
+    }
+
     /// A file that has been opened and read.
     struct Opened {
         var database: DatabaseQueue
@@ -37,6 +60,8 @@ extension QueueFile {
         // there is an empty file, which is damage otherwise.
         let former = claim.note.install
         if !FileManager.default.fileExists(atPath: path), !claim.note.isNew { try claim.beginAnew() }
+        // SQLite does not say that this is why.
+        if access(path, R_OK | W_OK) != 0, errno == EACCES { throw POSIXError(.EACCES) }
         // For its permissions, which the write-ahead log inherits. Nobody has it open, so closing it here loses no lock of SQLite's.
         _ = DatabaseFile.prepare(path)
         try refuseOthers(path)

@@ -7,27 +7,27 @@ extension QueueFile {
     ///
     /// - Parameter limit: So many rows at most; the next transaction goes on.
     /// - Returns: The sequences that are gone, those of dead letters last.
-    func discard(_ db: Database, _ counters: inout QueueCounters, now: Int64, limit: Int) throws -> [Int64] {
+    func removeForQuota(_ db: Database, _ counters: inout QueueCounters, now: Int64, limit: Int) throws -> [Int64] {
         var removed: [Int64] = []
         if let oldestTime = quota.oldestTime(now: now) {
-            try discardOldest(db, &counters, .age, limit, &removed) { event, _ in event.time < oldestTime }
+            try removeOldest(db, &counters, .age, limit, &removed) { event, _ in event.time < oldestTime }
         }
         guard quota.policy == .dropOldest, !quota.allows(counters.usage) else { return removed }
-        let letters = try discardLetters(db, &counters, limit - removed.count)
-        try discardOldest(db, &counters, .oldest, limit - letters.count, &removed) { [quota] _, counters in !quota.allows(counters.usage) }
+        let letters = try removeLetters(db, &counters, limit - removed.count)
+        try removeOldest(db, &counters, .oldest, limit - letters.count, &removed) { [quota] _, counters in !quota.allows(counters.usage) }
         return removed + letters
     }
 
     /// Removes what is too old by now, or too much, a chunk at a time.
     ///
     /// - Returns: Whether that was anything.
-    func discardDue(now: Int64) throws -> Bool {
+    func removeDue(now: Int64) throws -> Bool {
         var isAny = false
         try inChunks {
             let isAged = oldestTime.flatMap { oldest in quota.oldestTime(now: now).map { oldest < $0 } } ?? false
             guard isAged || (quota.policy == .dropOldest && !quota.allows(counters.usage)) else { return false }
             let before = counters.usage
-            _ = try transaction { db, counters in try discard(db, &counters, now: now, limit: chunkLimit) }
+            _ = try transaction { db, counters in try removeForQuota(db, &counters, now: now, limit: chunkLimit) }
             isAny = true
             return counters.usage != before
         }
@@ -42,8 +42,8 @@ extension QueueFile {
     }
 
     /// From the oldest on, as long as `isUnwanted` says so.
-    private func discardOldest(
-        _ db: Database, _ counters: inout QueueCounters, _ reason: DiscardReason, _ limit: Int, _ removed: inout [Int64],
+    private func removeOldest(
+        _ db: Database, _ counters: inout QueueCounters, _ reason: RemovalReason, _ limit: Int, _ removed: inout [Int64],
         while isUnwanted: (Oldest, QueueCounters) -> Bool
     ) throws {
         let sql = "SELECT sequence, time, state, length(payload) AS bytes FROM events ORDER BY sequence LIMIT 1"
@@ -65,7 +65,7 @@ extension QueueFile {
         try Self.tellGone(now, reason.rawValue, db, &counters)
     }
 
-    private func discardLetters(_ db: Database, _ counters: inout QueueCounters, _ limit: Int) throws -> [Int64] {
+    private func removeLetters(_ db: Database, _ counters: inout QueueCounters, _ limit: Int) throws -> [Int64] {
         var removed: [Int64] = []
         while removed.count < limit, !quota.allows(counters.usage) {
             let sql =
@@ -75,7 +75,7 @@ extension QueueFile {
             counters.letterBytes -= try row.value("length(payload)")
             removed.append(try row.value("sequence"))
         }
-        try counters.count(DiscardReason.deadLetter.rawValue, Int64(removed.count), db)
+        try counters.count(RemovalReason.deadLetter.rawValue, Int64(removed.count), db)
         return removed
     }
 }

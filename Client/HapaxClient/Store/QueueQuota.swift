@@ -61,7 +61,7 @@ struct QueueUsage: Hashable, Sendable {
 }
 
 /// Why events that had been stored were removed unsent, as it stands in `dropped`.
-enum DiscardReason: String, CaseIterable {
+enum RemovalReason: String, CaseIterable {
     case age = "quota_age"
     case oldest = "quota_oldest"
     case deadLetter = "quota_dead_letter"

@@ -13,7 +13,7 @@ struct DebugMode: Sendable {
         try? FileHandle.standardError.write(contentsOf: Data((text + "\n").utf8))
     }
 
-    /// After their commit, on the drainer's thread.
+    /// After their commit, on the writer's thread.
     func stored(_ events: [PreparedEvent], _ appended: QueueFile.Appended) {
         for (index, event) in events.enumerated() where appended.sequences[index] != nil {
             let text = Self.readable(event.bytes)

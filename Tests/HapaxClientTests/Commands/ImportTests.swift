@@ -124,7 +124,10 @@ struct ImportTests {
     @Test("the unfinished last line of a file is left for the next run, which delivers it (I1)")
     func unfinishedLineIsLeft() async throws {
         let text = lines(0..<3).joined(separator: "\n")
-        let path = try write(String(text.dropLast(20)))
+        // Once within a text, once behind the properties' brace.
+        let path = try write(String(text.dropLast(1)) + #","properties":{}"#)
+        #expect(try await hapax.run("import", path).status == 2)
+        _ = try write(String(text.dropLast(20)), in: path)
         let output = try await hapax.run("import", path, "--json")
         #expect(output.status == 2)
         #expect((output.json["failure"] as? String)?.contains("unfinished") == true)

@@ -123,9 +123,13 @@ struct QueueCommandTests {
             let output = try await hapax.start(command).finish()
             #expect(output.status == 1 && (output.out + output.error).contains("newer version"), "\(command)")
         }
+        let beside = try await hapax.run("track", "two", "--json")
+        #expect(beside.status == 0 && beside.json["delivered"] as? Bool == true)
+        let flush = try await hapax.run("flush", "--json")
+        #expect(flush.status == 1 && flush.json["unusable_files"] as? Int == 1)
         #expect(try Data(contentsOf: URL(fileURLWithPath: file)) == bytes)
         try Data().write(to: URL(fileURLWithPath: hapax.queue + "/queue.sqlite"))
-        let output = try await hapax.run("track", "two", "--no-flush")
+        let output = try await hapax.run("track", "three", "--no-flush")
         #expect(output.status == 1 && output.error.contains("an earlier version"))
     }
 }

@@ -124,6 +124,18 @@ struct FaultyDiskTests {
         #expect(met > 10, "operations failed: \(met)")
     }
 
+    @Test("an event that waits already is flushed all the same for who asks for `power`: its own commit may have promised less (I6)")
+    func repeatedEventIsFlushed() throws {
+        let directory = TemporaryDirectory()
+        let disk = FaultyDisk(directory.path)
+        let queue = try QueueFile.open(directory.path + "/queue", durability: .power)
+        try queue.append([Self.event(1)])
+        disk.fail(FaultyDisk.Fault(at: 0, count: 100, code: Code.fsync, operations: [.sync]))
+        #expect(throws: DatabaseError.self) { try queue.append([Self.event(1)]) }
+        disk.fail(nil)
+        #expect(try queue.append([Self.event(1)]).sequences == [nil])
+    }
+
     @Test("control: a queue that takes any failure for damage loses its place, and is seen")
     func takingFailureForDamageIsSeen() async throws {
         let directory = TemporaryDirectory()

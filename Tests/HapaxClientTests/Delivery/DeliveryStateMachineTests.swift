@@ -24,7 +24,7 @@ struct DeliveryStateMachineTests {
         }
         limits.append(limit())
         #expect(machine.refused(count: 1, first: 1, .malformed) == .hold)
-        #expect(machine.accepted(1) == .condemn([1: .malformed]), "what is accepted behind it convicts it")
+        #expect(machine.accepted(1) == .bury([1: .malformed]), "what is accepted behind it convicts it")
         limits.append(limit())
         #expect(limits == [50, 25, 12, 6, 3, 1, 2])
     }
@@ -40,7 +40,7 @@ struct DeliveryStateMachineTests {
             case 1: _ = machine.plan(counters(waiting: 2, held: 1), isManual: false, now: .seconds(61))
             default: #expect(machine.accepted(0) == .none)
             }
-            #expect(machine.accepted(1) == .condemn(ending == 2 ? [7: .tooManyEvents] : [:]))
+            #expect(machine.accepted(1) == .bury(ending == 2 ? [7: .tooManyEvents] : [:]))
         }
     }
 
@@ -49,9 +49,9 @@ struct DeliveryStateMachineTests {
         var machine = DeliveryStateMachine(batchSize: 1)
         #expect(machine.refused(count: 1, first: 7, .malformed) == .hold)
         machine.rested()
-        #expect(machine.accepted(1) == .condemn([:]))
+        #expect(machine.accepted(1) == .bury([:]))
         machine.released([7])
-        #expect(machine.refused(count: 1, first: 7, .malformed) == .condemn)
+        #expect(machine.refused(count: 1, first: 7, .malformed) == .bury)
         #expect(machine.refused(count: 1, first: 8, .malformed) == .hold, "control")
     }
 

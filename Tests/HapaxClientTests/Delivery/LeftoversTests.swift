@@ -64,6 +64,35 @@ struct LeftoversTests {
     }
 
     @Test(
+        "ten thousand files that nobody owns: what a hundred of them hold is sent, each once; with as many owned ones no other is begun (I13)"
+    )
+    func tenThousandLeftovers() async throws {
+        let holder = try TestClient(directory: directory)
+        let queue = holder.client.file.directory
+        let event = try await leave(0..<1)
+        func copy(_ number: Int, _ suffix: String) throws {
+            try FileManager.default.copyItem(atPath: queue.path + "/2" + suffix, toPath: queue.path + "/\(number)" + suffix)
+        }
+        for number in 3...101 { for suffix in [".sqlite", ".lock"] { try copy(number, suffix) } }
+        #expect(await holder.client.leftovers.send(isManual: true).counts.stored == 100)
+        #expect(holder.transport.batches.allSatisfy { $0.scanned.envelope.installID == event })
+        // As those that have been sent since say.
+        #expect(FileClaim.note(of: 2, in: queue)?.isClean == true)
+        for number in 102...10_000 { try copy(number, ".lock") }
+        #expect(await holder.client.leftovers.send(isManual: true).counts.attempts == 0)
+        try await holder.track(1..<2)
+        #expect(await holder.client.flush().stored == 1)
+        let free = try TestClient(directory: directory)
+        #expect(free.client.file.number == 2)
+        await free.client.shutdown(within: .zero)
+        for number in 1...10_000 { try? FileManager.default.removeItem(atPath: queue.lockPath(number)) }
+        try Files.write([0], to: queue.lockPath(1))
+        for number in 2...10_000 { try FileManager.default.linkItem(atPath: queue.lockPath(1), toPath: queue.lockPath(number)) }
+        #expect(throws: StartError.queueUnusable(.tooManyFiles)) { try TestClient(directory: directory) }
+        await holder.client.shutdown(within: .zero)
+    }
+
+    @Test(
         "an event that the server refused alone is a dead letter where its process left it, once the server has accepted others (D13, I15)")
     func heldLeftoverGetsItsVerdict() async throws {
         let first = try TestClient(directory: directory)

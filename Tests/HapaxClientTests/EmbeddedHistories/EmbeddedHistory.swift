@@ -86,7 +86,7 @@ final class EmbeddedHistory: Sendable {
                 told.withLock { _ = $0.stored.insert(id) }
             } catch {
                 switch error {
-                case .refused, .discarded: told.withLock { _ = $0.refused.insert(id) }
+                case .refused, .removed: told.withLock { _ = $0.refused.insert(id) }
                 case .notStored, .shutDown: break
                 }
             }

@@ -141,7 +141,7 @@ struct EventClientLifecycleTests {
     @Test("the last activity is known to a second, and written no more often (R43)")
     func activityIsWrittenEachSecond() async throws {
         let test = try TestClient()
-        let marker = SessionMarker(queue: test.client.file, clock: test.clock)
+        let marker = SessionMarker(file: test.client.file, clock: test.clock)
         marker.began(.derived(name: "session", key: "1"), for: "u")
         var written: [Int64?] = []
         for _ in 0..<5 {

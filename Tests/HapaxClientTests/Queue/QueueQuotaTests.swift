@@ -134,7 +134,7 @@ struct QueueQuotaTests {
         #expect(await test.client.flush().deadLettered == 1)
         try await test.track(1..<7)
         let status = await test.client.status()
-        #expect(status.depth == 3 && status.discarded == 3 && status.isBalanced)
+        #expect(status.depth == 3 && status.removed == 3 && status.isBalanced)
         #expect(status.dropped == ["quota_dead_letter": 1, "quota_oldest": 3])
         test.transport.script { .success($0.receipt()) }
         #expect(await test.client.flush().stored == 3)
@@ -161,7 +161,7 @@ struct QueueQuotaTests {
         _ = await test.client.flush()
         let status = await test.client.status()
         #expect(test.transport.batches.map(\.names) == [["event 0", "event 1", "event 2"], ["event 3"]])
-        #expect(status.stored == 3 && status.discarded == 1 && status.depth == 0 && status.isBalanced)
+        #expect(status.stored == 3 && status.removed == 1 && status.depth == 0 && status.isBalanced)
     }
 
     @Test("an event whose removal fails while it is being sent is settled as what it is (I1, I12)", arguments: [false, true])
@@ -175,7 +175,7 @@ struct QueueQuotaTests {
                 if isAged { test.clock.advance(by: .seconds(100)) }
                 disk.fail(FaultyDisk.Fault(at: 0, count: .max / 2, code: ResultCode.SQLITE_IOERR_WRITE.rawValue, operations: [.write]))
                 if isAged {
-                    #expect(throws: DatabaseError.self) { try test.client.file.discardDue(now: test.clock.unixMilliseconds) }
+                    #expect(throws: DatabaseError.self) { try test.client.file.removeDue(now: test.clock.unixMilliseconds) }
                 } else {
                     await #expect(throws: TrackError.self) { try await test.client.trackDurably("late") }
                 }
@@ -194,7 +194,7 @@ struct QueueQuotaTests {
         let status = await test.client.status()
         #expect(transport.batches.first?.names == ["event 0", "event 1", "event 2"])
         #expect(transport.batches.flatMap(\.names).filter { $0 == "event 0" }.count == 1)
-        #expect(status.stored >= 3 && status.duplicates == 0 && status.discarded == 0 && status.isBalanced, "\(status)")
+        #expect(status.stored >= 3 && status.duplicates == 0 && status.removed == 0 && status.isBalanced, "\(status)")
         await test.client.shutdown(within: .zero)
     }
 
@@ -206,7 +206,7 @@ struct QueueQuotaTests {
         }
         let id = EventID.derived(name: "order", key: "1")
         for _ in 1...2 {
-            await #expect(throws: TrackError.discarded) {
+            await #expect(throws: TrackError.removed) {
                 try await test.client.trackDurably("old or large", id: id, time: Date(unixMilliseconds: 1))
             }
         }
@@ -221,7 +221,7 @@ struct QueueQuotaTests {
         let test = try client { ($0.policy, $0.maximumEvents) = (.dropOldest, 2) }
         try await test.track(0..<2)
         let name = String(repeating: "n", count: 10_000)
-        await #expect(throws: TrackError.discarded) { try await test.client.trackDurably(name) }
+        await #expect(throws: TrackError.removed) { try await test.client.trackDurably(name) }
         let status = await test.client.status()
         #expect(status.depth == 2 && status.dropped == ["quota_dead_letter": 1] && status.isBalanced)
         await test.client.shutdown(within: .zero)
@@ -272,7 +272,7 @@ struct QueueQuotaTests {
         #expect(await test.client.flush() == FlushReport(stored: 0, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
         #expect(test.transport.batches.map(\.ids) == [[]], "the server is told")
         let status = await test.client.status()
-        #expect(status.dropped == ["quota_age": 2] && status.discarded == 2 && status.isBalanced)
+        #expect(status.dropped == ["quota_age": 2] && status.removed == 2 && status.isBalanced)
     }
 
     @Test("a great many that have become too old go in chunks: who stores meanwhile waits for one of them at most (I13)")
@@ -286,7 +286,7 @@ struct QueueQuotaTests {
             try file.append((first..<first + 500).map { PreparedEvent.sample($0, fill: 10) })
         }
         let word = file.counters.word
-        #expect(try file.discardDue(now: 1_000_000))
+        #expect(try file.removeDue(now: 1_000_000))
         #expect(file.counters.word - word >= 4, "each transaction is a word")
         #expect(file.counters.waiting == 0 && file.counters.gone == 3_500 && file.counters.isBalanced)
         #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).said.envelope.gone == [.init(1...3_500, reason: "quota_age")])

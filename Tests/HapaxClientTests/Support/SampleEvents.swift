@@ -3,7 +3,7 @@ import HapaxModel
 @testable import HapaxClient
 
 extension PreparedEvent {
-    /// As the drainer prepares it; the same for the same number.
+    /// As the writer prepares it; the same for the same number.
     ///
     /// - Parameter fill: Bytes of its one property.
     static func sample(_ number: Int64, fill: Int) -> PreparedEvent {

@@ -33,7 +33,7 @@ struct TestClient {
         try client.file.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA query_only = \(refuse ? 1 : 0)") }
     }
 
-    /// Returns once the drainer does nothing more: until it is signalled, what is tracked stays in memory.
+    /// Returns once the writer does nothing more: until it is signalled, what is tracked stays in memory.
     func holdDrainer() async throws -> DispatchSemaphore {
         let (isHeld, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         client.writer.whenStored {
@@ -66,7 +66,7 @@ extension EventClient.Configuration {
 
 extension EventClient.Status {
     /// I12.
-    var isBalanced: Bool { created == Int64(depth) + stored + duplicates + deadLettered + discarded }
+    var isBalanced: Bool { created == Int64(depth) + stored + duplicates + deadLettered + removed }
 }
 
 extension QueueFile {
@@ -74,9 +74,9 @@ extension QueueFile {
     static func open(
         _ path: String, durability: Durability = .process, quota: QueueQuota = .unlimited
     ) throws -> QueueFile {
-        let claim = try FileClaim.first(
-            of: .derived(name: "destination", key: "1"), in: QueueDirectory(path: path), install: .derived(name: "install", key: "1"))
-        return try QueueFile(claim, durability: durability, quota: quota)
+        try QueueFile.first(
+            of: .derived(name: "destination", key: "1"), in: QueueDirectory(path: path), install: .derived(name: "install", key: "1"),
+            durability: durability, quota: quota)
     }
 }
 

@@ -69,7 +69,7 @@ struct IntakeTests {
         #expect(waiters.count == 3 && intake.mailbox.compactMap(\.event).count == 1 && intake.mailbox.count == 1)
     }
 
-    @Test("what the drainer has taken still fills the mailbox until it is committed (I13)")
+    @Test("what the writer has taken still fills the mailbox until it is committed (I13)")
     func takenEventsCount() {
         var intake = intake(capacity: 1)
         #expect(isAdmitted(admit(&intake)))
@@ -102,7 +102,7 @@ struct IntakeTests {
         }
     }
 
-    @Test("the drainer may rest only when nothing came meanwhile; then the next event wakes it")
+    @Test("the writer may rest only when nothing came meanwhile; then the next event wakes it")
     func restIsLinearWithAdmission() {
         var intake = intake()
         _ = admit(&intake)

@@ -99,7 +99,7 @@ struct QueueWriterTests {
         store.state.withLock { $0.failing = true }
         let waiters = (0..<3_000).map { _ in CommitWaiter() }
         for waiter in waiters.prefix(2_500) {
-            // Not woken: the drainer finds all of them at once, in three groups.
+            // Not woken: the writer finds all of them at once, in three groups.
             _ = writer.intake.withLock {
                 $0.admit(name: "e", properties: [:], id: nil, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
             }

@@ -62,7 +62,7 @@ struct WriterGroupTests {
             stored: { [record] stored in record.withLock { $0.stored.append(stored) } })
     }
 
-    /// - Returns: nil if it was refused; else whether the drainer must be started.
+    /// - Returns: nil if it was refused; else whether the writer must be started.
     private func admit(
         _ intake: Locked<Intake>, _ name: String = "e", properties: Properties = [:], id: EventID? = nil, waiter: CommitWaiter? = nil
     ) -> Bool? {
