@@ -9,34 +9,36 @@ package actor Delivery {
     private let executor = BlockingExecutor(label: "hapax.delivery")
     /// The client's own file.
     let file: QueueFile
-    private let parts: Parts
-    private var batchIDs = UUIDv7Generator()
-    private var randomness: any RandomNumberGenerator & Sendable
+    let parts: Parts
+    var batchIDs = UUIDv7Generator()
+    var randomness: any RandomNumberGenerator & Sendable
 
     /// By the installs of their files.
-    private var machines: [EventID: DeliveryStateMachine] = [:]
+    var machines: [EventID: DeliveryStateMachine] = [:]
     /// Of any file.
-    private var acceptedBatches = 0
+    var acceptedBatches = 0
     private var isStepping = false
     private(set) var waiters: [CheckedContinuation<Void, Never>] = []
-    private var isStopped = false
+    var isStopped = false
 
     /// Failures in a row, and until when a policy sends nothing, by the monotonic clock.
-    private var failures = 0
-    private var notBefore = Duration.zero
-    private var timer: (any ScheduledAction)?
-    private var timerNumber = 0
+    var failures = 0
+    var notBefore = Duration.zero
+    var timer: (any ScheduledAction)?
+    var timerNumber = 0
     private(set) var pass: Task<Void, Never>?
     private var isWantedAgain = false
+    /// Who waits for the end of a rest.
+    var rests: [CommitWaiter] = []
 
     /// Of the own file.
     private var counts = DeliveryCounts() { didSet { publish() } }
     /// What calls have reported already.
     private var reported = DeliveryCounts()
-    private var lastFailure: DeliveryFailure? { didSet { publish() } }
-    private var nextAttempt: Int64? { didSet { publish() } }
+    var lastFailure: DeliveryFailure? { didSet { publish() } }
+    var nextAttempt: Int64? { didSet { publish() } }
     /// Why events are held.
-    private var lastRefusal: DeliveryFailure?
+    var lastRefusal: DeliveryFailure?
     private let published = Locked(DeliveryState(counts: DeliveryCounts()))
 
     /// What a delivery works with.
@@ -123,15 +125,6 @@ package actor Delivery {
         }
     }
 
-    /// Whether a policy may not send, because of this client's failures or another's to the same server.
-    var isResting: Bool {
-        if parts.clock.monotonic < notBefore { return true }
-        let now = parts.clock.unixMilliseconds
-        guard let pause = parts.pause.current(now: now), pause.until > now else { return false }
-        if timer == nil { schedule(.milliseconds(pause.until - now)) }
-        return true
-    }
-
     /// Delivers until nothing waits or an attempt fails, during a rest at once (R13), and goes on only while `permission` is granted.
     ///
     /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
@@ -168,22 +161,6 @@ package actor Delivery {
         step.next = isStopped ? .stopped : .more
         return step
     }
-
-    /// Returns when the rest is over, or there is no reason for it any more.
-    private func restEnds() async {
-        if isStopped { return }
-        let end = CommitWaiter()
-        rests.append(end)
-        _ = try? await end.wait()
-    }
-
-    private func endRests() {
-        for end in rests { end.tell(.success(nil)) }
-        rests = []
-    }
-
-    /// Who waits for the end of a rest.
-    private var rests: [CommitWaiter] = []
 
     /// Changes the file while no request is under way, behind the one in flight.
     func exclusively<Value>(_ change: () throws -> Value) async rethrows -> Value {
@@ -233,263 +210,9 @@ package actor Delivery {
         await beginStep()
         defer { endStep() }
         let isOwn = file === self.file
-        var step = await perform(file, isManual: isManual, permission: permission)
+        var step = await attempt(file, isManual: isManual, permission: permission)
         if isOwn { counts = counts + step.counts }
         conclude(&step, isOwn: isOwn, file)
         return step
-    }
-
-    private func perform(_ file: QueueFile, isManual: Bool, permission: (@Sendable () -> RequestPermission)?) async -> Step {
-        if isStopped { return Step(next: .stopped, failure: .shutDown) }
-        if !isManual, isResting { return Step(next: .held) }
-        var step = Step(next: .more)
-        let (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
-        let recoveryFailure = recover(file)
-        do {
-            (plan, batch) = try read(file, isManual: isManual)
-        } catch {
-            step.failure = .queue(StorageFailure(error))
-            return backingOff(step)
-        }
-        step.counts.deadLettered = batch.damaged.count
-        switch plan {
-        case .batch: break
-        case .drained, .onlyHeld:
-            guard file.isRecovering else {
-                step.next = plan == .drained ? .drained : .onlyHeld
-                if plan == .onlyHeld { step.failure = lastRefusal }
-                return step
-            }
-            step.failure = recoveryFailure
-            return recoveryFailure == nil ? step : backingOff(step)
-        }
-        switch permission?() {
-        case .denied?: return Step(next: .denied, counts: step.counts)
-        case .unwanted?: return Step(next: .held, counts: step.counts)
-        default: break
-        }
-        guard case .granted(let timeout) = parts.gate(isManual) else {
-            // A policy tries again by itself; who asked must learn of it.
-            return Step(next: .denied, counts: step.counts, failure: isManual ? .noBackgroundTime : nil)
-        }
-        let answer = await send(batch, timeout: timeout)
-        step.counts.attempts += 1
-        return received(answer, batch, wasHeld: plan == .batch(.held), file, step)
-    }
-
-    /// A chunk of what a damaged file held. What cannot be recovered now, as on a full disk, keeps nothing else back.
-    private func recover(_ file: QueueFile) -> DeliveryFailure? {
-        guard file.isRecovering else { return nil }
-        do {
-            _ = try file.recoverChunk(now: parts.clock.unixMilliseconds) { parts.makeEvent($0, $1, $2, nil, nil) }
-            return nil
-        } catch {
-            return .queue(StorageFailure(error))
-        }
-    }
-
-    private func read(_ file: QueueFile, isManual: Bool) throws -> (DeliveryStateMachine.Plan, QueueBatch) {
-        let now = parts.clock.unixMilliseconds
-        if try file.removeDue(now: now) { parts.settled([], .own) }
-        var damaged: [Settlement] = []
-        // Until something is found: all of a batch may have been damaged, and damage of the file makes another one take over.
-        while true {
-            let plan = machine(of: file) {
-                $0.plan(file.counters, isManual: isManual, accepted: acceptedBatches, now: parts.clock.monotonic)
-            }
-            guard case .batch(let kind) = plan else { return (plan, QueueBatch(damaged: damaged)) }
-            var batch = try file.nextBatch(kind, maximumBytes: parts.endpoint.maximumBatchBytes, now: now)
-            if !batch.damaged.isEmpty { parts.settled(batch.damaged, file === self.file ? .own : .all) }
-            damaged += batch.damaged
-            batch.damaged = damaged
-            if !batch.events.isEmpty || kind == .none { return (plan, batch) }
-        }
-    }
-
-    private func machine<Value>(of file: QueueFile, _ body: (inout DeliveryStateMachine) -> Value) -> Value {
-        body(&machines[file.counters.installID, default: DeliveryStateMachine(batchSize: parts.endpoint.batchSize)])
-    }
-
-    private func send(_ batch: QueueBatch, timeout: Duration?) async -> AnswerClassifier.Answer {
-        let batchID = batchIDs.next(unixMilliseconds: parts.clock.unixMilliseconds)
-        var envelope = batch.said.envelope
-        envelope.batchID = batchID
-        envelope.sentAt = min(max(parts.clock.unixMilliseconds, 0), EventLimits.maximumTime)
-        var request = parts.endpoint.request(EventBatch(envelope: envelope, events: batch.events.map(\.wire)).encoded())
-        request.timeout = timeout ?? request.timeout
-        let start = parts.clock.monotonic
-        let outcome = await parts.transport.send(request)
-        let answer = AnswerClassifier.classify(
-            outcome, batchID: batchID, sent: batch.events.map(\.id), now: parts.clock.unixMilliseconds)
-        parts.attempted(parts.clock.monotonic - start, answer)
-        return answer
-    }
-
-    private func received(
-        _ answer: AnswerClassifier.Answer, _ batch: QueueBatch, wasHeld: Bool, _ file: QueueFile, _ before: Step
-    ) -> Step {
-        var step = before
-        machine(of: file) { $0.requested(now: parts.clock.monotonic) }
-        do {
-            switch answer {
-            case .accepted(let verdicts): return try settle(verdicts, batch, file, step)
-            case .batchRefused(let code):
-                step.failure = .status(code.status, code: code.rawValue)
-                lastRefusal = step.failure
-                guard let first = batch.events.first?.sequence else {
-                    step.next = .pause(DeliveryStateMachine.probeInterval)
-                    return step
-                }
-                let next = machine(of: file) {
-                    $0.refused(
-                        count: batch.events.count, first: first, code, wasHeld: wasHeld, accepted: acceptedBatches)
-                }
-                if next == .more { return step }
-                if next == .bury {
-                    let outcome = BatchOutcome(buried: [first: Self.reason(code)])
-                    _ = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
-                    return step
-                }
-                try file.hold(first)
-                // What others have left keeps nobody else waiting.
-                if next == .holdAndPause { step.next = file === self.file ? .pause(DeliveryStateMachine.probeInterval) : .onlyHeld }
-                return step
-            case .tryLater(let failure, let retryAfter):
-                step.failure = failure
-                return backingOff(step, retryAfter)
-            case .pause(let failure):
-                step.failure = failure
-                step.next = .pause(DeliveryStateMachine.probeInterval)
-                return step
-            }
-        } catch {
-            step.failure = .queue(StorageFailure(error))
-            return backingOff(step)
-        }
-    }
-
-    private func settle(_ verdicts: [Receipt.Result], _ batch: QueueBatch, _ file: QueueFile, _ before: Step) throws -> Step {
-        var step = before
-        var outcome = BatchOutcome(said: batch.said)
-        outcome.settlements = zip(batch.events, verdicts).compactMap { event, verdict in
-            Self.fate(verdict).map { Settlement(event: event, fate: $0) }
-        }
-        if !outcome.settlements.isEmpty { acceptedBatches += 1 }
-        if case .bury(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
-            // One of them may be what the server has accepted.
-            let settled = Set(outcome.settlements.map(\.event.sequence))
-            for (sequence, code) in suspects where !settled.contains(sequence) {
-                outcome.buried[sequence] = Self.reason(code)
-            }
-            outcome.releasesHeld = true
-        }
-        let released = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
-        machine(of: file) { $0.released(released) }
-        let kept = batch.events.count - outcome.settlements.count
-        guard kept > 0 else { return step }
-        step.failure = .askedToRetry(events: kept)
-        return backingOff(step)
-    }
-
-    private static func reason(_ code: RequestProblem.Code) -> (reason: String, detail: String) {
-        (code.rawValue, "\(DeliveryFailure.status(code.status, code: code.rawValue))")
-    }
-
-    /// - Returns: Held events that are tried again.
-    private func record(_ done: (settled: [Settlement], released: [Int64]), _ file: QueueFile, _ step: inout Step) -> [Int64] {
-        for settlement in done.settled { step.counts.count(settlement.fate) }
-        parts.settled(done.settled, file === self.file ? .own : .all)
-        return done.released
-    }
-
-    /// nil: the event stays where it is.
-    private static func fate(_ verdict: Receipt.Result) -> Settlement.Fate? {
-        switch verdict.outcome {
-        case .stored: .stored
-        case .duplicate: .duplicate
-        case .conflict, .rejected, .expired:
-            .deadLetter(
-                reason: String((verdict.reason ?? verdict.outcome.rawValue).prefix(64)), detail: String((verdict.detail ?? "").prefix(500)))
-        case .retry: nil
-        }
-    }
-
-    // MARK: - Resting
-
-    private func backingOff(_ step: Step, _ retryAfter: Duration? = nil) -> Step {
-        var step = step
-        failures = max(failures, parts.pause.current(now: parts.clock.unixMilliseconds)?.failures ?? 0) + 1
-        func open(_ randomness: inout some RandomNumberGenerator & Sendable) -> Duration {
-            parts.retryPolicy.delay(failures: failures, retryAfter: retryAfter, using: &randomness)
-        }
-        step.next = .wait(open(&randomness))
-        return step
-    }
-
-    private func conclude(_ step: inout Step, isOwn: Bool, _ file: QueueFile) {
-        switch step.next {
-        case .more:
-            if step.failure == nil, step.counts.attempts > 0 { answered() }
-            if step.failure != nil || step.counts.attempts > 0 { note(step.failure, isOwn) }
-            return
-        case .drained:
-            if step.failure == nil, isOwn { lastFailure = nil }
-        case .wait(let delay), .pause(let delay):
-            note(step.failure, isOwn)
-            // Another file's trouble is its own.
-            if !isOwn, case .queue? = step.failure { break }
-            schedule(delay)
-            notBefore = parts.clock.monotonic + delay
-            let until = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
-            if case .queue? = step.failure {} else { parts.pause.set(DestinationPause.Pause(until: until, failures: failures)) }
-        case .onlyHeld:
-            // Others may come meanwhile, and are sent at once.
-            note(step.failure, isOwn)
-            if isOwn { schedule(DeliveryStateMachine.probeInterval) }
-            return
-        case .held: return
-        case .denied, .stopped: break
-        }
-        machine(of: file) { $0.rested() }
-    }
-
-    private func note(_ failure: DeliveryFailure?, _ isOwn: Bool) {
-        if let failure {
-            // That we ended an attempt ourselves says less than why the one before failed.
-            if failure == .transport(.aborted), lastFailure != nil { return }
-            parts.logger?.info("Upload failed", metadata: ["hapax.failure": "\(failure)"])
-        }
-        if isOwn { lastFailure = failure }
-    }
-
-    private func answered() {
-        failures = 0
-        notBefore = .zero
-        timer?.cancel()
-        timer = nil
-        nextAttempt = nil
-        endRests()
-        parts.pause.set(nil)
-    }
-
-    private func schedule(_ delay: Duration) {
-        timer?.cancel()
-        guard !isStopped else { return }
-        timerNumber += 1
-        let number = timerNumber
-        nextAttempt = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
-        timer = parts.clock.schedule(after: delay) { [weak self] in
-            Task { [weak self] in await self?.waitEnded(number) }
-        }
-    }
-
-    private func waitEnded(_ number: Int) {
-        // A timer that fired while it was being cancelled belongs to an older rest.
-        guard number == timerNumber, timer != nil else { return }
-        timer = nil
-        nextAttempt = nil
-        notBefore = .zero
-        endRests()
-        uploadWanted()
     }
 }

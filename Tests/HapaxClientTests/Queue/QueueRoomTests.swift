@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -11,6 +12,27 @@ struct QueueRoomTests {
         #expect(rooms.map(\.logBytes) == [64 * 1024, 100 * 1024, 2 * mebibyte, 4 * mebibyte, 4 * mebibyte])
         #expect(rooms.map(\.groupBytes) == [64 * 1024, 100 * 1024, mebibyte, mebibyte, mebibyte])
         #expect(rooms.map(\.ballastBytes) == rooms.map { 2 * $0.logBytes + 64 * 1024 })
+    }
+
+    @Test("a queue that has been drained gives its room back, and goes on; what waits in it stays (I1, I7)")
+    func drainedFileShrinks() throws {
+        let directory = TemporaryDirectory()
+        let queue = try QueueFile.open(directory.path)
+        for first in stride(from: Int64(1), to: 9_001, by: 500) {
+            try queue.append((first..<first + 500).map { PreparedEvent.sample($0, fill: 1_000) })
+        }
+        #expect(try #require(FileStatus.size(of: queue.directory.databasePath(1))) > 8 * 1024 * 1024)
+        while queue.counters.waiting > 500 {
+            let batch = try queue.nextBatch(.oldest(limit: 500), maximumBytes: .max, now: 0)
+            try queue.settle(BatchOutcome(settlements: batch.events.map { Settlement(event: $0, fate: .stored) }), now: 0)
+        }
+        #expect(try #require(FileStatus.size(of: queue.directory.databasePath(1))) < 5 * 1024 * 1024)
+        #expect(try queue.append([PreparedEvent.sample(9_001, fill: 10)]).sequences == [9_001])
+        queue.close()
+        let next = try QueueFile.open(directory.path)
+        let left = try next.nextBatch(.oldest(limit: 1_000), maximumBytes: .max, now: 0).events.map(\.sequence)
+        #expect(left == Array(8_501...9_001))
+        next.close()
     }
 
     @Test("a file is written anew when its free pages are worth a log and what it holds is no more than one")

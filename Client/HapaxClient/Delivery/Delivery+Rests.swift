@@ -1,0 +1,104 @@
+import HapaxModel
+import Logging
+
+/// What a failure is followed by: a rest, in which nothing is sent that nobody asks for.
+extension Delivery {
+    /// Whether a policy may not send, because of this client's failures or another's to the same server.
+    var isResting: Bool {
+        if parts.clock.monotonic < notBefore { return true }
+        let now = parts.clock.unixMilliseconds
+        guard let pause = parts.pause.current(now: now), pause.until > now else { return false }
+        if timer == nil { schedule(.milliseconds(pause.until - now)) }
+        return true
+    }
+
+    /// Returns when the rest is over, or there is no reason for it any more.
+    func restEnds() async {
+        if isStopped { return }
+        let end = CommitWaiter()
+        rests.append(end)
+        _ = try? await end.wait()
+    }
+
+    func endRests() {
+        for end in rests { end.tell(.success(nil)) }
+        rests = []
+    }
+
+    func backingOff(_ step: Step, _ retryAfter: Duration? = nil) -> Step {
+        var step = step
+        failures = max(failures, parts.pause.current(now: parts.clock.unixMilliseconds)?.failures ?? 0) + 1
+        func open(_ randomness: inout some RandomNumberGenerator & Sendable) -> Duration {
+            parts.retryPolicy.delay(failures: failures, retryAfter: retryAfter, using: &randomness)
+        }
+        step.next = .wait(open(&randomness))
+        return step
+    }
+
+    func conclude(_ step: inout Step, isOwn: Bool, _ file: QueueFile) {
+        switch step.next {
+        case .more:
+            if step.failure == nil, step.counts.attempts > 0 { answered() }
+            if step.failure != nil || step.counts.attempts > 0 { note(step.failure, isOwn) }
+            return
+        case .drained:
+            if step.failure == nil, isOwn { lastFailure = nil }
+        case .wait(let delay), .pause(let delay):
+            note(step.failure, isOwn)
+            // Another file's trouble is its own.
+            if !isOwn, case .queue? = step.failure { break }
+            schedule(delay)
+            notBefore = parts.clock.monotonic + delay
+            let until = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
+            if case .queue? = step.failure {} else { parts.pause.set(DestinationPause.Pause(until: until, failures: failures)) }
+        case .onlyHeld:
+            // Others may come meanwhile, and are sent at once.
+            note(step.failure, isOwn)
+            if isOwn { schedule(DeliveryStateMachine.probeInterval) }
+            return
+        case .held: return
+        case .denied, .stopped: break
+        }
+        machine(of: file) { $0.rested() }
+    }
+
+    private func note(_ failure: DeliveryFailure?, _ isOwn: Bool) {
+        if let failure {
+            // That we ended an attempt ourselves says less than why the one before failed.
+            if failure == .transport(.aborted), lastFailure != nil { return }
+            parts.logger?.info("Upload failed", metadata: ["hapax.failure": "\(failure)"])
+        }
+        if isOwn { lastFailure = failure }
+    }
+
+    private func answered() {
+        failures = 0
+        notBefore = .zero
+        timer?.cancel()
+        timer = nil
+        nextAttempt = nil
+        endRests()
+        parts.pause.set(nil)
+    }
+
+    private func schedule(_ delay: Duration) {
+        timer?.cancel()
+        guard !isStopped else { return }
+        timerNumber += 1
+        let number = timerNumber
+        nextAttempt = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
+        timer = parts.clock.schedule(after: delay) { [weak self] in
+            Task { [weak self] in await self?.waitEnded(number) }
+        }
+    }
+
+    private func waitEnded(_ number: Int) {
+        // A timer that fired while it was being cancelled belongs to an older rest.
+        guard number == timerNumber, timer != nil else { return }
+        timer = nil
+        nextAttempt = nil
+        notBefore = .zero
+        endRests()
+        uploadWanted()
+    }
+}

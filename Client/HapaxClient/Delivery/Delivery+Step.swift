@@ -1,0 +1,179 @@
+import HapaxModel
+
+/// One step: a batch is read, sent, and settled in one transaction.
+extension Delivery {
+    func attempt(_ file: QueueFile, isManual: Bool, permission: (@Sendable () -> RequestPermission)?) async -> Step {
+        if isStopped { return Step(next: .stopped, failure: .shutDown) }
+        if !isManual, isResting { return Step(next: .held) }
+        var step = Step(next: .more)
+        let (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
+        let recoveryFailure = recover(file)
+        do {
+            (plan, batch) = try read(file, isManual: isManual)
+        } catch {
+            step.failure = .queue(StorageFailure(error))
+            return backingOff(step)
+        }
+        step.counts.deadLettered = batch.damaged.count
+        switch plan {
+        case .batch: break
+        case .drained, .onlyHeld:
+            guard file.isRecovering else {
+                step.next = plan == .drained ? .drained : .onlyHeld
+                if plan == .onlyHeld { step.failure = lastRefusal }
+                return step
+            }
+            step.failure = recoveryFailure
+            return recoveryFailure == nil ? step : backingOff(step)
+        }
+        switch permission?() {
+        case .denied?: return Step(next: .denied, counts: step.counts)
+        case .unwanted?: return Step(next: .held, counts: step.counts)
+        default: break
+        }
+        guard case .granted(let timeout) = parts.gate(isManual) else {
+            // A policy tries again by itself; who asked must learn of it.
+            return Step(next: .denied, counts: step.counts, failure: isManual ? .noBackgroundTime : nil)
+        }
+        let answer = await send(batch, timeout: timeout)
+        step.counts.attempts += 1
+        return received(answer, batch, wasHeld: plan == .batch(.held), file, step)
+    }
+
+    /// A chunk of what a damaged file held. What cannot be recovered now, as on a full disk, keeps nothing else back.
+    private func recover(_ file: QueueFile) -> DeliveryFailure? {
+        guard file.isRecovering else { return nil }
+        do {
+            _ = try file.recoverChunk(now: parts.clock.unixMilliseconds) { parts.makeEvent($0, $1, $2, nil, nil) }
+            return nil
+        } catch {
+            return .queue(StorageFailure(error))
+        }
+    }
+
+    private func read(_ file: QueueFile, isManual: Bool) throws -> (DeliveryStateMachine.Plan, QueueBatch) {
+        let now = parts.clock.unixMilliseconds
+        if try file.removeDue(now: now) { parts.settled([], .own) }
+        var damaged: [Settlement] = []
+        // Until something is found: all of a batch may have been damaged, and damage of the file makes another one take over.
+        while true {
+            let plan = machine(of: file) {
+                $0.plan(file.counters, isManual: isManual, accepted: acceptedBatches, now: parts.clock.monotonic)
+            }
+            guard case .batch(let kind) = plan else { return (plan, QueueBatch(damaged: damaged)) }
+            var batch = try file.nextBatch(kind, maximumBytes: parts.endpoint.maximumBatchBytes, now: now)
+            if !batch.damaged.isEmpty { parts.settled(batch.damaged, file === self.file ? .own : .all) }
+            damaged += batch.damaged
+            batch.damaged = damaged
+            if !batch.events.isEmpty || kind == .none { return (plan, batch) }
+        }
+    }
+
+    func machine<Value>(of file: QueueFile, _ body: (inout DeliveryStateMachine) -> Value) -> Value {
+        body(&machines[file.counters.installID, default: DeliveryStateMachine(batchSize: parts.endpoint.batchSize)])
+    }
+
+    private func send(_ batch: QueueBatch, timeout: Duration?) async -> AnswerClassifier.Answer {
+        let batchID = batchIDs.next(unixMilliseconds: parts.clock.unixMilliseconds)
+        var envelope = batch.said.envelope
+        envelope.batchID = batchID
+        envelope.sentAt = min(max(parts.clock.unixMilliseconds, 0), EventLimits.maximumTime)
+        var request = parts.endpoint.request(EventBatch(envelope: envelope, events: batch.events.map(\.wire)).encoded())
+        request.timeout = timeout ?? request.timeout
+        let start = parts.clock.monotonic
+        let outcome = await parts.transport.send(request)
+        let answer = AnswerClassifier.classify(
+            outcome, batchID: batchID, sent: batch.events.map(\.id), now: parts.clock.unixMilliseconds)
+        parts.attempted(parts.clock.monotonic - start, answer)
+        return answer
+    }
+
+    private func received(
+        _ answer: AnswerClassifier.Answer, _ batch: QueueBatch, wasHeld: Bool, _ file: QueueFile, _ before: Step
+    ) -> Step {
+        var step = before
+        machine(of: file) { $0.requested(now: parts.clock.monotonic) }
+        do {
+            switch answer {
+            case .accepted(let verdicts): return try settle(verdicts, batch, file, step)
+            case .batchRefused(let code):
+                step.failure = .status(code.status, code: code.rawValue)
+                lastRefusal = step.failure
+                guard let first = batch.events.first?.sequence else {
+                    step.next = .pause(DeliveryStateMachine.probeInterval)
+                    return step
+                }
+                let next = machine(of: file) {
+                    $0.refused(
+                        count: batch.events.count, first: first, code, wasHeld: wasHeld, accepted: acceptedBatches)
+                }
+                if next == .more { return step }
+                if next == .bury {
+                    let outcome = BatchOutcome(buried: [first: Self.reason(code)])
+                    _ = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
+                    return step
+                }
+                try file.hold(first)
+                // What others have left keeps nobody else waiting.
+                if next == .holdAndPause { step.next = file === self.file ? .pause(DeliveryStateMachine.probeInterval) : .onlyHeld }
+                return step
+            case .tryLater(let failure, let retryAfter):
+                step.failure = failure
+                return backingOff(step, retryAfter)
+            case .pause(let failure):
+                step.failure = failure
+                step.next = .pause(DeliveryStateMachine.probeInterval)
+                return step
+            }
+        } catch {
+            step.failure = .queue(StorageFailure(error))
+            return backingOff(step)
+        }
+    }
+
+    private func settle(_ verdicts: [Receipt.Result], _ batch: QueueBatch, _ file: QueueFile, _ before: Step) throws -> Step {
+        var step = before
+        var outcome = BatchOutcome(said: batch.said)
+        outcome.settlements = zip(batch.events, verdicts).compactMap { event, verdict in
+            Self.fate(verdict).map { Settlement(event: event, fate: $0) }
+        }
+        if !outcome.settlements.isEmpty { acceptedBatches += 1 }
+        if case .bury(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
+            // One of them may be what the server has accepted.
+            let settled = Set(outcome.settlements.map(\.event.sequence))
+            for (sequence, code) in suspects where !settled.contains(sequence) {
+                outcome.buried[sequence] = Self.reason(code)
+            }
+            outcome.releasesHeld = true
+        }
+        let released = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
+        machine(of: file) { $0.released(released) }
+        let kept = batch.events.count - outcome.settlements.count
+        guard kept > 0 else { return step }
+        step.failure = .askedToRetry(events: kept)
+        return backingOff(step)
+    }
+
+    private static func reason(_ code: RequestProblem.Code) -> (reason: String, detail: String) {
+        (code.rawValue, "\(DeliveryFailure.status(code.status, code: code.rawValue))")
+    }
+
+    /// - Returns: Held events that are tried again.
+    private func record(_ done: (settled: [Settlement], released: [Int64]), _ file: QueueFile, _ step: inout Step) -> [Int64] {
+        for settlement in done.settled { step.counts.count(settlement.fate) }
+        parts.settled(done.settled, file === self.file ? .own : .all)
+        return done.released
+    }
+
+    /// nil: the event stays where it is.
+    private static func fate(_ verdict: Receipt.Result) -> Settlement.Fate? {
+        switch verdict.outcome {
+        case .stored: .stored
+        case .duplicate: .duplicate
+        case .conflict, .rejected, .expired:
+            .deadLetter(
+                reason: String((verdict.reason ?? verdict.outcome.rawValue).prefix(64)), detail: String((verdict.detail ?? "").prefix(500)))
+        case .retry: nil
+        }
+    }
+}
