@@ -101,6 +101,8 @@ struct ClientBenchmark {
         let directory = TemporaryDirectory("bench")
         var configuration = configuration(directory)
         configuration.durability = level
+        // The same bytes as raw SQLite's.
+        configuration.automaticProperties = false
         let client = try EventClient.start(configuration)
         let properties = Corpus.properties(1)
         let start = ContinuousClock.now
