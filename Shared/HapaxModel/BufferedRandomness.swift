@@ -9,16 +9,16 @@ import Darwin
 /// The operating system's random bytes, fetched 256 at a time: a system call for each id would cost more than the id.
 ///
 /// A process that forks without exec must not go on using a copy made before the fork.
-public struct BufferedRandomness: RandomNumberGenerator, Sendable {
+package struct BufferedRandomness: RandomNumberGenerator, Sendable {
     private var words: [UInt64] = []
     private static let wordsPerFill = 32
 
     /// Has fetched nothing yet.
-    public init() {
+    package init() {
         words.reserveCapacity(Self.wordsPerFill)
     }
 
-    public mutating func next() -> UInt64 {
+    package mutating func next() -> UInt64 {
         if let word = words.popLast() { return word }
         words.append(contentsOf: repeatElement(0, count: Self.wordsPerFill))
         let failed = words.withUnsafeMutableBytes { bytes in

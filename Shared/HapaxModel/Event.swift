@@ -1,20 +1,20 @@
 /// Something that happened, as it is written once and then travels unchanged.
-public struct Event: Hashable, Sendable {
+package struct Event: Hashable, Sendable {
     /// What makes it the same event wherever it arrives.
-    public var id: EventID
+    package var id: EventID
     /// What happened, 1…200 bytes of UTF-8; `event` on the wire.
-    public var name: String
+    package var name: String
     /// When it happened by the client's clock, in Unix milliseconds, 0…253402300799999. Nothing rewrites it.
-    public var time: Int64
+    package var time: Int64
     /// Whom it concerns, 1…200 bytes of UTF-8.
-    public var distinctID: String
+    package var distinctID: String
     /// Its place in its install's order, from 1; nil for events that belong to no install.
-    public var sequence: Int64?
+    package var sequence: Int64?
     /// What else is known about it; with everything around them at most ``EventLimits/maximumEventBytes``.
-    public var properties: Properties
+    package var properties: Properties
 
     /// Checks nothing: whether it obeys the limits, ``EventScanner/check(_:)`` says of its bytes.
-    public init(
+    package init(
         id: EventID, name: String, time: Int64, distinctID: String, sequence: Int64? = nil, properties: Properties = [:]
     ) {
         self.id = id
@@ -29,7 +29,7 @@ public struct Event: Hashable, Sendable {
     /// same text.
     ///
     /// What JSON cannot hold is replaced and named in `problem`, so that even such an event can be kept in the dead letters.
-    public func encoded() -> EncodedEvent { encoded(over: .none) }
+    package func encoded() -> EncodedEvent { encoded(over: .none) }
 
     /// The same, with the properties laid over others.
     package func encoded(over base: EncodedProperties) -> EncodedEvent {
@@ -64,16 +64,16 @@ public struct Event: Hashable, Sendable {
 }
 
 /// An event as it travels.
-public struct EncodedEvent: Sendable {
+package struct EncodedEvent: Sendable {
     /// Of the event.
-    public let id: EventID
+    package let id: EventID
     /// One JSON object in UTF-8.
-    public let bytes: [UInt8]
+    package let bytes: [UInt8]
     /// Why the bytes are not all of the event; nil if they are.
     let unencodable: EventProblem?
     /// Known from writing them; if not, ``EventScanner/check(_:)`` says what is wrong.
     let obeysLimits: Bool
 
     /// Why the server would refuse it; nil if it has no reason to.
-    public var problem: EventProblem? { unencodable ?? (obeysLimits ? nil : EventScanner.check(bytes)) }
+    package var problem: EventProblem? { unencodable ?? (obeysLimits ? nil : EventScanner.check(bytes)) }
 }

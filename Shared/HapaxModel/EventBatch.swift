@@ -1,54 +1,54 @@
 /// A batch as it travels: an envelope around the bytes of its events, which are joined as they are.
-public struct EventBatch: Sendable {
+package struct EventBatch: Sendable {
     /// What stands around the events.
-    public var envelope: Envelope
+    package var envelope: Envelope
     /// Each one encoded event.
-    public var events: [[UInt8]]
+    package var events: [[UInt8]]
 
     /// The events are taken as they are; each must be one whole JSON object.
-    public init(envelope: Envelope, events: [[UInt8]]) {
+    package init(envelope: Envelope, events: [[UInt8]]) {
         self.envelope = envelope
         self.events = events
     }
 
     /// What is said about a batch. All of it is optional for foreign senders; our own client says all of it.
-    public struct Envelope: Hashable, Sendable {
+    package struct Envelope: Hashable, Sendable {
         /// New for each attempt, and repeated by the receipt.
-        public var batchID: EventID?
+        package var batchID: EventID?
         /// The client's clock when the batch was sent, in Unix milliseconds.
-        public var sentAt: Int64?
+        package var sentAt: Int64?
         /// The queue file that the events come from.
-        public var installID: EventID?
+        package var installID: EventID?
         /// Counts what the install has said: raised by each change of ``held``, ``gone`` or ``refused``, from 1. Of two envelopes the one with the
         /// greater word is the later one, whatever order they arrive in.
-        public var word: Int64?
+        package var word: Int64?
         /// The highest sequence that the install has given.
-        public var created: Int64?
+        package var created: Int64?
         /// The highest sequence that is settled.
-        public var acknowledged: Int64?
+        package var acknowledged: Int64?
         /// The sequences below the last event of this batch that still wait and are not in it; at most ``EventLimits/maximumSaidRanges`` ranges.
-        public var held: [ClosedRange<Int64>]
+        package var held: [ClosedRange<Int64>]
         /// The sequences that will never come; at most ``EventLimits/maximumSaidRanges``.
-        public var gone: [Gone]
+        package var gone: [Gone]
         /// Events refused at intake since the install began, which have no sequence, by reason; at most ``EventLimits/maximumDropReasons``.
-        public var refused: [String: Int64]
+        package var refused: [String: Int64]
 
         /// Sequences that will never come, and why.
-        public struct Gone: Hashable, Sendable {
+        package struct Gone: Hashable, Sendable {
             /// Both ends are gone.
-            public var sequences: ClosedRange<Int64>
+            package var sequences: ClosedRange<Int64>
             /// A stable name, such as `purged`; at most ``EventLimits/maximumNameBytes`` bytes.
-            public var reason: String
+            package var reason: String
 
             /// Takes what it is given.
-            public init(_ sequences: ClosedRange<Int64>, reason: String) {
+            package init(_ sequences: ClosedRange<Int64>, reason: String) {
                 self.sequences = sequences
                 self.reason = reason
             }
         }
 
         /// What is nil, or empty, is left out of the body.
-        public init(
+        package init(
             batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, word: Int64? = nil, created: Int64? = nil,
             acknowledged: Int64? = nil, held: [ClosedRange<Int64>] = [], gone: [Gone] = [], refused: [String: Int64] = [:]
         ) {
@@ -65,7 +65,7 @@ public struct EventBatch: Sendable {
     }
 
     /// The request's body, before compression.
-    public func encoded() -> [UInt8] {
+    package func encoded() -> [UInt8] {
         var writer = JSONWriter(capacity: events.reduce(512) { $0 + $1.count + 1 })
         writer.raw("{")
         if let batchID = envelope.batchID {

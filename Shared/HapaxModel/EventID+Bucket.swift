@@ -12,7 +12,7 @@ extension EventID {
     /// A pure function of the id, so that the store can be partitioned by it while its unique key stays a promise over all time: the same
     /// id always lands in the same partition. A day have version 7 ids and dated derived ids, both from 2024 to 2099; all others get
     /// −1 − (last byte mod 16).
-    public var bucket: Int32 {
+    package var bucket: Int32 {
         if let milliseconds = unixMilliseconds ?? derivedDayMilliseconds, Self.datedMilliseconds.contains(milliseconds) {
             return Int32(milliseconds / Self.millisecondsPerDay)
         }

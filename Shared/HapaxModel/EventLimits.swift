@@ -25,30 +25,30 @@ public enum EventLimits {
     public static let maximumNumberCharacters = 64
 
     /// The exponent of a number that is written with one, either sign. Beyond it PostgreSQL's `numeric` cannot hold the value.
-    public static let maximumNumberExponent = 1_000
+    package static let maximumNumberExponent = 1_000
 
     /// Events of one batch.
     public static let maximumEventsPerBatch = 1_000
 
     /// Bytes of a request's body as it travels.
-    public static let maximumBodyBytes = 1024 * 1024
+    package static let maximumBodyBytes = 1024 * 1024
 
     /// Bytes of a request's body after decompression.
-    public static let maximumDecompressedBodyBytes = 8 * 1024 * 1024
+    package static let maximumDecompressedBodyBytes = 8 * 1024 * 1024
 
     /// Bytes of a batch that our own client sends, before compression.
     public static let maximumClientBatchBytes = 512 * 1024
 
     /// Bytes of an answer that our own client reads; a longer one is not a receipt.
-    public static let maximumAnswerBytes = 1024 * 1024
+    package static let maximumAnswerBytes = 1024 * 1024
 
     /// Bytes of a rejection's explanation; a longer one is cut.
-    public static let maximumDetailBytes = 200
+    package static let maximumDetailBytes = 200
 
     /// Ranges of sequences listed in an envelope's `held`, and again in its `gone`; further ones are not read.
-    public static let maximumSaidRanges = 1_000
+    package static let maximumSaidRanges = 1_000
 
     /// Reasons listed in an envelope's `refused`.
-    public static let maximumDropReasons = 32
+    package static let maximumDropReasons = 32
 
 }

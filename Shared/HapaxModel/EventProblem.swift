@@ -1,12 +1,12 @@
 /// Why one event cannot be stored: a stable reason for programs and an explanation for people, without any of the event's content.
-public struct EventProblem: Hashable, Sendable, Error {
+package struct EventProblem: Hashable, Sendable, Error {
     /// For programs.
-    public let reason: Reason
+    package let reason: Reason
     /// At most ``EventLimits/maximumDetailBytes`` bytes.
-    public let detail: String
+    package let detail: String
 
     /// A longer detail is cut at a character's end.
-    public init(_ reason: Reason, detail: String) {
+    package init(_ reason: Reason, detail: String) {
         self.reason = reason
         self.detail = Self.cut(detail)
     }
@@ -28,7 +28,7 @@ public struct EventProblem: Hashable, Sendable, Error {
     }
 
     /// The reasons as they stand on the wire and in the dead letters. A name is never given a second meaning.
-    public enum Reason: String, Sendable, CaseIterable {
+    package enum Reason: String, Sendable, CaseIterable {
         /// Not JSON as RFC 8259 has it, or something follows the object.
         case invalidJSON = "invalid_json"
         /// JSON, but no object.

@@ -1,14 +1,14 @@
 /// Takes events out of bytes in one pass: fields out, `properties` left as a raw slice, every limit checked.
 ///
 /// The client checks its own events with the same code before it stores them, so what it uploads the server has no reason to refuse.
-public enum EventScanner {
+package enum EventScanner {
     /// Checks one encoded event, as the server will.
-    public static func check(_ bytes: [UInt8]) -> EventProblem? {
+    package static func check(_ bytes: [UInt8]) -> EventProblem? {
         scan(bytes[...]).problem
     }
 
     /// Reads one event that must fill `bytes` except for surrounding white space, as a line of newline-delimited JSON does.
-    public static func scan(_ bytes: ArraySlice<UInt8>) -> ScannedEvent {
+    package static func scan(_ bytes: ArraySlice<UInt8>) -> ScannedEvent {
         bytes.withUnsafeBufferPointer { buffer in
             var scan = EventScan(body: bytes, cursor: JSONCursor(buffer))
             do throws(EventProblem) {
@@ -51,11 +51,11 @@ public enum EventScanner {
 }
 
 /// A body, or an envelope, of which no event can be taken out safely. Nothing of it is stored.
-public struct BodyProblem: Error, Hashable, Sendable {
+package struct BodyProblem: Error, Hashable, Sendable {
     /// What the whole request is refused with.
-    public let code: RequestProblem.Code
+    package let code: RequestProblem.Code
     /// For people; holds nothing of the body.
-    public let detail: String
+    package let detail: String
 
     init(_ detail: String, code: RequestProblem.Code = .malformed) {
         self.code = code

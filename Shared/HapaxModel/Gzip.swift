@@ -1,9 +1,9 @@
 import CZlib
 
 /// gzip (RFC 1952) by zlib, with an absolute limit on what comes out.
-public enum Gzip {
+package enum Gzip {
     /// Why nothing came out.
-    public enum Failure: Error, Hashable, Sendable {
+    package enum Failure: Error, Hashable, Sendable {
         /// Not gzip, damaged or cut.
         case damaged
         /// More than the limit would come out.
@@ -17,7 +17,7 @@ public enum Gzip {
 
     /// - Parameter level: 1 (fast) to 9 (small).
     /// - Throws: ``Failure/unavailable``.
-    public static func compress(_ bytes: [UInt8], level: Int32 = 1) throws(Failure) -> [UInt8] {
+    package static func compress(_ bytes: [UInt8], level: Int32 = 1) throws(Failure) -> [UInt8] {
         var stream = z_stream()
         guard
             deflateInit2_(
@@ -75,7 +75,7 @@ public enum Gzip {
     }
 
     /// - Parameter limit: Bytes that may come out, however the input is made.
-    public static func decompress(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
+    package static func decompress(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
         var stream = z_stream()
         guard inflateInit2_(&stream, gzipWindow, ZLIB_VERSION, structSize) == Z_OK else { throw .unavailable }
         defer { inflateEnd(&stream) }

@@ -1,31 +1,31 @@
 import Foundation
 
 /// What became of each event of one batch. The server sends it only after the commit of every event it calls stored.
-public struct Receipt: Hashable, Sendable {
+package struct Receipt: Hashable, Sendable {
     /// The request's own batch id; nil if it had none.
-    public var batchID: EventID?
+    package var batchID: EventID?
     /// Events found in the request.
-    public var received: Int
+    package var received: Int
     /// Events stored by this request for the first time.
-    public var stored: Int
+    package var stored: Int
     /// Every event that was not stored now, in the order of the request.
-    public var results: [Result]
+    package var results: [Result]
 
     /// What became of one event that was not stored now.
-    public struct Result: Hashable, Sendable {
+    package struct Result: Hashable, Sendable {
         /// The event's place in the request, from 0.
-        public var index: Int
+        package var index: Int
         /// The event's id; nil if it could not be read.
-        public var eventID: EventID?
+        package var eventID: EventID?
         /// Never ``Outcome/stored`` on the wire: what is stored is only counted.
-        public var outcome: Outcome
+        package var outcome: Outcome
         /// A stable name for a refusal; one of ``EventProblem/Reason`` from this version's servers.
-        public var reason: String?
+        package var reason: String?
         /// For people.
-        public var detail: String?
+        package var detail: String?
 
         /// The outcome of the event at a place of the request.
-        public init(index: Int, eventID: EventID?, outcome: Outcome, reason: String? = nil, detail: String? = nil) {
+        package init(index: Int, eventID: EventID?, outcome: Outcome, reason: String? = nil, detail: String? = nil) {
             self.index = index
             self.eventID = eventID
             self.outcome = outcome
@@ -35,7 +35,7 @@ public struct Receipt: Hashable, Sendable {
     }
 
     /// What became of one event.
-    public enum Outcome: String, Sendable, CaseIterable {
+    package enum Outcome: String, Sendable, CaseIterable {
         /// In the store, by this request.
         case stored
         /// In the store already, with the same content.
@@ -56,7 +56,7 @@ public struct Receipt: Hashable, Sendable {
     }
 
     /// Counts are taken as they are; whether they add up, ``verdicts(for:sent:)`` asks.
-    public init(batchID: EventID?, received: Int, stored: Int, results: [Result]) {
+    package init(batchID: EventID?, received: Int, stored: Int, results: [Result]) {
         self.batchID = batchID
         self.received = received
         self.stored = stored
@@ -64,9 +64,9 @@ public struct Receipt: Hashable, Sendable {
     }
 
     /// How many were in the store already, with the same content.
-    public var duplicates: Int { results.count { $0.outcome == .duplicate } }
+    package var duplicates: Int { results.count { $0.outcome == .duplicate } }
     /// How many never will be stored as they are.
-    public var rejected: Int { results.count { $0.outcome == .rejected } }
+    package var rejected: Int { results.count { $0.outcome == .rejected } }
 }
 
 // MARK: - Acceptance
@@ -78,7 +78,7 @@ extension Receipt {
     ///
     /// - Returns: nil unless the batch id is ours, `received` is what was sent, stored and listed events add up to it, and every listed
     ///   index is in range, unique and carries the id sent there.
-    public func verdicts(for batchID: EventID, sent ids: [EventID]) -> [Result]? {
+    package func verdicts(for batchID: EventID, sent ids: [EventID]) -> [Result]? {
         guard self.batchID == batchID, received == ids.count, stored >= 0, stored <= received,
             results.count == received - stored
         else { return nil }
@@ -99,7 +99,7 @@ extension Receipt {
 
 extension Receipt {
     /// The answer's body.
-    public func encoded() -> [UInt8] {
+    package func encoded() -> [UInt8] {
         var writer = JSONWriter(capacity: 160 + results.count * 96)
         writer.raw(#"{"batch_id":"#)
         if let batchID { writer.id(batchID) } else { writer.raw("null") }
@@ -137,7 +137,7 @@ extension Receipt {
     /// Reads an answer's body.
     ///
     /// - Throws: `DecodingError` if it is not a receipt. Fields that this version does not know are ignored.
-    public init(json: [UInt8]) throws {
+    package init(json: [UInt8]) throws {
         let wire = try JSONDecoder().decode(Wire.self, from: Data(json))
         self.init(
             batchID: wire.batch_id, received: wire.received, stored: wire.stored,

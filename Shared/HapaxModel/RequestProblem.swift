@@ -1,16 +1,16 @@
 import Foundation
 
 /// Why a whole request was refused: the body of an `application/problem+json` answer (RFC 9457). A refused request stored nothing.
-public struct RequestProblem: Error, Hashable, Sendable {
+package struct RequestProblem: Error, Hashable, Sendable {
     /// For programs; decides the status.
-    public let code: Code
+    package let code: Code
     /// For people; holds nothing of the request's body and no key.
-    public let detail: String
+    package let detail: String
     /// Further members of the document (RFC 9457 §3.2), such as the name of the `parameter` that is wrong.
     package let members: Properties
 
     /// The detail must hold nothing of the request's body and no key.
-    public init(_ code: Code, detail: String) {
+    package init(_ code: Code, detail: String) {
         self.init(code, detail: detail, members: [:])
     }
 
@@ -22,10 +22,10 @@ public struct RequestProblem: Error, Hashable, Sendable {
     }
 
     /// The media type of every refusal (RFC 9457).
-    public static let contentType = "application/problem+json"
+    package static let contentType = "application/problem+json"
 
     /// Stable names of refusals. A name is never given a second meaning.
-    public enum Code: String, Sendable, CaseIterable {
+    package enum Code: String, Sendable, CaseIterable {
         /// The body is no batch: its envelope, or the end of an event, cannot be read.
         case malformed
         /// The body is not the gzip that its header promises.
@@ -52,7 +52,7 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case unsupportedType = "unsupported_type"
         /// Neither gzip nor none.
         case unsupportedEncoding = "unsupported_encoding"
-        /// While public keys are in use the server answers under names of this machine only, so that no page from elsewhere can ask it.
+        /// While package keys are in use the server answers under names of this machine only, so that no page from elsewhere can ask it.
         case misdirected
         /// The question asks for more than can be answered in time: ask for less.
         case rangeTooLarge = "range_too_large"
@@ -68,7 +68,7 @@ public struct RequestProblem: Error, Hashable, Sendable {
         case internalError = "internal_error"
 
         /// The HTTP status it is answered with.
-        public var status: Int {
+        package var status: Int {
             switch self {
             case .malformed, .invalidEncoding, .invalidParameter: 400
             case .unknownKey: 401
@@ -87,7 +87,7 @@ public struct RequestProblem: Error, Hashable, Sendable {
         }
 
         /// What it means, for people.
-        public var title: String {
+        package var title: String {
             switch self {
             case .malformed: "The batch cannot be read"
             case .invalidEncoding: "The compressed body cannot be read"
@@ -113,7 +113,7 @@ public struct RequestProblem: Error, Hashable, Sendable {
         }
 
         /// Whether the refusal is about this batch: a smaller one, or one without a certain event, may be accepted.
-        public var concernsBatch: Bool {
+        package var concernsBatch: Bool {
             switch self {
             case .malformed, .invalidEncoding, .tooManyEvents, .bodyTooLarge: true
             default: false
@@ -122,7 +122,7 @@ public struct RequestProblem: Error, Hashable, Sendable {
     }
 
     /// The answer's body.
-    public func encoded(requestID: String) -> [UInt8] {
+    package func encoded(requestID: String) -> [UInt8] {
         var writer = JSONWriter()
         writer.raw(#"{"type":"about:blank","title":"#)
         writer.string(code.title)
@@ -145,7 +145,7 @@ public struct RequestProblem: Error, Hashable, Sendable {
     }
 
     /// The code of an answer, if it is one of our own servers' refusals: the media type, the status and a known code must agree.
-    public static func code(status: Int, contentType: String?, body: [UInt8]) -> Code? {
+    package static func code(status: Int, contentType: String?, body: [UInt8]) -> Code? {
         // The media type without its parameters (RFC 9110 §8.3.1).
         let mediaType = contentType?.prefix { $0 != ";" && $0 != " " && $0 != "\t" }.lowercased()
         guard mediaType == Self.contentType,

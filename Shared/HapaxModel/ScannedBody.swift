@@ -1,15 +1,15 @@
 /// What a request's body holds: the events in order, and what its envelope says.
-public struct ScannedBody: Sendable {
+package struct ScannedBody: Sendable {
     /// What the envelope says; empty for a bare array and for lines.
-    public var envelope = EventBatch.Envelope()
+    package var envelope = EventBatch.Envelope()
     /// In the order of the body, bad ones included.
-    public var events: [ScannedEvent] = []
+    package var events: [ScannedEvent] = []
 
     /// Reads an envelope, or a bare array of events.
     ///
     /// - Throws: ``BodyProblem`` if the envelope cannot be read or the end of an event cannot be found; an event that is bad in itself is
     ///   returned with its `problem`.
-    public init(json body: ArraySlice<UInt8>) throws(BodyProblem) {
+    package init(json body: ArraySlice<UInt8>) throws(BodyProblem) {
         var scan = BodyScan(body: body)
         let result: Result<Void, BodyProblem> = body.withUnsafeBufferPointer { buffer in
             Result { () throws(BodyProblem) in try scan.body(buffer) }
@@ -21,7 +21,7 @@ public struct ScannedBody: Sendable {
     /// Reads newline-delimited JSON, one event a line; empty lines are skipped and a bad line costs only itself.
     ///
     /// - Throws: ``BodyProblem`` if there are more lines than a batch may have.
-    public init(lines body: ArraySlice<UInt8>) throws(BodyProblem) {
+    package init(lines body: ArraySlice<UInt8>) throws(BodyProblem) {
         // Line by line: splitting first would build a slice for each of millions of empty lines.
         var start = body.startIndex
         while start < body.endIndex {

@@ -5,7 +5,7 @@
 /// backwards the last millisecond is kept; when the counter is used up the millisecond is advanced.
 ///
 /// A value: the clock and the randomness come from the caller.
-public struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
+package struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
     // Internal, so that a test can stand just before the counter's end.
     var lastMilliseconds: UInt64 = 0
     var counter: UInt64 = 0
@@ -15,14 +15,14 @@ public struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sen
     private static var maximumMilliseconds: UInt64 { (1 << 48) - 1 }
 
     /// Randomness makes ids unguessable and, between generators, unique; order within one generator does not depend on it.
-    public init(randomness: Randomness) {
+    package init(randomness: Randomness) {
         self.randomness = randomness
         // A clock that was never set stands at 0 on many machines: their ids must differ, too.
         seed()
     }
 
     /// - Parameter unixMilliseconds: The wall clock; a value outside 0…2⁴⁸−1 counts as the nearer end.
-    public mutating func next(unixMilliseconds: Int64) -> EventID {
+    package mutating func next(unixMilliseconds: Int64) -> EventID {
         let now = min(UInt64(max(unixMilliseconds, 0)), Self.maximumMilliseconds)
         if now > lastMilliseconds {
             lastMilliseconds = now
@@ -49,7 +49,7 @@ public struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sen
 
 extension UUIDv7Generator where Randomness == BufferedRandomness {
     /// A generator on the operating system's random bytes.
-    public init() {
+    package init() {
         self.init(randomness: BufferedRandomness())
     }
 }
