@@ -9,7 +9,8 @@ import Darwin
 /// A value behind a lock. `Synchronization.Mutex` would do, but needs iOS 18 and macOS 15.
 // Unchecked: every access to `value` is between lock and unlock of `mutex`, and only `withLock` touches either.
 package final class Locked<Value>: @unchecked Sendable {
-    private var value: Value
+    /// Behind a pointer: Swift would check at each access that there is no other, and the lock sees to that.
+    private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
     #if canImport(Darwin)
     private let mutex = UnsafeMutablePointer<os_unfair_lock>.allocate(capacity: 1)
     #else
@@ -17,7 +18,7 @@ package final class Locked<Value>: @unchecked Sendable {
     #endif
 
     package init(_ value: sending Value) {
-        self.value = value
+        self.value.initialize(to: value)
         #if canImport(Darwin)
         mutex.initialize(to: os_unfair_lock())
         #else
@@ -31,6 +32,8 @@ package final class Locked<Value>: @unchecked Sendable {
         pthread_mutex_destroy(mutex)
         #endif
         mutex.deallocate()
+        value.deinitialize(count: 1)
+        value.deallocate()
     }
 
     package func withLock<Result, Failure: Error>(
@@ -43,6 +46,6 @@ package final class Locked<Value>: @unchecked Sendable {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
         #endif
-        return try body(&value)
+        return try body(&value.pointee)
     }
 }

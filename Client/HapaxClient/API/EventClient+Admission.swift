@@ -56,21 +56,22 @@ extension EventClient {
         _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?,
         _ isKept: Bool
     ) -> Intake.Admission {
-        // It is not asked about an event that is not taken: who has opted out is nobody's business (D16).
-        let asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
-        if asksUser, let refused = refuseAll(isKept) { return refused }
-        // The event happened before that code took its time (R58).
-        let called = asksUser ? clock.unixMilliseconds : nil
-        var own = properties
-        if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
-        guard !configuration.enrichers.isEmpty else {
+        func admit(_ own: Properties, now: Int64?) -> Intake.Admission {
             let bytes = QueueUsage.bytes(of: own)
             return writer.intake.withLock {
                 $0.admit(
-                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: called ?? clock.unixMilliseconds,
+                    name: name, properties: own, id: id, time: time, distinctID: distinctID, now: now ?? clock.unixMilliseconds,
                     waiter: waiter, isKept: isKept, propertyBytes: bytes)
             }
         }
+        guard asksUser else { return admit(properties, now: nil) }
+        // It is not asked about an event that is not taken: who has opted out is nobody's business (D16).
+        if let refused = refuseAll(isKept) { return refused }
+        // The event happened before that code took its time (R58).
+        let called = clock.unixMilliseconds
+        var own = properties
+        if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
+        guard !configuration.enrichers.isEmpty else { return admit(own, now: called) }
         var attemptsLeft = Self.maximumEnrichments
         while true {
             attemptsLeft -= 1
@@ -91,7 +92,7 @@ extension EventClient {
                 guard $0.context.generation == context.generation || attemptsLeft == 0 else { return nil }
                 return $0.admit(
                     name: draft.name, properties: draft.properties, id: id, time: time, distinctID: draft.distinctID,
-                    now: called ?? clock.unixMilliseconds, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes)
+                    now: called, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes)
             }
             if let admission { return admission }
         }

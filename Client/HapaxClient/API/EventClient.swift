@@ -7,6 +7,8 @@ import HapaxModel
 /// Safe to use from any thread. Any number of clients, in any number of processes, work in one queue directory, each with a file of its own.
 public final class EventClient: Sendable {
     let configuration: Configuration
+    /// Whether code of the app's own is asked about each event.
+    let asksUser: Bool
     let file: QueueFile
     let writer: QueueWriter
     let delivery: Delivery
@@ -91,6 +93,7 @@ public final class EventClient: Sendable {
         clock: any ClientClock, transport: any EventTransport
     ) {
         self.configuration = configuration
+        asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
         self.file = file
         self.clock = clock
         self.transport = transport
