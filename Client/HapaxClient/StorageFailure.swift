@@ -13,6 +13,9 @@ extension StorageFailure {
     static let earlierVersion = StorageFailure(
         code: 0, description: "the directory holds the queue of an earlier version, which is left as it is: use another directory")
 
+    static let sharedDisk = StorageFailure(
+        code: 0, description: "the directory is on a network file system: use one on a disk of this machine")
+
     static let newerVersion = StorageFailure(code: 0, description: "the queue was made by a newer version")
 
     /// Whether it lies with one queue file, of a newer version or of another user, while another may be opened.

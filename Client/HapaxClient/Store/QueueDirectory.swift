@@ -37,6 +37,7 @@ package struct QueueDirectory: Hashable, Sendable {
         }
         DeviceStorage.keepOpen(path)
         if isOfAnEarlierVersion { throw .earlierVersion }
+        if FileSystem.isShared(path) { throw .sharedDisk }
     }
 
     package var isOptedOut: Bool { OptOutMark(path: optOutPath).isSet }

@@ -19,7 +19,9 @@ extension QueueFile {
     func giveBackRoom(_ db: Database) {
         let isTight = ballast.withLock { !$0.isKept }
         // Where it fails, what was removed stays removed; the next transaction tries again.
-        _ = try? giveBack(db) { free, all in isTight || room.isWorthRewriting(freePages: free, filePages: all) }
+        _ = try? giveBack(db) { free, all in
+            isTight || room.isWorthGivingBack(freePages: free, filePages: all, isEmpty: counters.waiting == 0)
+        }
         if isTight { ballast.withLock { _ = $0.keep() } }
     }
 
@@ -36,8 +38,7 @@ extension QueueFile {
         var isMore = false
         if !room.isQuicklyRewritten(freePages: free, filePages: all) || !isRewritten(db) {
             // Each row that it gives is a page given back.
-            _ = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(Self.pagesInOneGo))")
-            isMore = free > Self.pagesInOneGo
+            isMore = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(Self.pagesInOneGo))").count == Self.pagesInOneGo
         }
         try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
         return isMore

@@ -28,8 +28,10 @@ struct QueueRoom: Hashable, Sendable {
     /// Whether what a file holds is so little that writing it anew, without the free pages, holds up nobody for long.
     func isQuicklyRewritten(freePages: Int, filePages: Int) -> Bool { filePages - freePages <= logPages }
 
-    /// Whether a file is to be written anew after rows were removed: what it gives back has to be worth a log.
-    func isWorthRewriting(freePages: Int, filePages: Int) -> Bool {
-        freePages >= logPages && isQuicklyRewritten(freePages: freePages, filePages: filePages)
+    /// Whether free pages are to be given back after rows were removed: they have to be worth a log. While much waits, they are written again.
+    ///
+    /// - Parameter isEmpty: Nothing waits; there may be dead letters.
+    func isWorthGivingBack(freePages: Int, filePages: Int, isEmpty: Bool) -> Bool {
+        freePages >= logPages && (isEmpty || isQuicklyRewritten(freePages: freePages, filePages: filePages))
     }
 }

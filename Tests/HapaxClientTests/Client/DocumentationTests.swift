@@ -32,7 +32,7 @@ struct DocumentationTests {
 
     private struct Graph: Decodable { var symbols: [Symbol] }
 
-    @Test("every public symbol has a summary", arguments: [("HapaxModel", 150), ("HapaxClient", 150), ("HapaxClientService", 8)])
+    @Test("every public symbol has a summary", arguments: [("HapaxModel", 40), ("HapaxClient", 150), ("HapaxClientService", 8)])
     func everySymbolIsDocumented(module: String, atLeast count: Int) async throws {
         let symbols = try await symbols(of: module)
         #expect(symbols.count >= count, "the module was read")

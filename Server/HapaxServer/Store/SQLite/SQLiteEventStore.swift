@@ -26,6 +26,7 @@ package final class SQLiteEventStore: EventStore {
     package init(path: String, currentTime: @escaping @Sendable () -> Int64) throws(StoreError) {
         self.currentTime = currentTime
         let path = DatabaseFile.prepare(path)
+        if FileSystem.isShared(path) { throw .unusable("\(path) is on a network file system, and SQLite's log works on one machine only") }
         do throws(FileLock.Failure) {
             lock = Locked(try FileLock(path: path + ".lock"))
         } catch {
