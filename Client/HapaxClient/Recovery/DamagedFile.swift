@@ -23,6 +23,9 @@ struct DamagedFile {
 
     var counters: QueueCounters? { try? database.unsafeRead { try QueueCounters($0) } }
 
+    /// What it was still to recover from files that were damaged before it.
+    var recoveries: [Recovery] { (try? database.unsafeRead { try Recovery.all($0) }) ?? [] }
+
     var highestSequence: Int64? {
         try? database.unsafeRead { db in
             let highest = "SELECT max((SELECT max(sequence) FROM events), ifnull((SELECT max(sequence) FROM dead_letters), 0))"

@@ -47,9 +47,11 @@ struct Recovery: Hashable, Sendable {
     // MARK: - On disk
 
     /// The oldest that is not done.
-    static func pending(_ db: Database) throws -> Recovery? {
-        guard let row = try Row.fetchOne(db, sql: "SELECT * FROM recoveries ORDER BY rowid LIMIT 1") else { return nil }
-        return try Recovery(row)
+    static func pending(_ db: Database) throws -> Recovery? { try all(db).first }
+
+    /// Those that are not done, oldest first.
+    static func all(_ db: Database) throws -> [Recovery] {
+        try Row.fetchAll(db, sql: "SELECT * FROM recoveries ORDER BY rowid").map { try Recovery($0) }
     }
 
     private init(_ row: Row) throws {
@@ -69,6 +71,7 @@ struct Recovery: Hashable, Sendable {
                 ON CONFLICT DO NOTHING
                 """,
             arguments: [name, Data(install.bytes), waiting, letters, lowest, highest])
+        try update(db)
     }
 
     func update(_ db: Database) throws {

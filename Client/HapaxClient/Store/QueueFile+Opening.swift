@@ -85,6 +85,8 @@ extension QueueFile {
         if !claim.note.isNew { try claim.beginAnew() }
         try QueueSchema.make(db, install: claim.note.install)
         if let name = claim.directory.filesSetAside(claim.number).last {
+            let damaged = try? DamagedFile(path: claim.directory.path + "/" + name)
+            for unfinished in damaged?.recoveries ?? [] { try unfinished.insert(db) }
             try Recovery(name: name, in: claim.directory, of: former).insert(db)
         }
     }

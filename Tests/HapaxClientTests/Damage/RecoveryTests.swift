@@ -104,6 +104,27 @@ struct RecoveryTests {
         await test.client.shutdown(within: .zero)
     }
 
+    @Test("a file that is damaged before it has recovered another's events goes on with both (I1, I11)")
+    func secondDamageLosesNothing() throws {
+        let queue = try QueueFile.open(directory.path("queue"))
+        let events = (1...52).map { PreparedEvent.sample($0, fill: 10) }
+        try queue.append(events[..<50])
+        for event in events[50...] {
+            var isDamaged = true
+            try queue.reading { _ in
+                defer { isDamaged = false }
+                if isDamaged { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+            }
+            try queue.append([event])
+        }
+        try queue.inChunks {
+            try queue.recoverChunk(now: 0) { name, id, _ in PreparedEvent(id: id, time: 0, bytes: Array("{\"event\":\"\(name)\"}".utf8)) }
+        }
+        let waiting = try queue.nextBatch(.oldest(limit: 100), maximumBytes: .max, now: 0).events.map(\.id)
+        #expect(Set(waiting).isSuperset(of: events.map(\.id)) && queue.directory.filesSetAside().count == 2)
+        queue.close()
+    }
+
     @Test("what was recovered and what is lost is the old install's last word, each of its sequences once (I12)")
     func lastWordIsWhole() async throws {
         let (install, _) = try makeFile(400)
