@@ -64,8 +64,8 @@ package enum DatabaseFile {
     }
 
     /// - Parameter logPages: The write-ahead log is emptied from this length on and cut to it, nothing of a transaction is in it before the
-    ///   commit, deleting writes no more pages than it must (https://www.sqlite.org/pragma.html#pragma_secure_delete), and a new file can
-    ///   give its free pages back (https://www.sqlite.org/pragma.html#pragma_incremental_vacuum); nil for SQLite's own choices.
+    ///   commit, and deleting writes no more pages than it must (https://www.sqlite.org/pragma.html#pragma_secure_delete); nil for SQLite's own
+    ///   choices.
     /// - Throws: GRDB's `DatabaseError`.
     package static func open(
         path: String, synchronous: Synchronous, label: String, readonly: Bool = false, logPages: Int? = nil
@@ -77,11 +77,9 @@ package enum DatabaseFile {
         if !readonly { configuration.journalMode = .wal }
         if let logPages, !readonly {
             configuration.prepareDatabase { db in
-                // The first has to be said before the first page is written; a file that has pages keeps what it was made with. What SQLite
-                // writes before a commit it can write again in place, and a log that a kill leaves in between looks like a damaged one.
+                // What SQLite writes before a commit it can write again in place, and a log that a kill leaves in between looks like a damaged one.
                 try db.execute(
                     sql: """
-                        PRAGMA auto_vacuum = INCREMENTAL;
                         PRAGMA cache_spill = OFF;
                         PRAGMA secure_delete = FAST;
                         PRAGMA wal_autocheckpoint = \(logPages);

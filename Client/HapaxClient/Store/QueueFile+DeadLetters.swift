@@ -123,21 +123,22 @@ extension QueueFile {
     /// - Parameter numbers: nil for all that are there.
     /// - Returns: How many there were.
     package func purgeDeadLetters(_ numbers: [Int64]? = nil) throws -> Int {
-        defer { eraseFreePages() }
-        var purged = 0
-        if let numbers {
-            for start in stride(from: 0, to: numbers.count, by: chunkLimit) {
-                let chunk = numbers[start..<min(start + chunkLimit, numbers.count)].map(String.init)
-                purged += try purgeLetters("sequence IN (\(chunk.joined(separator: ",")))")
-            }
-            return purged
-        }
         let last = counters.created
-        try inChunks {
-            let count = try purgeLetters(
-                "sequence IN (SELECT sequence FROM dead_letters WHERE sequence <= \(last) ORDER BY sequence LIMIT \(chunkLimit))")
-            purged += count
-            return count > 0
+        var purged = 0
+        try erasing {
+            if let numbers {
+                for start in stride(from: 0, to: numbers.count, by: chunkLimit) {
+                    let chunk = numbers[start..<min(start + chunkLimit, numbers.count)].map(String.init)
+                    purged += try purgeLetters("sequence IN (\(chunk.joined(separator: ",")))")
+                }
+            } else {
+                try inChunks {
+                    let count = try purgeLetters(
+                        "sequence IN (SELECT sequence FROM dead_letters WHERE sequence <= \(last) ORDER BY sequence LIMIT \(chunkLimit))")
+                    purged += count
+                    return count > 0
+                }
+            }
         }
         return purged
     }

@@ -4,8 +4,11 @@ import HapaxModel
 
 extension QueueFile {
     /// Events are taken only while the ballast is there: what it holds back is for removing delivered rows.
-    func requireBallast() throws {
-        guard ballast.withLock({ $0.keep() }) else { throw DatabaseError(resultCode: .SQLITE_FULL) }
+    func requireBallast(_ db: Database) throws {
+        if ballast.withLock({ $0.keep() }) { return }
+        // What was delivered may have left its room in the file.
+        giveBackRoom(db)
+        guard ballast.withLock({ $0.isKept }) else { throw DatabaseError(resultCode: .SQLITE_FULL) }
     }
 
     /// Gives up the ballast and empties the log, so that a transaction that only removes can be tried again.
@@ -19,38 +22,29 @@ extension QueueFile {
     func giveBackRoom(_ db: Database) {
         let isTight = ballast.withLock { !$0.isKept }
         // Where it fails, what was removed stays removed; the next transaction tries again.
-        _ = try? giveBack(db) { free, all in
-            isTight || room.isWorthGivingBack(freePages: free, filePages: all, isEmpty: counters.waiting == 0)
-        }
+        try? rewrite(db, isTight: isTight)
         if isTight { ballast.withLock { _ = $0.keep() } }
     }
 
-    /// Free pages that SQLite gives back in one go: for each it looks through the list of all that are free.
-    private static let pagesInOneGo = 512
-
-    /// Writes a file that holds little anew; of another one gives back some free pages.
-    ///
-    /// - Returns: Whether there are more.
-    private func giveBack(_ db: Database, if isDue: (_ free: Int, _ all: Int) -> Bool) throws -> Bool {
+    private func rewrite(_ db: Database, isTight: Bool) throws {
         let free = try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0
         let all = try Int.fetchOne(db, sql: "PRAGMA page_count") ?? 0
-        guard free > 0, isDue(free, all) else { return false }
-        var isMore = false
-        if !room.isQuicklyRewritten(freePages: free, filePages: all) || !isRewritten(db) {
-            // Each row that it gives is a page given back.
-            isMore = try Row.fetchAll(db, sql: "PRAGMA incremental_vacuum(\(Self.pagesInOneGo))").count == Self.pagesInOneGo
-        }
-        try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
-        return isMore
+        guard room.isWorthRewriting(freePages: free, filePages: all, isTight: isTight) else { return }
+        try db.execute(sql: "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
     }
 
-    /// - Returns: false where the disk has no room for it.
-    private func isRewritten(_ db: Database) -> Bool { (try? db.execute(sql: "VACUUM")) != nil }
-
-    /// Deleting leaves in the file what its pages held: gives all that are free back. If this fails, as while somebody reads, they go the way of
-    /// those of delivered events: they are written over, or given back later.
-    func eraseFreePages() {
-        try? inChunks { try reading { db in try giveBack(db) { _, _ in true } } }
+    /// Deletes so that nothing of it is left in the file: deleted rows are written over, and so is the log that held them.
+    func erasing<Value>(_ delete: () throws -> Value) throws -> Value {
+        try reading { try $0.execute(sql: "PRAGMA secure_delete = ON") }
+        defer {
+            try? reading { db in
+                try db.execute(sql: "PRAGMA secure_delete = FAST")
+                // With it goes what delivered events have left in free pages, if that is not too much to do.
+                try? rewrite(db, isTight: true)
+                try db.execute(sql: "PRAGMA wal_checkpoint(TRUNCATE)")
+            }
+        }
+        return try delete()
     }
 
     static func freeBytes(_ path: String) -> Int64? {

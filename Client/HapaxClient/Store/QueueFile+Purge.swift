@@ -9,30 +9,35 @@ extension QueueFile {
     /// - Returns: How many there were.
     @discardableResult
     package func purgeWaiting() throws -> Int {
-        var purged = 0
         try forgetRecoveries()
         let last = counters.created
-        try inChunks {
-            let count: Int = try transaction { db, counters in
-                let sql = """
-                    DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE sequence <= ? ORDER BY sequence LIMIT ?)
-                    RETURNING sequence, state, length(payload) AS bytes
-                    """
-                let rows = try Row.fetchAll(db, sql: sql, arguments: [last, chunkLimit])
-                for row in rows {
-                    counters.bytes -= try row.value("bytes")
-                    if try row.value("state") == RowState.held.rawValue { counters.held -= 1 }
-                }
-                counters.waiting -= Int64(rows.count)
-                counters.gone += Int64(rows.count)
-                try counters.count("purged", Int64(rows.count), db)
-                try Self.tellGone(try rows.map { try $0.value("sequence") }.sorted(), "purged", db, &counters)
-                return rows.count
+        var purged = 0
+        try erasing {
+            try inChunks {
+                let count = try purgeChunk(upTo: last)
+                purged += count
+                return count > 0
             }
-            purged += count
-            return count > 0
         }
-        eraseFreePages()
         return purged
+    }
+
+    private func purgeChunk(upTo last: Int64) throws -> Int {
+        try transaction { db, counters in
+            let sql = """
+                DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE sequence <= ? ORDER BY sequence LIMIT ?)
+                RETURNING sequence, state, length(payload) AS bytes
+                """
+            let rows = try Row.fetchAll(db, sql: sql, arguments: [last, chunkLimit])
+            for row in rows {
+                counters.bytes -= try row.value("bytes")
+                if try row.value("state") == RowState.held.rawValue { counters.held -= 1 }
+            }
+            counters.waiting -= Int64(rows.count)
+            counters.gone += Int64(rows.count)
+            try counters.count("purged", Int64(rows.count), db)
+            try Self.tellGone(try rows.map { try $0.value("sequence") }.sorted(), "purged", db, &counters)
+            return rows.count
+        }
     }
 }

@@ -139,7 +139,7 @@ package final class QueueFile: Sendable {
     ) throws -> Value {
         if growing {
             try requireFile()
-            try requireBallast()
+            try requireBallast(db)
             return try attempt(db, isWritten: true, releasing: released, body)
         }
         defer { giveBackRoom(db) }

@@ -25,13 +25,11 @@ struct QueueRoom: Hashable, Sendable {
     /// A log, the pages that emptying it can add to the file, and a little for the shared memory file.
     var ballastBytes: Int { 2 * logBytes + 64 * 1024 }
 
-    /// Whether what a file holds is so little that writing it anew, without the free pages, holds up nobody for long.
-    func isQuicklyRewritten(freePages: Int, filePages: Int) -> Bool { filePages - freePages <= logPages }
-
-    /// Whether free pages are to be given back after rows were removed: they have to be worth a log. While much waits, they are written again.
+    /// Whether a file is to be written anew, without its free pages: what it holds has to be so little that nobody waits for long, and what it
+    /// gives back to be worth a log.
     ///
-    /// - Parameter isEmpty: Nothing waits; there may be dead letters.
-    func isWorthGivingBack(freePages: Int, filePages: Int, isEmpty: Bool) -> Bool {
-        freePages >= logPages && (isEmpty || isQuicklyRewritten(freePages: freePages, filePages: filePages))
+    /// - Parameter isTight: The ballast has been given up: then each page is.
+    func isWorthRewriting(freePages: Int, filePages: Int, isTight: Bool) -> Bool {
+        filePages - freePages <= logPages && freePages >= (isTight ? 1 : logPages)
     }
 }

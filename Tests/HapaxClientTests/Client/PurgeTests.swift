@@ -143,4 +143,26 @@ struct PurgeTests {
         #expect(test.transport.batches.filter { !$0.ids.isEmpty }.count == 1)
         #expect(await test.client.status().isBalanced)
     }
+
+    @Test("what is purged is in neither file nor log any more, though much else waits (D16)")
+    func purgedBytesAreGone() throws {
+        let directory = TemporaryDirectory()
+        let queue = try QueueFile.open(directory.path)
+        let secret = PreparedEvent(
+            id: .derived(name: "event", key: "secret"), time: 1, bytes: Array(#"{"secret":"purge me"}"#.utf8),
+            problem: EventProblem(.missingName, detail: ""))
+        try queue.append([secret])
+        for first in stride(from: Int64(1), to: 9_001, by: 500) {
+            try queue.append((first..<first + 500).map { PreparedEvent.sample($0, fill: 1_000) })
+        }
+        func isThere() -> Bool {
+            ["", "-wal"].contains { suffix in
+                FileManager.default.contents(atPath: queue.directory.databasePath(1) + suffix)?.range(of: Data("purge me".utf8)) != nil
+            }
+        }
+        #expect(isThere(), "control")
+        #expect(try queue.purgeDeadLetters([1]) == 1 && !isThere())
+        #expect(queue.counters.waiting == 9_000)
+        queue.close()
+    }
 }

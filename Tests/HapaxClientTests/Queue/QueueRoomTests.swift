@@ -35,14 +35,14 @@ struct QueueRoomTests {
         next.close()
     }
 
-    @Test("pages are given back when they are worth a log, and then if nothing waits or what is left is no more than one")
-    func givingBack() {
+    @Test("a file is written anew when its free pages are worth a log, on a full disk each, and what it holds is no more than one")
+    func rewriting() {
         let room = QueueRoom(freeBytes: nil)
         let log = room.logPages
-        func isDue(free: Int, held: Int, isEmpty: Bool = false) -> Bool {
-            room.isWorthGivingBack(freePages: free, filePages: free + held, isEmpty: isEmpty)
+        func isDue(free: Int, held: Int, isTight: Bool = false) -> Bool {
+            room.isWorthRewriting(freePages: free, filePages: free + held, isTight: isTight)
         }
-        #expect(isDue(free: log, held: log) && isDue(free: 1_000_000, held: 2) && isDue(free: log, held: 1_000_000, isEmpty: true))
-        #expect(!isDue(free: log - 1, held: 2, isEmpty: true) && !isDue(free: 1_000_000, held: log + 1))
+        #expect(isDue(free: log, held: log) && isDue(free: 1_000_000, held: 2) && isDue(free: 1, held: log, isTight: true))
+        #expect(!isDue(free: log - 1, held: 2) && !isDue(free: 1_000_000, held: log + 1) && !isDue(free: 0, held: 2, isTight: true))
     }
 }
