@@ -50,5 +50,4 @@ public enum EventLimits {
 
     /// Reasons listed in an envelope's `refused`.
     package static let maximumDropReasons = 32
-
 }

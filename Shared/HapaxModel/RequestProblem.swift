@@ -52,7 +52,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case unsupportedType = "unsupported_type"
         /// Neither gzip nor none.
         case unsupportedEncoding = "unsupported_encoding"
-        /// While package keys are in use the server answers under names of this machine only, so that no page from elsewhere can ask it.
+        /// While public keys are in use the server answers under names of this machine only, so that no page from elsewhere can ask it.
         case misdirected
         /// The question asks for more than can be answered in time: ask for less.
         case rangeTooLarge = "range_too_large"

@@ -32,7 +32,6 @@ package enum FileSystem {
 
     private static let sharedTypes: Set = [
         "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "coda", "ceph", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "gfs2", "ocfs2",
-        "lustre",
-        "beegfs",
+        "lustre", "beegfs",
     ]
 }

@@ -26,7 +26,7 @@ extension EventClientLifecycleTests {
         let app = ScriptedApplication()
         test.client.attach(app)
         try await test.track(0..<1)
-        let mayGoOn = try await test.holdDrainer()
+        let mayGoOn = try await test.holdWriter()
         test.client.track("late")
         test.client.handle(.didEnterBackground)
         // Until the flush waits for the event, or does not and is over.

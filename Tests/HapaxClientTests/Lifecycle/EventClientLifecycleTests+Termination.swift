@@ -28,7 +28,7 @@ extension EventClientLifecycleTests {
         test.client.handle(.didBecomeActive)
         test.client.handle(.didEnterBackground)
         try await test.client.writer.barrier()
-        let mayGoOn = try await test.holdDrainer()
+        let mayGoOn = try await test.holdWriter()
         test.client.track("in the background")
         async let returned: Int64 = blocking { [client = test.client] in
             client.handle(.willTerminate)

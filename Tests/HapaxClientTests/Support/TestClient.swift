@@ -34,7 +34,7 @@ struct TestClient {
     }
 
     /// Returns once the writer does nothing more: until it is signalled, what is tracked stays in memory.
-    func holdDrainer() async throws -> DispatchSemaphore {
+    func holdWriter() async throws -> DispatchSemaphore {
         let (isHeld, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         client.writer.whenStored {
             isHeld.signal()
