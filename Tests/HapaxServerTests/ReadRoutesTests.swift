@@ -248,12 +248,25 @@ struct ReadRoutesTests {
             let one = try await server.get("/v1/events?limit=1&event=n").body
             #expect(one.count < 40_000, "\(one.count)")
             for condition in ["plan:pro", "max:1e300", "max:1000e297"] {
-                let found = String(decoding: try await server.get("/v1/events?where=\(condition)&limit=3").body, as: UTF8.self)
-                #expect(found.matches(of: /"event_id"/).count == 3, "\(condition)")
+                #expect(try await Self.count(server, "where=\(condition)", limit: 3) == 3, "\(condition)")
             }
             let names = String(decoding: try await server.get("/v1/names").body, as: UTF8.self)
             #expect(names.contains(#"{"event":"n","count":30,"properties":["a","max","plan"]}"#), "\(names)")
         }
+    }
+
+    /// Events that a list gives, page by page: a busy machine answers with a part of it, or that it takes too long.
+    private static func count(_ server: RunningServer, _ query: String, limit: Int) async throws -> Int {
+        var (count, after) = (0, "")
+        for _ in 0..<30 where count < limit {
+            let answer = try await server.get("/v1/events?\(query)&limit=\(limit - count)\(after)")
+            if answer.problemCode == .rangeTooLarge { continue }
+            let page = try #require(try JSONSerialization.jsonObject(with: Data(answer.body)) as? [String: Any])
+            count += (page["events"] as? [Any])?.count ?? 0
+            guard let next = page["next"] as? String else { break }
+            after = "&after=\(next)"
+        }
+        return count
     }
 
     @Test("Refusals are paged, newest first; a whole request's is one of them; unknown keys are counted for the admin alone")
