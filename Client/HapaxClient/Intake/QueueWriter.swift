@@ -272,14 +272,15 @@ final class QueueWriter: Sendable {
     }
 
     /// Also those behind the group: they wait behind what failed, and must learn of it now and not one group after the other.
-    private func tellEveryone(_ result: Result<Int64?, TrackError>) {
+    private func everyone() -> [CommitWaiter] {
         let waiters = (work.group.waiters + work.next.waiters).map(\.waiter) + work.taken[work.used...].compactMap(\.waiter)
-        // Told once, they do not mind being told again when all of it is stored.
-        for waiter in waiters + intake.withLock({ $0.takeWaiters() }) { waiter.tell(result) }
+        return waiters + intake.withLock { $0.takeWaiters() }
     }
 
     private func failed(_ failure: StorageFailure) {
         reporter?.commitFailed()
+        // Before the next attempt is due: who comes behind that waits for it. Told once, they do not mind being told again when all is stored.
+        let waiters = everyone()
         let delay = state.withLock { state in
             state.failures += 1
             state.lastFailure = failure
@@ -295,6 +296,6 @@ final class QueueWriter: Sendable {
             state.retry = state.hasGivenUp ? nil : retry
             return state.hasGivenUp ? retry : replaced
         }?.cancel()
-        tellEveryone(.failure(.notStored(failure)))
+        for waiter in waiters { waiter.tell(.failure(.notStored(failure))) }
     }
 }

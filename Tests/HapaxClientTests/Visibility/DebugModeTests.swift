@@ -58,12 +58,10 @@ struct DebugModeTests {
     func refusalsAreShown() async throws {
         let test = try client()
         try test.refuseCommits(true)
-        test.client.track(String(repeating: "n", count: 201))
-        await test.clock.scheduled(2)
+        await #expect(throws: TrackError.self) { try await test.client.trackDurably(String(repeating: "n", count: 201)) }
         #expect(shown.withLock { $0 } == [])
         try test.refuseCommits(false)
-        test.clock.advance(by: .seconds(5))
-        try await test.client.writer.barrier()
+        try await test.client.writer.barrier(retrying: true)
         #expect(shown.withLock { $0 }.map { $0.hasPrefix("dead letter: name_too_long\n{") } == [true])
     }
 
