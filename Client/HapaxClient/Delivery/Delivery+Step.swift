@@ -109,11 +109,11 @@ extension Delivery {
                 }
                 if next == .more { return step }
                 if next == .bury {
-                    let outcome = BatchOutcome(buried: [first: Self.reason(code)])
+                    let outcome = BatchOutcome(install: batch.install, buried: [first: Self.reason(code)])
                     _ = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
                     return step
                 }
-                try file.hold(first)
+                try file.hold(first, of: batch.install)
                 // What others have left keeps nobody else waiting.
                 if next == .holdAndPause { step.next = file === self.file ? .pause(DeliveryStateMachine.probeInterval) : .onlyHeld }
                 return step
@@ -133,7 +133,7 @@ extension Delivery {
 
     private func settle(_ verdicts: [Receipt.Result], _ batch: QueueBatch, _ file: QueueFile, _ before: Step) throws -> Step {
         var step = before
-        var outcome = BatchOutcome(said: batch.said)
+        var outcome = BatchOutcome(install: batch.install, said: batch.said)
         outcome.settlements = zip(batch.events, verdicts).compactMap { event, verdict in
             Self.fate(verdict).map { Settlement(event: event, fate: $0) }
         }

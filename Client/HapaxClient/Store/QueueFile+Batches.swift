@@ -14,6 +14,8 @@ enum BatchKind: Hashable, Sendable {
 
 /// One request's events, and what its envelope says of the file.
 struct QueueBatch: Sendable {
+    /// Of the file that they are from.
+    var install: EventID?
     var events: [OutgoingEvent] = []
     var said = QueueFile.Said()
     /// Events that became dead letters while these were read: their bytes had changed on the disk.
@@ -22,6 +24,8 @@ struct QueueBatch: Sendable {
 
 /// What a receipt came to, to be recorded in one transaction.
 struct BatchOutcome: Sendable {
+    /// The batch's: in a file that took over meanwhile its sequences are other events'. nil: whichever file it is.
+    var install: EventID?
     var settlements: [Settlement] = []
     var said = QueueFile.Said()
     /// Held events that are dead letters now, since the server has accepted others after it refused them; with the reason.
@@ -61,6 +65,7 @@ extension QueueFile {
                     // A page says that it holds no rows, or the counters are wrong.
                     throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                 }
+                batch.install = counters.installID
                 if damaged.isEmpty { batch.said = try said(with: batch.events.map(\.sequence), db) }
                 return (batch, damaged)
             }
@@ -99,6 +104,7 @@ extension QueueFile {
     func settle(_ outcome: BatchOutcome, now: Int64) throws -> (settled: [Settlement], released: [Int64]) {
         try transaction { db, counters in
             var (settled, released) = ([Settlement](), [Int64]())
+            guard outcome.install == nil || outcome.install == counters.installID else { return (settled, released) }
             try Self.told(outcome.said, db, &counters)
             let delete = try RowDelete(db)
             for settlement in outcome.settlements {
@@ -153,8 +159,9 @@ extension QueueFile {
     private static let releasedAtOnce = DeliveryStateMachine.maximumSuspects / 2
 
     /// The server refuses this event alone.
-    func hold(_ sequence: Int64) throws {
+    func hold(_ sequence: Int64, of install: EventID?) throws {
         try transaction { db, counters in
+            guard install == counters.installID else { return }
             try db.execute(sql: "UPDATE events SET state = 1 WHERE sequence = ? AND state <> 1", arguments: [sequence])
             counters.held += Int64(db.changesCount)
         }

@@ -125,6 +125,26 @@ struct RecoveryTests {
         queue.close()
     }
 
+    @Test("an answer about events of a file that was set aside meanwhile changes nothing in the one that took over (I1, I11)")
+    func lateAnswerChangesNothing() throws {
+        let queue = try QueueFile.open(directory.path("queue"))
+        try queue.append((1...50).map { PreparedEvent.sample($0, fill: 10) })
+        let batch = try queue.nextBatch(.oldest(limit: 50), maximumBytes: .max, now: 0)
+        var isDamaged = true
+        try queue.reading { _ in
+            defer { isDamaged = false }
+            if isDamaged { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+        }
+        try queue.append([PreparedEvent.sample(51, fill: 10)])
+        let settlements = batch.events.map { Settlement(event: $0, fate: .stored) }
+        #expect(try queue.settle(BatchOutcome(install: batch.install, settlements: settlements, said: batch.said), now: 0).settled.isEmpty)
+        try queue.hold(1, of: batch.install)
+        #expect(
+            queue.counters.waiting == 1 && queue.counters.held == 0 && queue.counters.isBalanced
+                && queue.directory.filesSetAside().count == 1)
+        queue.close()
+    }
+
     @Test("what was recovered and what is lost is the old install's last word, each of its sequences once (I12)")
     func lastWordIsWhole() async throws {
         let (install, _) = try makeFile(400)
