@@ -86,7 +86,8 @@ struct ExportCommand: AsyncParsableCommand {
 
     private func finish(_ lines: ExportLines) throws {
         if let failure = lines.finish() { end(failure) }
-        Terminal.complain("\(lines.count) events written" + (lines.last.map { "; what comes later: --after \($0)" } ?? ""))
+        Terminal.complain(
+            "\(lines.count) event\(lines.count == 1 ? "" : "s") written" + (lines.last.map { "; what comes later: --after \($0)" } ?? ""))
     }
 }
 

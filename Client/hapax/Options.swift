@@ -62,14 +62,13 @@ struct ServerOptions: ParsableArguments {
     func validate() throws { _ = try replaced() }
 
     private func replaced() throws -> [EventClient.Destination] {
-        let words = (replaces.isEmpty ? [environment("HAPAX_REPLACES") ?? ""] : replaces).flatMap {
-            $0.split(whereSeparator: \.isWhitespace)
-        }
-        guard words.count.isMultiple(of: 2) else {
+        let parts = (replaces.isEmpty ? [environment("HAPAX_REPLACES") ?? ""] : replaces).map { $0.split(whereSeparator: \.isWhitespace) }
+        guard parts.allSatisfy({ replaces.isEmpty ? $0.count.isMultiple(of: 2) : $0.count == 2 }) else {
             throw ValidationError("What is replaced is a server's URL and a write key, with a blank between them.")
         }
+        let words = parts.joined().map(String.init)
         return stride(from: 0, to: words.count, by: 2).map {
-            EventClient.Destination(server: EventClient.Configuration.url(String(words[$0])), writeKey: String(words[$0 + 1]))
+            EventClient.Destination(server: EventClient.Configuration.url(words[$0]), writeKey: words[$0 + 1])
         }
     }
 
