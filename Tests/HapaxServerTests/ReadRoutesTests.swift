@@ -239,8 +239,8 @@ struct ReadRoutesTests {
         arguments: StoreUnderTest.Kind.allCases)
     func writtenOutNumbersStayShort(kind: StoreUnderTest.Kind) async throws {
         try await Self.run(kind) { server in
-            let swelling = Array(repeating: "1e-999", count: 450).joined(separator: ",")
-            for number: UInt64 in 10..<40 {
+            let swelling = Array(repeating: "1e-999", count: 100).joined(separator: ",")
+            for number: UInt64 in 10..<22 {
                 let event =
                     #"{"event_id":"\#(Sample.id(number))","event":"n","time":0,"distinct_id":"u","properties":{"plan":"pro","max":1e300,"a":[\#(swelling)]}}"#
                 #expect(try await server.receipt("[\(event)]").stored == 1)
@@ -251,7 +251,7 @@ struct ReadRoutesTests {
                 #expect(try await Self.count(server, "where=\(condition)", limit: 3) == 3, "\(condition)")
             }
             let names = String(decoding: try await server.get("/v1/names").body, as: UTF8.self)
-            #expect(names.contains(#"{"event":"n","count":30,"properties":["a","max","plan"]}"#), "\(names)")
+            #expect(names.contains(#"{"event":"n","count":12,"properties":["a","max","plan"]}"#), "\(names)")
         }
     }
 
