@@ -28,7 +28,7 @@ struct ReadingCommandsTests {
     ) async throws -> Ran {
         let process = try start(server, arguments, key: key, port: port)
         let lines = await process.remainingLines()
-        return Ran(status: await process.waitUntilExit(), lines: lines, errors: process.standardErrorTail)
+        return Ran(status: await process.waitUntilExit(), lines: lines, errors: await process.remainingErrors())
     }
 
     private static func send(_ server: ServerUnderTest, _ events: String...) async throws {

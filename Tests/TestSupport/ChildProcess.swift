@@ -23,6 +23,7 @@ package final class ChildProcess: Sendable {
     private let life: Life
     private let output = LineBuffer()
     private let errors: Locked<Tail>
+    private let errorsEnd = LineBuffer()
     private let will: LastWill.Entry
 
     /// - Parameters:
@@ -53,8 +54,9 @@ package final class ChildProcess: Sendable {
             while let bytes = try? outputReading.read(), !bytes.isEmpty { lines.append(bytes) }
             lines.end()
         }
-        Thread.detachNewThread {
+        Thread.detachNewThread { [errorsEnd] in
             while let bytes = try? errorReading.read(), !bytes.isEmpty { errors.withLock { $0.append(bytes) } }
+            errorsEnd.end()
         }
         let will = self.will
         Thread.detachNewThread {
@@ -96,6 +98,12 @@ package final class ChildProcess: Sendable {
     /// The last of what it wrote to standard error, for failure messages.
     package var standardErrorTail: String {
         errors.withLock { String(decoding: $0.bytes, as: UTF8.self) }
+    }
+
+    /// The same, once standard error has ended: a program's exit can be known before its last words.
+    package func remainingErrors() async -> String {
+        _ = await errorsEnd.next()
+        return standardErrorTail
     }
 
     package func kill(_ signal: Int32 = SIGKILL) {
