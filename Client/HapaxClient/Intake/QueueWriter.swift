@@ -271,8 +271,8 @@ final class QueueWriter: Sendable {
         }
     }
 
-    /// Also those behind the group: they wait behind what failed, and must learn of it now and not one group after the other.
-    private func everyone() -> [CommitWaiter] {
+    /// Takes whoever waits, also behind the group: they wait behind what failed, and must learn of it now and not one group after the other.
+    private func takeWaiters() -> [CommitWaiter] {
         let waiters = (work.group.waiters + work.next.waiters).map(\.waiter) + work.taken[work.used...].compactMap(\.waiter)
         return waiters + intake.withLock { $0.takeWaiters() }
     }
@@ -280,7 +280,7 @@ final class QueueWriter: Sendable {
     private func failed(_ failure: StorageFailure) {
         reporter?.commitFailed()
         // Before the next attempt is due: who comes behind that waits for it. Told once, they do not mind being told again when all is stored.
-        let waiters = everyone()
+        let waiters = takeWaiters()
         let delay = state.withLock { state in
             state.failures += 1
             state.lastFailure = failure

@@ -40,9 +40,9 @@ struct QueueWriterTests {
         }
     }
 
-    private func writer(capacity: Int = 10_000) -> QueueWriter {
+    private func writer(capacity: Int = 10_000, clock: (any ClientClock)? = nil) -> QueueWriter {
         QueueWriter(
-            intake: Locked(Intake(capacity: capacity)), clock: clock, immediateEvents: { [] },
+            intake: Locked(Intake(capacity: capacity)), clock: clock ?? self.clock, immediateEvents: { [] },
             commit: { [store] events, _, committed in
                 let depth = try store.commit(events)
                 committed()
@@ -115,6 +115,33 @@ struct QueueWriterTests {
         clock.advance(by: .seconds(5))
         try await writer.barrier()
         #expect(store.state.withLock { $0.sequences } == Array(1...3_000))
+    }
+
+    /// Does something in the moment in which the next attempt is scheduled.
+    private struct InterruptedClock: ClientClock {
+        let clock: ManualClock
+        let interruption = Locked<(@Sendable () -> Void)?>(nil)
+        var unixMilliseconds: Int64 { clock.unixMilliseconds }
+        var monotonic: Duration { clock.monotonic }
+
+        func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
+            defer { interruption.withLock { $0 }?() }
+            return clock.schedule(after: delay, action)
+        }
+    }
+
+    @Test("who comes once the next attempt is due waits for that, and is not told of the failure before")
+    func lateWaiterHearsOfTheNextAttempt() async throws {
+        let clock = InterruptedClock(clock: clock)
+        let writer = writer(clock: clock)
+        let (first, late) = (CommitWaiter(), CommitWaiter())
+        clock.interruption.withLock { $0 = { [weak writer] in _ = writer?.intake.withLock { $0.mark(late) } } }
+        store.state.withLock { $0.failing = true }
+        admit(writer, waiter: first)
+        await #expect(throws: TrackError.self) { try await first.wait() }
+        store.state.withLock { $0.failing = false }
+        clock.clock.advance(by: .seconds(5))
+        try await late.wait()
     }
 
     @Test("what is asked after giving up is answered (D7)")
