@@ -16,8 +16,27 @@ package protocol ClientClock: Sendable {
     /// A reading that never runs backwards; only differences mean anything.
     var monotonic: Duration { get }
 
+    /// Both at one moment: what belongs together comes from one reading.
+    var reading: ClockReading { get }
+
     /// Runs `action` once after `delay`, on a thread of the clock's own, unless it is cancelled first.
     func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction
+}
+
+extension ClientClock {
+    package var reading: ClockReading { ClockReading(monotonic: monotonic, unixMilliseconds: unixMilliseconds) }
+}
+
+/// What both clocks said at one moment.
+package struct ClockReading: Hashable, Sendable {
+    package var monotonic: Duration
+    package var unixMilliseconds: Int64
+
+    package init(monotonic: Duration, unixMilliseconds: Int64) {
+        (self.monotonic, self.unixMilliseconds) = (monotonic, unixMilliseconds)
+    }
+
+    func unixMilliseconds(after delay: Duration) -> Int64 { unixMilliseconds + Int64(delay / .milliseconds(1)) }
 }
 
 package protocol ScheduledAction: Sendable {

@@ -2,7 +2,7 @@ import HapaxModel
 import Testing
 
 /// Every limit of DESIGN.md (Limits) at n−1, n and n+1: what is allowed, what is refused, and by which name.
-@Suite(.timeLimit(.minutes(20)))
+@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
 struct EventLimitsTests {
     @Test("the limits are those of DESIGN.md")
     func valuesArePinned() {

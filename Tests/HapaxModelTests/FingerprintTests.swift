@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxModel
 
-@Suite("What makes two events the same (I3)", .timeLimit(.minutes(20)))
+@Suite("What makes two events the same (I3)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct FingerprintTests {
     @Test("XXH64 gives the published values")
     func hashIsPinned() {

@@ -3,7 +3,7 @@ import HapaxModel
 import Testing
 
 /// DESIGN.md, Whole-request refusals: only our own refusal, in all its parts, may move the client to split a batch.
-@Suite(.timeLimit(.minutes(20)))
+@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
 struct RequestProblemTests {
     @Test func eachCodeIsReadBack() {
         for code in RequestProblem.Code.allCases {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Outcomes are decided as a value", .timeLimit(.minutes(20)))
+@Suite("Outcomes are decided as a value", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct CommitGroupTests {
     private func outcomes(
         _ requests: [IngestRequest], horizon: Int32 = 0, found: [EventKey: Int64] = [:],

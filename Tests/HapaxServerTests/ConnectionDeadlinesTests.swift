@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("What a connection owes, by a clock that is moved (I13, I17)", .timeLimit(.minutes(20)))
+@Suite("What a connection owes, by a clock that is moved (I13, I17)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ConnectionDeadlinesTests {
     private typealias Deadlines = ConnectionDeadlines
 
@@ -145,7 +145,7 @@ struct ConnectionDeadlinesTests {
     }
 }
 
-@Suite("Who has to go, by a clock that is moved (I13)", .timeLimit(.minutes(20)))
+@Suite("Who has to go, by a clock that is moved (I13)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ConnectionTableTests {
     private static func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(1) + .seconds(seconds) }
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Group commit decides as a value", .timeLimit(.minutes(20)))
+@Suite("Group commit decides as a value", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct GroupCommitStateMachineTests {
     typealias Machine = GroupCommitStateMachine<Int>
 

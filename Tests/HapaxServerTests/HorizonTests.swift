@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("A raised horizon, in PostgreSQL (I2, R41)", .serialized, .timeLimit(.minutes(20)))
+@Suite("A raised horizon, in PostgreSQL (I2, R41)", .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct HorizonTests {
     private func open(_ uri: String) async throws -> PostgresEventStore {
         try await PostgresEventStore(

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxServer
 
 /// Two roles of a real PostgreSQL: one that owns the tables, one that serves.
-@Suite("The role that serves can add events and never take one away (I9)", .serialized, .timeLimit(.minutes(20)))
+@Suite("The role that serves can add events and never take one away (I9)", .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct RoleTests {
     private struct Roles {
         let owner: String

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Settings", .timeLimit(.minutes(20)))
+@Suite("Settings", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ServerConfigurationTests {
     private func read(_ arguments: [String] = [], _ environment: [String: String] = [:]) throws -> ServerConfiguration {
         let command = try #require(ServerCommand.parseAsRoot(arguments) as? ServeCommand)

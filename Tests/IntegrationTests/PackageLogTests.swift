@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The example that turns a package log into events.
-@Suite("dpkg-events", .timeLimit(.minutes(20)))
+@Suite("dpkg-events", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct PackageLogTests {
     private func convert(_ log: String) async throws -> (lines: [String], exit: ChildProcess.Exit) {
         let directory = TemporaryDirectory("log")

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// READS.md, In a terminal: the real command against the real server.
-@Suite("hapax tail, events, report and export (R63)", .serialized, .timeLimit(.minutes(20)))
+@Suite("hapax tail, events, report and export (R63)", .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ReadingCommandsTests {
     private static let readKey = "read-key-of-demo"
 

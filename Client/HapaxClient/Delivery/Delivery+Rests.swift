@@ -5,16 +5,16 @@ import Logging
 extension Delivery {
     /// Whether a policy may not send, because of this client's failures or another's to the same server.
     var isResting: Bool {
-        if parts.clock.monotonic < notBefore { return true }
-        let now = parts.clock.unixMilliseconds
-        guard let pause = parts.pause.current(now: now), pause.until > now else { return false }
-        if timer == nil { schedule(.milliseconds(pause.until - now)) }
+        let now = parts.clock.reading
+        if now.monotonic < notBefore { return true }
+        guard let pause = parts.pause.current(now: now.unixMilliseconds), pause.until > now.unixMilliseconds else { return false }
+        if timer == nil { schedule(.milliseconds(pause.until - now.unixMilliseconds), from: now) }
         return true
     }
 
     /// Returns when the rest is over, or there is no reason for it any more.
     func restEnds() async {
-        if isStopped { return }
+        guard timer != nil else { return }
         let end = CommitWaiter()
         rests.append(end)
         _ = try? await end.wait()
@@ -47,14 +47,18 @@ extension Delivery {
             note(step.failure, isOwn)
             // Another file's trouble is its own.
             if !isOwn, case .queue? = step.failure { break }
-            schedule(delay)
-            notBefore = parts.clock.monotonic + delay
-            let until = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
-            if case .queue? = step.failure {} else { parts.pause.set(DestinationPause.Pause(until: until, failures: failures)) }
+            // One reading, and the timer last: whenever it fires, what it ends is over.
+            let now = parts.clock.reading
+            notBefore = now.monotonic + delay
+            if case .queue? = step.failure {
+            } else {
+                parts.pause.set(DestinationPause.Pause(until: now.unixMilliseconds(after: delay), failures: failures))
+            }
+            schedule(delay, from: now)
         case .onlyHeld:
             // Others may come meanwhile, and are sent at once.
             note(step.failure, isOwn)
-            if isOwn { schedule(DeliveryStateMachine.probeInterval) }
+            if isOwn { schedule(DeliveryStateMachine.probeInterval, from: parts.clock.reading) }
             return
         case .held: return
         case .denied, .stopped: break
@@ -81,12 +85,12 @@ extension Delivery {
         parts.pause.set(nil)
     }
 
-    private func schedule(_ delay: Duration) {
+    private func schedule(_ delay: Duration, from now: ClockReading) {
         timer?.cancel()
         guard !isStopped else { return }
         timerNumber += 1
         let number = timerNumber
-        nextAttempt = parts.clock.unixMilliseconds + Int64(delay / .milliseconds(1))
+        nextAttempt = now.unixMilliseconds(after: delay)
         timer = parts.clock.schedule(after: delay) { [weak self] in
             Task { [weak self] in await self?.waitEnded(number) }
         }

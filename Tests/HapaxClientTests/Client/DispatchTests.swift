@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Network policy, the dispatch interval and single batches (R20–R29)", .timeLimit(.minutes(20)), .endsWhenItHangs)
+@Suite("Network policy, the dispatch interval and single batches (R20–R29)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct DispatchTests {
     private let interval = EventClient.Configuration.dispatchInterval
 

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("The shared client (R2)", .timeLimit(.minutes(20)), .endsWhenItHangs)
+@Suite("The shared client (R2)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct SharedClientTests {
     @Test("nil before the start, then the same for everyone: 16 threads that start it make one client (R2)")
     func startsOnce() async throws {

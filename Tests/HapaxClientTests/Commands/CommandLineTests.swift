@@ -74,7 +74,7 @@ struct CommandLine {
     }
 }
 
-@Suite("hapax, the command line", .timeLimit(.minutes(20)))
+@Suite("hapax, the command line", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct CommandLineTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

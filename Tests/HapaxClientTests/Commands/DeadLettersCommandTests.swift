@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax dead-letters", .timeLimit(.minutes(20)))
+@Suite("hapax dead-letters", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct DeadLettersCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

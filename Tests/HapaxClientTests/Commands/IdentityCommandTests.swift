@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax identity (R56, D16)", .timeLimit(.minutes(20)))
+@Suite("hapax identity (R56, D16)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct IdentityCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxClient
 
 /// What interrupts an import, and what it finds when it goes on.
-@Suite("hapax import, interrupted and resumed", .timeLimit(.minutes(20)))
+@Suite("hapax import, interrupted and resumed", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ImportTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

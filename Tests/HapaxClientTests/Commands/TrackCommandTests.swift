@@ -4,7 +4,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite("hapax track", .timeLimit(.minutes(20)))
+@Suite("hapax track", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct TrackCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

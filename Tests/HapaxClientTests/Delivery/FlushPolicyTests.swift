@@ -2,7 +2,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("FlushPolicy (R17–R25)", .timeLimit(.minutes(20)))
+@Suite("FlushPolicy (R17–R25)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct FlushPolicyTests {
     private func policy(bulkSize: Int = 100, interval: Duration = .seconds(15)) -> FlushPolicy {
         FlushPolicy(bulkSize: bulkSize, interval: interval, immediateEvents: ["$AppStart"], now: .zero)

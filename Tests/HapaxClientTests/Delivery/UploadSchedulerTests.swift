@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("UploadScheduler (R21, R29, R36)", .timeLimit(.minutes(20)))
+@Suite("UploadScheduler (R21, R29, R36)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct UploadSchedulerTests {
     private let clock = LateClock()
     private let ticks = Locked(0)

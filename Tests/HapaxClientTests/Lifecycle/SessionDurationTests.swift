@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("How long a session lasted (R51)", .timeLimit(.minutes(20)), .endsWhenItHangs)
+@Suite("How long a session lasted (R51)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct SessionDurationTests {
     private func durations(_ test: TestClient) -> [String] {
         test.transport.batches.flatMap(\.scanned.events).filter { String(decoding: $0.name, as: UTF8.self) == "$AppEnd" }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("QueueQuota (I12, I13)", .timeLimit(.minutes(20)))
+@Suite("QueueQuota (I12, I13)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct QueueQuotaTests {
     private func client(
         _ transport: ScriptedTransport = ScriptedTransport(), clock: ManualClock = ManualClock(), _ change: (inout QueueQuota) -> Void

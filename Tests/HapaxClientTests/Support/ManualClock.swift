@@ -13,6 +13,7 @@ final class ManualClock: ClientClock {
     private struct State {
         var elapsed: Duration = .zero
         var wallOffset: Duration = .zero
+        var isPastWhatIsScheduled = false
         var next = 0
         var scheduled: [Scheduled] = [] {
             didSet { count.set(scheduled.count) }
@@ -23,11 +24,23 @@ final class ManualClock: ClientClock {
     static let start: Int64 = 1_763_680_000_000
     private let state = Locked(State())
 
-    var unixMilliseconds: Int64 { Self.start + state.withLock { Int64(($0.elapsed + $0.wallOffset) / .milliseconds(1)) } }
-    var monotonic: Duration { state.withLock { $0.elapsed } }
+    var unixMilliseconds: Int64 { reading.unixMilliseconds }
+    var monotonic: Duration { reading.monotonic }
+    var reading: ClockReading {
+        state.withLock {
+            ClockReading(
+                monotonic: $0.elapsed, unixMilliseconds: Self.start + Int64(($0.elapsed + $0.wallOffset) / .milliseconds(1)))
+        }
+    }
 
     /// As people and time servers do; what is scheduled is not concerned.
     func moveWallClock(by offset: Duration) { state.withLock { $0.wallOffset += offset } }
+
+    /// Whether each action is due as soon as it is scheduled, as in a process that is suspended just then.
+    var isPastWhatIsScheduled: Bool {
+        get { state.withLock { $0.isPastWhatIsScheduled } }
+        set { state.withLock { $0.isPastWhatIsScheduled = newValue } }
+    }
 
     /// Delays still to come, in order.
     var pending: [Duration] { state.withLock { state in state.scheduled.map { $0.due - state.elapsed }.sorted() } }
@@ -38,6 +51,7 @@ final class ManualClock: ClientClock {
             state.scheduled.append(Scheduled(number: state.next, due: state.elapsed + delay, action: action))
             return state.next
         }
+        if isPastWhatIsScheduled { advance(by: delay) }
         return Cancellation(clock: self, number: number)
     }
 
@@ -58,6 +72,14 @@ final class ManualClock: ClientClock {
             return due
         }
         for scheduled in due { scheduled.action() }
+    }
+
+    /// Moves on, step by step, until something has happened that takes time.
+    func advance(by step: Duration, until hasHappened: () async throws -> Bool) async rethrows {
+        while try await !hasHappened(), !Task.isCancelled {
+            advance(by: step)
+            await Task.yield()
+        }
     }
 
     private struct Cancellation: ScheduledAction {

@@ -1,6 +1,6 @@
 import Testing
 
-@Suite("Long tests take turns on one thread", .takesTurns, .timeLimit(.minutes(20)))
+@Suite("Long tests take turns on one thread", .takesTurns, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct TakesTurnsTests {
     @Test(arguments: 0..<3)
     func runsOnTheThread(number: Int) {
@@ -16,7 +16,7 @@ struct TakesTurnsTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(20)))
+@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
 struct TakesNoTurnsTests {
     @Test("control: without the trait a test is elsewhere")
     func runsElsewhere() async {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("OptOutMark (D16)", .timeLimit(.minutes(20)))
+@Suite("OptOutMark (D16)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct OptOutMarkTests {
     private let directory = TemporaryDirectory()
 

@@ -1,0 +1,1 @@
+../HapaxClientTests/Support/EndOfHangs.swift
