@@ -20,6 +20,7 @@ run: packages
 test: test-packages
 	$(SWIFT) build --build-tests
 	@SWIFT="$(SWIFT)" .ci/run-tests
+	$(SWIFT) run --package-path Examples/usage
 
 bench: test-packages
 	$(SWIFT) build -c release --product hapax-server

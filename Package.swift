@@ -231,6 +231,13 @@ let package = Package(
     ]
 )
 
+#if os(macOS)
+// The server runs on Linux: what it is built on needs macOS 14. On a Mac the package is the client, for Mac and phone.
+let client: Set = ["CZlib", "HapaxModel", "HapaxSQLite", "CCurl", "HapaxClient", "HapaxClientService", "hapax"]
+package.targets.removeAll { !client.contains($0.name) }
+package.products.removeAll { !client.contains($0.name) }
+#endif
+
 #if os(Linux)
 // The adapters to Apple's frameworks, compiled and driven where these do not exist: the same files, by links, with a stub in the frameworks'
 // place. The stub is no module of theirs by name, so that nothing else that asks `canImport` takes it for one.

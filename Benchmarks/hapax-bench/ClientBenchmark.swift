@@ -11,6 +11,8 @@ struct ClientBenchmark {
     private struct Round {
         var trackOne: [Double] = []
         var trackFour: [Double] = []
+        var trackLiteral: [Double] = []
+        var literal: [Double] = []
         var stored: [Durability: [Double]] = [:]
         var raw: [Durability: [Double]] = [:]
         var drained: [Double] = []
@@ -26,6 +28,8 @@ struct ClientBenchmark {
             note("round \(round) of \(rounds): track")
             figures.trackOne.append(try await track(threads: 1))
             figures.trackFour.append(try await track(threads: 4))
+            figures.trackLiteral.append(try await track(threads: 1) { Self.trackLiteral($0, Plain($1)) })
+            figures.literal.append(try await track(threads: 1) { Self.makeLiteral(Plain($1)) })
             for level in [Durability.process, .power] {
                 note("round \(round) of \(rounds): store, \(level.rawValue)")
                 figures.raw[level, default: []].append(try raw(level))
@@ -68,10 +72,11 @@ struct ClientBenchmark {
     }
 
     /// - Returns: The median of nanoseconds a call, over bursts of calls on each thread while the writer works.
-    private func track(threads: Int) async throws -> Double {
+    private func track(threads: Int, _ call: (@Sendable (EventClient, Int) -> Void)? = nil) async throws -> Double {
         let directory = TemporaryDirectory("bench")
         let client = try EventClient.start(configuration(directory))
         let properties = Corpus.properties(1)
+        let call = call ?? { client, _ in client.track("order_viewed", properties: properties) }
         let samples = Locked<[Double]>([])
         for _ in 0..<5 {
             await withCheckedContinuation { continuation in
@@ -80,9 +85,9 @@ struct ClientBenchmark {
                     Thread.detachNewThread(in: group) {
                         var durations: [Double] = []
                         durations.reserveCapacity(Self.burst / threads)
-                        for _ in 0..<Self.burst / threads {
+                        for index in 0..<Self.burst / threads {
                             let start = ContinuousClock.now
-                            client.track("order_viewed", properties: properties)
+                            call(client, index)
                             durations.append((ContinuousClock.now - start) / .nanoseconds(1))
                         }
                         samples.withLock { $0 += durations }
@@ -94,6 +99,29 @@ struct ClientBenchmark {
         }
         await client.shutdown(within: .zero)
         return samples.withLock { $0.median }
+    }
+
+    /// Four plain variables of a caller's.
+    private struct Plain {
+        var order: String
+        var amount: Double
+        var items: Int
+        var isMember: Bool
+
+        init(_ index: Int) {
+            (order, amount, items, isMember) = ("A-17", Double(index) / 4, index, index % 2 == 0)
+        }
+    }
+
+    @inline(never)
+    private static func trackLiteral(_ client: EventClient, _ plain: Plain) {
+        client.track(
+            "order_viewed", properties: ["order": plain.order, "amount": plain.amount, "items": plain.items, "is_member": plain.isMember])
+    }
+
+    @inline(never) @discardableResult
+    private static func makeLiteral(_ plain: Plain) -> Properties {
+        ["order": plain.order, "amount": plain.amount, "items": plain.items, "is_member": plain.isMember]
     }
 
     /// - Returns: Events per second from the first call of `track` until the last is durable.
@@ -172,6 +200,10 @@ struct ClientBenchmark {
         print("|---|---|---|---|")
         print("| `track` on the caller, 1 thread, median | \(Int(figures.trackOne.median)) ns | – | – |")
         print("| `track` on the caller, 4 threads, median | \(Int(figures.trackFour.median)) ns | – | – |")
+        let (whole, literal) = (figures.trackLiteral.median, figures.literal.median)
+        print(
+            "| `track` with a literal of four plain variables, made in the call | \(Int(whole)) ns | \(Int(literal)) ns, the literal alone | – |"
+        )
         for level in [Durability.process, .power] {
             let stored = (figures.stored[level] ?? []).median
             let raw = (figures.raw[level] ?? []).median

@@ -30,9 +30,9 @@ struct Corpus {
     static func properties(_ index: Int) -> Properties {
         [
             "$os": "Linux", "$os_version": "12.4", "$lib": "hapax-swift", "$lib_version": "0.1.0", "$app_version": "7.31.2",
-            "order_id": .string("A-\(100_000 + index)"), "amount": .double(Double(index % 10_000) / 100), "currency": "EUR",
-            "items": [["sku": .string("sku-\(index % 977)"), "quantity": .integer(Int64(index % 5 + 1))]],
-            "referrer": "https://shop.example/categories/garden/chairs?page=3&sort=price", "is_member": .bool(index % 3 == 0),
+            "order_id": "A-\(100_000 + index)", "amount": Double(index % 10_000) / 100, "currency": "EUR",
+            "items": [["sku": "sku-\(index % 977)", "quantity": Int64(index % 5 + 1)] as Properties],
+            "referrer": "https://shop.example/categories/garden/chairs?page=3&sort=price", "is_member": index % 3 == 0,
             "campaign": "spring-sale-2026", "screen": "checkout/confirm", "locale": "de_AT", "experiment": "checkout-b",
             "user_agent": "ExampleBrowser/131.0 (X11; Linux x86_64)",
         ]

@@ -231,24 +231,25 @@ public final class EventClientService: Service, Sendable {
         return try await client.trackDurably(name, properties: properties, id: id, time: time, distinctID: distinctID)
     }
 
-    /// As ``track(_:properties:id:time:distinctID:)``, with the members of `properties` as JSON: `Date` as Unix milliseconds, `Data` in base64.
+    /// As ``track(_:properties:id:time:distinctID:)``, with the members of `value` as JSON: `Date` as Unix milliseconds, `Data` in base64.
     ///
-    /// - Throws: `EncodingError` if they are no JSON object; nothing has been tracked then.
-    @discardableResult @_disfavoredOverload
+    /// - Parameter value: One that is no JSON object makes the event a dead letter `invalid_properties`.
+    @discardableResult
     public func track(
-        _ name: String, properties: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
-    ) throws -> EventID? {
-        track(name, properties: try Properties(encoding: properties), id: id, time: time, distinctID: distinctID)
+        _ name: String, encoding value: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+    ) -> EventID? {
+        track(name, properties: Properties(encoding: value), id: id, time: time, distinctID: distinctID)
     }
 
-    /// As ``trackDurably(_:properties:id:time:distinctID:)``, with the members of `properties` as JSON: `Date` as Unix milliseconds, `Data` in base64.
+    /// As ``trackDurably(_:properties:id:time:distinctID:)``, with the members of `value` as JSON: `Date` as Unix milliseconds, `Data` in base64.
     ///
-    /// - Throws: ``TrackError``, or `EncodingError` if they are no JSON object; nothing has been tracked then.
-    @discardableResult @_disfavoredOverload
+    /// - Parameter value: One that is no JSON object makes the event a dead letter `invalid_properties`.
+    /// - Throws: ``TrackError``.
+    @discardableResult
     public func trackDurably(
-        _ name: String, properties: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
-    ) async throws -> EventID {
-        try await trackDurably(name, properties: try Properties(encoding: properties), id: id, time: time, distinctID: distinctID)
+        _ name: String, encoding value: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+    ) async throws(TrackError) -> EventID {
+        try await trackDurably(name, properties: Properties(encoding: value), id: id, time: time, distinctID: distinctID)
     }
 
     /// - Returns: nil if the event is refused, which has been counted then.

@@ -14,7 +14,7 @@ struct PropertyArgument: Hashable {
         guard let (name, _, _) = split(argument) else { throw ValidationError("A property is name=text or name:=json.") }
         if name.isEmpty { throw ValidationError("A property has a name: name=text or name:=json.") }
         throw ValidationError(
-            "The value of property '\(name)' is not JSON that an event may hold, or has a whole number of more than 64 bits.")
+            "The value of property '\(name)' is not JSON that an event may hold.")
     }
 
     init?(argument: String) {

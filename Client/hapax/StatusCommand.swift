@@ -73,7 +73,7 @@ struct StatusCommand: AsyncParsableCommand {
         return ", the oldest \(max(seconds, 0)) s old"
     }
 
-    private func fields(_ lines: [Line]) -> Properties {
+    private func fields(_ lines: [Line]) -> [String: PropertyValue] {
         let statuses = lines.compactMap(\.status)
         func sum(_ number: KeyPath<FileStatus, Int64>) -> PropertyValue { .integer(statuses.reduce(0) { $0 + $1[keyPath: number] }) }
         let files = lines.map { line in

@@ -9,7 +9,7 @@ enum Terminal {
     }
 
     /// One object on one line, its keys sorted.
-    static func say(json fields: Properties) {
+    static func say(json fields: [String: PropertyValue]) {
         var writer = JSONWriter()
         writer.object(fields)
         write(writer.bytes + [0x0A])

@@ -14,7 +14,7 @@ struct TrackCommand: AsyncParsableCommand {
             user has opted out (see identity). Interrupted before it has printed an id, or with --json, it may have stored the event or \
             not: give an id to run it again with.
 
-            Values have types: name=text is a string, name:=json a number (a whole one of 64 bits, else rounded to a \
+            Values have types: name=text is a string, name:=json a number (whole ones keep all digits, others are rounded to a \
             double), true, false, null, a list or an object.
 
             For an event that your script may send twice, give --derive-id with what it is about (an order's number, a file's name and \
@@ -68,14 +68,14 @@ struct TrackCommand: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     private func properties() throws -> Properties {
-        var properties: Properties = [:]
+        var properties: [String: PropertyValue] = [:]
         for property in try property.map({ try PropertyArgument.parse($0) }) {
             if properties.holdsLookalike(of: property.name) {
                 throw ValidationError("The name of property '\(property.name)' is given in two spellings that look the same.")
             }
             properties[property.name] = property.value
         }
-        return properties
+        return Properties(properties)
     }
 
     func validate() throws {

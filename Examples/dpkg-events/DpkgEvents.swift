@@ -59,7 +59,7 @@ enum DpkgEvents {
             occurrences[text] = occurrence + 1
             let event = Event(
                 id: .derived(name: "dpkg_\(line.action)", key: "\(host)\n\(text)\n\(occurrence)"), name: "dpkg_\(line.action)",
-                time: Int64(date.timeIntervalSince1970 * 1_000), distinctID: host, properties: line.fields.mapValues { .string($0) })
+                time: Int64(date.timeIntervalSince1970 * 1_000), distinctID: host, properties: Properties(line.fields))
             do {
                 try FileHandle.standardOutput.write(contentsOf: Data(event.encoded().bytes + [UInt8(ascii: "\n")]))
             } catch {

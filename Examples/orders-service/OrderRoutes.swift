@@ -28,7 +28,7 @@ struct OrderRoutes: Sendable {
     private func track(_ order: Order) async throws {
         do throws(TrackError) {
             try await events.trackDurably(
-                Order.placed, properties: ["order": .string(order.number), "amount": .integer(order.amount)], id: order.eventID,
+                Order.placed, properties: ["order": order.number, "amount": order.amount], id: order.eventID,
                 distinctID: order.customer)
         } catch {
             switch error {

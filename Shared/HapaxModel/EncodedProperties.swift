@@ -19,11 +19,11 @@ package final class EncodedProperties: Sendable {
     package init(_ properties: Properties) {
         var members: [Member] = []
         var extent = JSONWriter.Extent()
-        SortedNames.forEach(of: properties) { name, index in
+        SortedNames.forEach(of: properties.members) { name, value in
             var writer = JSONWriter()
             writer.string(name.text)
             writer.byte(UInt8(ascii: ":"))
-            writer.value(properties[index].value, depth: 3)
+            writer.value(value, depth: 3)
             members.append(Member(name: name, bytes: writer.bytes, unencodable: writer.unencodable))
             extent.formUnion(writer.extent)
         }

@@ -17,14 +17,17 @@ package struct JSONWriter: ~Copyable {
         /// Keys of the object with the most.
         var keys = 0
         var hasNUL = false
+        /// Whether there is a number that its writer gave as a text.
+        var hasNumber = false
 
         mutating func formUnion(_ other: Extent) {
             depth = max(depth, other.depth)
             keys = max(keys, other.keys)
             hasNUL = hasNUL || other.hasNUL
+            hasNumber = hasNumber || other.hasNumber
         }
 
-        var obeysLimits: Bool { depth <= EventLimits.maximumDepth && keys <= EventLimits.maximumKeysPerObject && !hasNUL }
+        var obeysLimits: Bool { depth <= EventLimits.maximumDepth && keys <= EventLimits.maximumKeysPerObject && !hasNUL && !hasNumber }
     }
 
     /// Deeper values are not written: recursion must end well before the stack does. Far above what an event may have.
@@ -121,7 +124,12 @@ package struct JSONWriter: ~Copyable {
     /// - Parameter base: Members that the properties are laid over; a property of the same name takes the member's place.
     package mutating func object(_ properties: Properties, over base: EncodedProperties = .none) {
         extent.formUnion(base.extent)
-        object(properties, over: base.members, depth: 2)
+        if let problem = properties.problem { note(problem) }
+        object(properties.members, over: base.members, depth: 2)
+    }
+
+    package mutating func object(_ values: [String: PropertyValue]) {
+        object(values, over: [], depth: 2)
     }
 
     /// - Parameter depth: How deep this value lies in its event, the event being 1.
@@ -132,6 +140,7 @@ package struct JSONWriter: ~Copyable {
         case .bool(false): raw("false")
         case .integer(let number): integer(number)
         case .double(let number): double(number)
+        case .number(let text): number(text)
         case .string(let text): string(text)
         case .array(let elements):
             guard descend(to: depth) else { return }
@@ -147,12 +156,13 @@ package struct JSONWriter: ~Copyable {
         }
     }
 
-    private mutating func object(_ properties: Properties, over base: [EncodedProperties.Member], depth: Int) {
+    @inline(__always)
+    private mutating func object(_ properties: some Collection<Properties.Member>, over base: [EncodedProperties.Member], depth: Int) {
         guard descend(to: depth) else { return }
         byte(UInt8(ascii: "{"))
         var keys = 0
         var next = 0
-        SortedNames.forEach(of: properties) { name, index in
+        SortedNames.forEach(of: properties) { name, value in
             while next < base.count, base[next].name < name {
                 member(base[next], &keys)
                 next += 1
@@ -162,7 +172,7 @@ package struct JSONWriter: ~Copyable {
             keys += 1
             string(name.text)
             byte(UInt8(ascii: ":"))
-            value(properties[index].value, depth: depth + 1)
+            self.value(value, depth: depth + 1)
         }
         while next < base.count {
             member(base[next], &keys)
@@ -194,6 +204,20 @@ package struct JSONWriter: ~Copyable {
         }
         // Swift's description is the shortest text that reads back as the same double, and valid JSON for finite values.
         text(number.description)
+    }
+
+    private mutating func number(_ number: String) {
+        // Of its length and size the scanner says whether they obey the limits.
+        extent.hasNumber = true
+        let isNumber = Array(number.utf8).withUnsafeBufferPointer { bytes in
+            var cursor = JSONCursor(bytes)
+            return (try? cursor.number()) != nil && cursor.isAtEnd
+        }
+        guard isNumber else {
+            note(.notFinite)
+            return string(number)
+        }
+        text(number)
     }
 
     private mutating func note(_ problem: EventProblem) {

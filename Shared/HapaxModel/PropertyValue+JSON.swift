@@ -2,10 +2,9 @@ import Foundation
 
 extension PropertyValue {
     /// The value of a JSON text that an event may hold. The last of repeated keys wins; a number with a fraction or an exponent becomes the
-    /// nearest double.
+    /// nearest double, a whole number that neither 64 bits nor a double hold a ``number(_:)``.
     ///
-    /// - Throws: What is wrong with it; also for an integer of more digits than a double keeps, and for two keys that `String` takes for the
-    ///   same though their bytes differ.
+    /// - Throws: What is wrong with it; also for two keys that `String` takes for the same though their bytes differ.
     package init(json text: String) throws(EventProblem) {
         // Above all it bounds the depth: what follows recurses.
         let id = EventID.derived(name: "", key: "")
@@ -24,7 +23,7 @@ extension PropertyValue {
     }
 }
 
-extension Properties {
+extension [String: PropertyValue] {
     /// Whether a key is there that is canonically equivalent to this one, and made of other bytes: one of the two would vanish.
     package func holdsLookalike(of key: String) -> Bool {
         guard let index = index(forKey: key) else { return false }
@@ -48,8 +47,8 @@ extension JSONCursor {
         }
     }
 
-    private mutating func object() throws(EventProblem) -> Properties {
-        var object: Properties = [:]
+    private mutating func object() throws(EventProblem) -> [String: PropertyValue] {
+        var object: [String: PropertyValue] = [:]
         position += 1
         skipWhitespace()
         while !skip(UInt8(ascii: "}")) {
@@ -83,11 +82,9 @@ extension JSONCursor {
         let range = try number()
         if let integer = integer(range) { return .integer(integer) }
         let text = String(decoding: bytes[range], as: UTF8.self)
-        guard let double = Double(text) else { throw Self.tooPrecise }
-        // An integer of so many digits that a double would be another one is refused, not rounded.
-        if double.magnitude >= 0x1p53, let exact = Decimal(string: text), exact != Decimal(string: "\(double)") { throw Self.tooPrecise }
+        guard let double = Double(text) else { return .number(text) }
+        // An integer of so many digits that a double would be another one is not rounded.
+        if double.magnitude >= 0x1p53, let exact = Decimal(string: text), exact != Decimal(string: "\(double)") { return .number(text) }
         return .double(double)
     }
-
-    private static let tooPrecise = EventProblem(.invalidNumber, detail: "a number has more digits than can be kept")
 }

@@ -10,6 +10,9 @@ public enum PropertyValue: Hashable, Sendable {
     case integer(Int64)
     /// JSON has no word for infinities and NaN: an event that holds one goes to the dead letters.
     case double(Double)
+    /// Any other number, as it stands in JSON (RFC 8259 §6), so that it keeps all its digits. An event whose text is no number goes to the
+    /// dead letters.
+    case number(String)
     /// A text; counts towards the event's bytes as it is escaped.
     case string(String)
     /// A list; one level of ``EventLimits/maximumDepth``.
@@ -17,9 +20,6 @@ public enum PropertyValue: Hashable, Sendable {
     /// Values by key; one level of ``EventLimits/maximumDepth``, up to ``EventLimits/maximumKeysPerObject`` keys.
     case object([String: PropertyValue])
 }
-
-/// An event's properties by name.
-public typealias Properties = [String: PropertyValue]
 
 extension PropertyValue: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral,
     ExpressibleByFloatLiteral, ExpressibleByBooleanLiteral, ExpressibleByNilLiteral, ExpressibleByArrayLiteral,

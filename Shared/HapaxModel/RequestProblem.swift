@@ -7,7 +7,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
     /// For people; holds nothing of the request's body and no key.
     package let detail: String
     /// Further members of the document (RFC 9457 §3.2), such as the name of the `parameter` that is wrong.
-    package let members: Properties
+    package let members: [String: PropertyValue]
 
     /// The detail must hold nothing of the request's body and no key.
     package init(_ code: Code, detail: String) {
@@ -15,7 +15,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
     }
 
     /// The members neither.
-    package init(_ code: Code, detail: String, members: Properties) {
+    package init(_ code: Code, detail: String, members: [String: PropertyValue]) {
         self.code = code
         self.detail = detail
         self.members = members

@@ -36,32 +36,33 @@ struct SortedNames {
 
     private struct Member {
         var name: Name
-        var index: Properties.Index
+        var value: PropertyValue
     }
 
-    static func forEach(of properties: Properties, _ body: (Name, Properties.Index) -> Void) {
+    /// Of a name that is there twice the last value counts.
+    static func forEach(of properties: some Collection<Properties.Member>, _ body: (Name, PropertyValue) -> Void) {
         withUnsafeTemporaryAllocation(of: Member.self, capacity: properties.count) { buffer in
             var count = 0
-            var index = properties.startIndex
-            while index != properties.endIndex {
-                let member = Member(name: Name(properties[index].key), index: index)
+            let isShort = properties.count <= 32
+            for property in properties {
+                let member = Member(name: Name(property.key), value: property.value)
+                var place = count
                 // Few enough, mostly, that putting each in its place beats anything cleverer.
-                if properties.count <= 32 {
-                    var place = count
+                if isShort {
                     while place > 0, member.name < buffer[place - 1].name { place -= 1 }
                     let first = buffer.baseAddress.unsafelyUnwrapped
                     (first + place + 1).moveInitialize(from: first + place, count: count - place)
-                    (first + place).initialize(to: member)
-                } else {
-                    buffer.initializeElement(at: count, to: member)
                 }
+                buffer.initializeElement(at: place, to: member)
                 count += 1
-                properties.formIndex(after: &index)
             }
             var members = UnsafeMutableBufferPointer(rebasing: buffer[..<count])
             defer { members.deinitialize() }
-            if properties.count > 32 { members.sort { $0.name < $1.name } }
-            for member in members { body(member.name, member.index) }
+            // Both ways are stable (https://developer.apple.com/documentation/swift/mutablecollection/sort()): repeated names keep their order.
+            if !isShort { members.sort { $0.name < $1.name } }
+            for (index, member) in members.enumerated() where index + 1 == count || members[index + 1].name != member.name {
+                body(member.name, member.value)
+            }
         }
     }
 }

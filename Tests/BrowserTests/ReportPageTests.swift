@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 /// READS.md, The page, Report (R60, R62, R63).
-@Suite("The page's report", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(20)))
+@Suite(
+    "The page's report", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ReportPageTests {
     /// The third bar from the right is two days ago, whose day is closed at any time of today.
     private static let twoDaysAgo = "document.querySelector('#report-bars li:nth-last-child(3) button')"

@@ -8,6 +8,7 @@ struct PropertyValueTests {
         arguments: [
             ("null", .null), ("true", .bool(true)), (" false ", .bool(false)), ("0", .integer(0)), ("-7", .integer(-7)),
             ("9223372036854775807", .integer(.max)), ("1.5", .double(1.5)), ("1e3", .double(1_000)), ("-0.0", .double(-0.0)),
+            ("9007199254740993.0", .number("9007199254740993.0")), ("123456789012345678901", .number("123456789012345678901")),
             ("0.12345678901234567890", .double(0.12345678901234568)),
             (#""a\u00e9\n""#, "a\u{E9}\n"), (#""""#, ""), ("[]", []), ("[ ]", []), ("{ }", .object([:])),
             (#"[1,[true,null], {"k" : "v"} ]"#, [1, [true, nil], ["k": "v"]]),
@@ -29,7 +30,7 @@ struct PropertyValueTests {
         arguments: [
             "", " ", "nul", "tru", "1 2", "1,2", "[1", #"{"a":}"#, #"{"a" 1}"#, "1}", #"1},"event":"f","properties":{"a":2"#, "NaN", "01",
             "1e400",
-            "9007199254740993.0", "123456789012345678901", #""\u0000""#,
+            #""\u0000""#,
             String(repeating: "[", count: 40) + String(repeating: "]", count: 40),
         ])
     func restIsRefused(text: String) {

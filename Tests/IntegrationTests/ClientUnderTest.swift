@@ -39,7 +39,7 @@ final class ClientUnderTest: Sendable {
     func track(count: Int) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for index in 0..<count {
-                group.addTask { try await self.track(properties: ["index": .integer(Int64(index))]) }
+                group.addTask { try await self.track(properties: ["index": index]) }
             }
             try await group.waitForAll()
         }

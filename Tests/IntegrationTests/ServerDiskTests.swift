@@ -8,11 +8,11 @@ import Testing
 /// The disk below the server's store fills up under load, and has room again later.
 @Suite(
     "A full disk below the server", .serialized, .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"),
-    .timeLimit(.minutes(20)))
+    .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ServerDiskTests {
     @Test(
         "while the disk is full nothing is acknowledged and nothing lost; afterwards each event is stored once (I1, I2, I4, D12)",
-        .timeLimit(.minutes(20)), arguments: PipelineStore.Kind.allCases)
+        arguments: PipelineStore.Kind.allCases)
     func fullDiskLosesNothing(kind: PipelineStore.Kind) async throws {
         // Its own: a cluster whose table space is gone with its disk cannot be shared.
         // On a full disk PostgreSQL takes a new connection only as long as nothing has changed in its catalog since an earlier one.

@@ -22,7 +22,7 @@ package struct Mark: Hashable, Sendable, CustomStringConvertible, LosslessString
 
     /// The properties of its event: the mark, and a text of up to `fill` bytes that follows from it.
     package func properties(fill: Int) -> Properties {
-        ["mark": .string(description), "fill": .string(Self.fill(of: description, fill))]
+        ["mark": description, "fill": Self.fill(of: description, fill)]
     }
 
     /// Whether this is the text that ``properties(fill:)`` made of the mark, for whatever limit.

@@ -36,7 +36,7 @@ struct Worker: Sendable {
                 guard await trackMarked(Mark(run: label, thread: thread, index: index)) else { return false }
                 continue
             }
-            let properties: Properties = ["thread": .integer(Int64(thread)), "index": .integer(Int64(index))]
+            let properties: Properties = ["thread": thread, "index": index]
             guard arguments.durably else {
                 while client.track("worker", properties: properties) == nil {
                     // The mailbox is full: the store sets the pace.

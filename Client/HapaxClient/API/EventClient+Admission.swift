@@ -70,7 +70,7 @@ extension EventClient {
         // The event happened before that code took its time (R58).
         let called = clock.unixMilliseconds
         var own = properties
-        if let computed = configuration.computedProperties { own.merge(computed()) { own, _ in own } }
+        if let computed = configuration.computedProperties { own = computed().merging(own) }
         guard !configuration.enrichers.isEmpty else { return admit(own, now: called) }
         var attemptsLeft = Self.maximumEnrichments
         while true {
@@ -78,7 +78,7 @@ extension EventClient {
             let context = writer.intake.withLock { $0.context }
             var draft = EventDraft(
                 name: name, distinctID: distinctID ?? context.identity.distinctID,
-                properties: context.base.merging(context.own(own)) { $1 })
+                properties: context.base.merging(context.own(own)))
             for enrich in configuration.enrichers {
                 guard let enriched = enrich(draft) else {
                     return refuseAll(isKept) ?? writer.intake.withLock { $0.refuse(.enricher) }

@@ -89,7 +89,8 @@ extension EventClient {
 
         /// A file's URL, which no server has, for what is none.
         package static func url(_ text: String) -> URL {
-            URL(string: text, encodingInvalidCharacters: false) ?? URL(filePath: "/")
+            // Foundation escapes other characters, on newer systems only.
+            (text.utf8.allSatisfy { (0x21...0x7E).contains($0) } ? URL(string: text) : nil) ?? URL(filePath: "/")
         }
 
         /// On Apple's systems `hapax` in the app's Application Support. Elsewhere `hapax` in the first of `$STATE_DIRECTORY` (which systemd sets),

@@ -124,6 +124,6 @@ extension EventClient {
 
     /// Adds to ``superProperties``, in one step; the new ones win.
     public func addSuperProperties(_ properties: Properties) {
-        writer.intake.withLock { $0.context.superProperties.merge(properties) { $1 } }
+        writer.intake.withLock { $0.context.superProperties.merge(properties) }
     }
 }

@@ -11,16 +11,16 @@ enum AutomaticProperties {
     static func collect(
         appVersion: String?, bundle: [String: Any]? = Bundle.main.infoDictionary, firmware: String = "/sys/class/dmi/id"
     ) -> Properties {
-        var properties: Properties = ["$lib": "hapax-swift", "$lib_version": .string(libraryVersion)]
-        properties["$os"] = .string(operatingSystem)
-        properties["$os_version"] = .string(operatingSystemVersion)
+        var properties: Properties = ["$lib": "hapax-swift", "$lib_version": libraryVersion]
+        properties["$os"] = operatingSystem
+        properties["$os_version"] = operatingSystemVersion
         set("$app_version", appVersion ?? bundle?["CFBundleShortVersionString"] as? String)
         set("$model", model(firmware))
         set("$manufacturer", manufacturer(firmware))
         return properties
 
         func set(_ key: String, _ value: String?) {
-            if let value, !value.isEmpty { properties[key] = .string(value) }
+            if let value, !value.isEmpty { properties[key] = value }
         }
     }
 

@@ -41,7 +41,7 @@ struct EventContext: Sendable {
     }
 
     private mutating func join() {
-        base = automatic.merging(superProperties) { $1 }
+        base = automatic.merging(superProperties)
         markState(of: &base)
         encodedBase = EncodedProperties(base)
         generation += 1

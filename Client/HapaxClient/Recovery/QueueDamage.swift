@@ -21,13 +21,10 @@ public struct QueueDamage: Hashable, Sendable {
     static let eventName = "$QueueDamaged"
 
     var properties: Properties {
-        var properties: Properties = [
-            "$recovered": .integer(Int64(recovered)), "$recovered_dead_letters": .integer(Int64(recoveredDeadLetters)),
-            "$dead_lettered": .integer(Int64(deadLettered)),
+        [
+            "$recovered": recovered, "$recovered_dead_letters": recoveredDeadLetters, "$dead_lettered": deadLettered, "$lost": lost,
+            "$lost_dead_letters": lostDeadLetters,
         ]
-        if let lost { properties["$lost"] = .integer(Int64(lost)) }
-        if let lostDeadLetters { properties["$lost_dead_letters"] = .integer(Int64(lostDeadLetters)) }
-        return properties
     }
 }
 

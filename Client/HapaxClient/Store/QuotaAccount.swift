@@ -40,7 +40,7 @@ extension QueueUsage {
     }
 
     static func bytes(of properties: Properties) -> Int64 {
-        Int64(properties.reduce(0) { $0 + $1.key.utf8.count + 4 + bytes($1.value, depth: 3) })
+        Int64(properties.members.reduce(0) { $0 + $1.key.utf8.count + 4 + bytes($1.value, depth: 3) })
     }
 
     private static func bytes(_ value: PropertyValue, depth: Int) -> Int {
@@ -50,7 +50,7 @@ extension QueueUsage {
         case .null, .bool(true): return 4
         case .bool(false): return 5
         case .integer, .double: return 8
-        case .string(let text): return text.utf8.count + 2
+        case .string(let text), .number(let text): return text.utf8.count + 2
         case .array(let elements): return elements.reduce(2) { $0 + 1 + bytes($1, depth: depth + 1) }
         case .object(let properties): return properties.reduce(2) { $0 + $1.key.utf8.count + 4 + bytes($1.value, depth: depth + 1) }
         }

@@ -107,7 +107,7 @@ extension EventClientTests {
             if isFullOfBytes { $0.mailboxBytes = 1_000 } else { $0.mailboxCapacity = 1 }
         }
         try test.refuseCommits(true)
-        let properties: Properties = ["fill": .string(String(repeating: "x", count: 500))]
+        let properties: Properties = ["fill": String(repeating: "x", count: 500)]
         #expect(test.client.track("first", properties: properties) != nil)
         // Its commit has failed.
         await test.clock.scheduled(1)
@@ -168,7 +168,7 @@ extension EventClientTests {
         let deliveries = test.client.deliveries()
         let id = try await test.client.trackDurably("order", properties: ["number": 1])
         for number in 1...2 {
-            #expect(try await test.client.trackDurably("order", properties: ["number": .integer(Int64(number))], id: id) == id)
+            #expect(try await test.client.trackDurably("order", properties: ["number": number], id: id) == id)
         }
         try await test.client.trackDurably("order", properties: ["number": 1], id: id, distinctID: "somebody else")
         let status = await test.client.status()

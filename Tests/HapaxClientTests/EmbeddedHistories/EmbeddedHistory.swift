@@ -80,7 +80,7 @@ final class EmbeddedHistory: Sendable {
                 case 2: String(repeating: "n", count: 201)
                 default: "event"
                 }
-            let fill = Properties(dictionaryLiteral: ("fill", .string(String(repeating: "x", count: [10, 400, 3_000][pick(0...2)]))))
+            let fill = Properties(dictionaryLiteral: ("fill", String(repeating: "x", count: [10, 400, 3_000][pick(0...2)])))
             do throws(TrackError) {
                 try await client.trackDurably(name, properties: fill, id: id)
                 told.withLock { _ = $0.stored.insert(id) }

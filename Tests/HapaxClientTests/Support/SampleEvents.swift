@@ -9,7 +9,7 @@ extension PreparedEvent {
     static func sample(_ number: Int64, fill: Int) -> PreparedEvent {
         let event = Event(
             id: .derived(name: "event", key: "\(number)"), name: "e", time: 1_000, distinctID: "u",
-            properties: ["fill": .string(String(repeating: "x", count: fill))])
+            properties: ["fill": String(repeating: "x", count: fill)])
         return PreparedEvent(id: event.id, time: event.time, bytes: event.encoded().bytes)
     }
 }

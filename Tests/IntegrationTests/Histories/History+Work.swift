@@ -146,7 +146,7 @@ extension History {
                 id = UUIDv7Generator.next(&random)
             }
             var arguments = ["track", tracks.isBad ? String(repeating: "n", count: 201) : "tracked", "--json"]
-            for (name, value) in mark.properties(fill: 300) {
+            for (name, value) in mark.properties(fill: 300).byName {
                 if case .string(let text) = value { arguments += ["--property", "\(name)=\(text)"] }
             }
             if let id { arguments += ["--id", id.description] }

@@ -1,0 +1,80 @@
+import Foundation
+import HapaxClient
+
+// The calls that most people write first, as they write them. Built and run by `make test` (.ci/run-tests), without a server.
+
+struct Item: Codable {
+    var sku: String
+    var quantity: Int
+}
+
+struct Order: Codable {
+    var id = "A-17"
+    var amount = 12.5
+    var items = [Item(sku: "chair", quantity: 2)]
+    var coupon: String?
+    var date = Date(timeIntervalSince1970: 1_763_679_999)
+    var customer = UUID()
+    var page = URL(string: "https://shop.example/orders/A-17")
+    var isGift = false
+    var plan = Plan.pro
+}
+
+enum Plan: String, Codable, PropertyValueConvertible {
+    case free, pro
+}
+
+let order = Order()
+let queue = FileManager.default.temporaryDirectory.appending(path: "hapax-usage-\(UUID())")
+defer { try? FileManager.default.removeItem(at: queue) }
+
+// 1. A client.
+var configuration = EventClient.Configuration(
+    server: URL(string: "http://127.0.0.1:1")!, writeKey: "demo", queueDirectory: queue)
+configuration.flushInterval = nil
+let client = try EventClient.start(configuration)
+
+// 2. An event.
+client.track("app_opened")
+
+// 3. Properties from plain variables; nil leaves its key out.
+client.track(
+    "order_paid",
+    properties: ["order": order.id, "amount": order.amount, "items": order.items.count, "coupon": order.coupon, "at": order.date])
+client.track("order_paid", properties: ["order": order.id, "amount": order.amount])
+client.track("order_seen", properties: ["order": order.id])
+client.track("order_seen", properties: ["page": order.page, "gift": order.isGift, "plan": order.plan, "customer": order.customer])
+
+// 4. Properties that are put together.
+var properties: Properties = ["screen": "checkout", "step": 2]
+properties["coupon"] = order.coupon
+properties["skus"] = order.items.map(\.sku)
+if order.isGift { properties["gift"] = true }
+client.track("checkout_step", properties: properties)
+client.track("checkout_step", properties: ["counts": Dictionary(grouping: order.items, by: \.sku).mapValues(\.count)])
+client.track("checkout_step", properties: ["order": ["id": order.id, "amount": order.amount] as Properties])
+
+// 5. A type of one's own.
+client.track("order_shipped", encoding: order)
+
+// 6. An event that must not be lost, and whose second try is the same event.
+try await client.trackDurably("order_paid", properties: ["amount": order.amount], id: .derived(name: "order_paid", key: order.id))
+try await client.trackDurably("order_paid", properties: ["amount": order.amount], id: .derived(name: "order_paid", key: order.id))
+
+// 7. Who it was, and when it happened.
+client.track("mail_opened", time: order.date, distinctID: "customer-17")
+try client.login("customer-17")
+
+// 8. What every event says.
+client.superProperties = ["shop": "vienna", "build": 42]
+
+// 9. How long something took.
+client.startTimer("checkout")
+client.endTimer("checkout", properties: ["items": order.items.count])
+
+// 10. What became of it.
+let report = await client.flush()
+let status = await client.status()
+print("\(status.depth) events wait, \(report.stored) were delivered, \(status.deadLettered) are dead letters")
+await client.shutdown(within: .seconds(1))
+guard status.depth == 12, status.deadLettered == 0, report.failure != nil else { exit(1) }

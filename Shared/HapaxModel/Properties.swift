@@ -1,0 +1,118 @@
+import Foundation
+
+/// An event's properties by name.
+///
+/// A literal takes plain variables of every ``PropertyValueConvertible`` type, optional ones as well: nil leaves the name out.
+///
+///     ["order": order.id, "amount": order.amount, "coupon": order.coupon, "items": order.items.count]
+///
+/// `PropertyValue.null` is JSON's null. A literal inside of a literal that mixes types needs its own: `["a", 1] as PropertyValue`,
+/// `["name": name, "age": age] as Properties`.
+public struct Properties: Sendable {
+    package typealias Member = (key: String, value: PropertyValue)
+
+    /// In the order in which they were given; of a name that is there twice the last one counts. A dictionary takes twice as long to make.
+    package private(set) var members: [Member] = []
+    private var failure: Failure?
+
+    /// Kept out of line: properties are copied often, and hardly ever have one.
+    private final class Failure: Sendable {
+        let problem: EventProblem
+        init(_ problem: EventProblem) { self.problem = problem }
+    }
+
+    /// Why what was encoded is no object: its event becomes a dead letter for this.
+    package var problem: EventProblem? { failure?.problem }
+
+    /// No properties.
+    public init() {}
+
+    /// Values of one type by name.
+    public init(_ values: [String: some PropertyValueConvertible]) {
+        members = values.map { ($0.key, $0.value.propertyValue) }
+    }
+
+    /// The members of a value as JSON: `Date` as Unix milliseconds, `Data` in base64.
+    ///
+    /// A value that is no JSON object gives no properties, and the event that gets them becomes a dead letter `invalid_properties`.
+    public init(encoding value: some Encodable) {
+        let encoder = JSONEncoder()
+        encoder.dateEncodingStrategy = .millisecondsSince1970
+        do {
+            let json = String(decoding: try encoder.encode(value), as: UTF8.self)
+            guard case .object(let object) = try PropertyValue(json: json) else {
+                throw EventProblem(.invalidProperties, detail: "what is encoded is no object")
+            }
+            members = object.map { ($0.key, $0.value) }
+        } catch {
+            // An encoder's own words may quote the value.
+            failure = Failure(error as? EventProblem ?? EventProblem(.invalidProperties, detail: "the value cannot be encoded as JSON"))
+        }
+    }
+
+    /// How many names there are.
+    public var count: Int { byName.count }
+
+    /// Whether there are none.
+    public var isEmpty: Bool { members.isEmpty }
+
+    /// All of them, to look through.
+    public var byName: [String: PropertyValue] { Dictionary(members.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 }) }
+
+    /// The value of a name; setting nil takes the name out.
+    public subscript(_ name: String) -> PropertyValue? {
+        get { members.last { $0.key == name }?.value }
+        set {
+            members.removeAll { $0.key == name }
+            if let newValue { members.append((name, newValue)) }
+        }
+    }
+
+    /// The same, set to any value that can stand for one.
+    @_disfavoredOverload
+    public subscript(_ name: String) -> (any PropertyValueConvertible)? {
+        get { self[name] as PropertyValue? }
+        set { self[name] = newValue?.propertyValue }
+    }
+
+    /// Lays others over these: theirs win.
+    public mutating func merge(_ other: Properties) {
+        if members.isEmpty {
+            members = other.members
+        } else {
+            var all = byName
+            for member in other.members { all[member.key] = member.value }
+            members = all.map { ($0.key, $0.value) }
+        }
+        failure = failure ?? other.failure
+    }
+
+    /// These with others laid over them.
+    public func merging(_ other: Properties) -> Properties {
+        var merged = self
+        merged.merge(other)
+        return merged
+    }
+}
+
+extension Properties: ExpressibleByDictionaryLiteral {
+    /// The last of repeated names wins, as in JSON.
+    public init(dictionaryLiteral elements: (String, (any PropertyValueConvertible)?)...) {
+        members.reserveCapacity(elements.count)
+        for (name, value) in elements {
+            if let value { members.append((name, value.propertyValue)) }
+        }
+    }
+}
+
+extension Properties: PropertyValueConvertible {
+    public var propertyValue: PropertyValue { .object(byName) }
+}
+
+extension Properties: Hashable {
+    public static func == (left: Properties, right: Properties) -> Bool {
+        left.byName == right.byName && left.problem == right.problem
+    }
+
+    public func hash(into hasher: inout Hasher) { hasher.combine(byName) }
+}
