@@ -45,8 +45,6 @@ package protocol ScheduledAction: Sendable {
 
 /// The machine's clock.
 package struct SystemClock: ClientClock {
-    private let queue = DispatchQueue(label: "hapax.clock")
-
     package init() {}
 
     package var unixMilliseconds: Int64 {
@@ -70,7 +68,8 @@ package struct SystemClock: ClientClock {
         let item = DispatchWorkItem(block: action)
         let (seconds, attoseconds) = min(max(delay, .zero), .seconds(1_000_000_000)).components
         let nanoseconds = Int(seconds) * 1_000_000_000 + Int(attoseconds / 1_000_000_000)
-        queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds), execute: item)
+        // A queue for each: an action that waits, as for a disk or for code of the app's, delays no other one.
+        DispatchQueue(label: "hapax.clock").asyncAfter(deadline: .now() + .nanoseconds(nanoseconds), execute: item)
         return Scheduled(item: item)
     }
 

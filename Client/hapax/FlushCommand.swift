@@ -11,7 +11,8 @@ struct FlushCommand: AsyncParsableCommand {
             is over. An event leaves the queue only when the server has acknowledged it; stopping this command loses nothing. What a \
             running process holds it sends itself.
 
-            Exits with 0 if nothing is left, 1 if a file of the queue cannot be used, 2 if something is left, also with running processes, 3 if events \
+            Exits with 0 if nothing waits in the directory, 1 if a file of the queue cannot be used, 2 if something waits (also for another \
+            server or key, or in the file of a running process), if nobody can tell, or if a damaged file has lost events, 3 if events \
             became dead letters.
 
             Example, from cron:
@@ -34,52 +35,94 @@ struct FlushCommand: AsyncParsableCommand {
         let destinations = try configuration.destinations()
         let client = try EventClient.startForCommand(configuration)
         let flush = await client.finalFlush(within: .seconds(timeout))
+        let damages = [await client.status().damage].compactMap(\.self) + (flush.leftovers?.damages ?? [])
         _ = await client.shutdown(within: .zero)
-        let rest = await TimeLimit.result(after: .seconds(5)) { [directory = queue.directory] in Rest(directory, destinations) } ?? Rest()
+        let rest = await TimeLimit.result(after: .seconds(5)) { [directory = queue.directory] in Rest(directory, destinations) }
         let (report, counts) = (flush.own, flush.leftovers?.counts ?? DeliveryCounts())
         let failure = report.failure ?? flush.leftovers?.failure
         let (stored, duplicates) = (report.stored + counts.stored, report.duplicates + counts.duplicates)
         let deadLettered = report.deadLettered + counts.deadLettered
-        let remaining = rest.waiting
+        // What nobody can tell is not nothing.
+        let remaining = rest.flatMap { $0.isUnknown ? nil : $0.waiting }
         if output.json {
             Terminal.say(json: [
                 "stored": .count(stored), "duplicates": .count(duplicates), "dead_lettered": .count(deadLettered),
-                "remaining": .count(remaining), "owned_files": .count(rest.unopened.owned.count),
-                "unusable_files": .count(rest.unopened.unusable.count), "recovering_files": .count(rest.recovering),
+                "remaining": .optional(remaining.map(Int64.init)),
+                "remaining_for_others": .optional((rest?.waitingForOthers).map(Int64.init)),
+                "owned_files": .count(rest?.unopened.owned.count ?? 0), "unusable_files": .count(rest?.unopened.unusable.count ?? 0),
+                "recovering_files": .count(rest?.recovering ?? 0), "damaged_files": .count(damages.count),
+                "lost": damages.contains { $0.lost == nil } ? .null : .count(damages.reduce(0) { $0 + ($1.lost ?? 0) }),
                 "failure": .optional(failure.map { "\($0)" }),
             ])
         } else {
-            Terminal.say("\(stored) stored, \(duplicates) duplicates, \(deadLettered) dead letters, \(remaining) remaining")
+            let left = remaining.map { "\($0)" } ?? "an unknown number"
+            Terminal.say("\(stored) stored, \(duplicates) duplicates, \(deadLettered) dead letters, \(left) remaining")
             if let failure { Terminal.complain("\(failure)") }
         }
-        Terminal.complain(ofOthers: flush.leftovers)
-        rest.unopened.complain(of: "what waits")
-        if rest.recovering > 0 { Terminal.complain("more is still to be recovered from damaged files; the next hapax flush goes on") }
+        guard let rest else {
+            Terminal.complain("whether anything remains is not known: the disk did not answer in time")
+            throw ExitCode.undelivered
+        }
+        rest.complain()
+        Terminal.complain(of: damages)
         if !rest.unopened.unusable.isEmpty { throw ExitCode.failure }
-        if remaining > 0 || rest.recovering > 0 || failure != nil { throw ExitCode.undelivered }
+        let isDone = remaining == 0 && rest.waitingForOthers == 0 && rest.recovering == 0 && failure == nil
+        if !isDone || damages.contains(where: \.mayHaveLost) { throw ExitCode.undelivered }
         if deadLettered > 0 { throw ExitCode.deadLettered }
     }
 
-    /// What is left for the server.
+    /// What is left in the directory.
     private struct Rest: Sendable {
         var unopened = UnopenedFiles()
         var waiting = 0
+        /// Of other servers and keys.
+        var waitingForOthers = 0
         /// Of these nobody knows yet how many events they hold.
         var recovering = 0
-
-        init() {}
+        /// A running process holds a file and does not say how many wait there, or the directory cannot be listed.
+        var isUnknown = false
 
         init(_ directory: QueueDirectory, _ destinations: Set<EventID>) {
-            for number in (try? directory.numbers()) ?? [] {
+            guard let numbers = try? directory.numbers() else {
+                isUnknown = true
+                return
+            }
+            for number in numbers {
                 let note = FileClaim.note(of: number, in: directory)
-                guard note.map({ destinations.contains($0.destination) }) ?? true else { continue }
+                guard note.map({ destinations.contains($0.destination) }) ?? true else {
+                    waitingForOthers += note?.isClean == true ? 0 : Self.waiting(number, directory)
+                    continue
+                }
                 if let file = unopened.open(number, in: directory) {
                     waiting += Int(file.counters.waiting)
                     if file.isRecovering { recovering += 1 }
                     file.close()
-                } else if let status = FileStatus.read(number, in: directory) {
-                    waiting += Int(status.waiting)
+                } else if unopened.owned.last == number {
+                    let status = FileStatus.read(number, in: directory)
+                    waiting += Int(status?.waiting ?? 0)
+                    if status == nil { isUnknown = true }
                 }
+            }
+        }
+
+        private static func waiting(_ number: Int, _ directory: QueueDirectory) -> Int {
+            switch FoundFile(number, in: directory) {
+            case .open(let file):
+                defer { file.close() }
+                return Int(file.counters.waiting)
+            case .owned(let status): return Int(status?.waiting ?? 0)
+            case .unusable: return 0
+            }
+        }
+
+        func complain() {
+            unopened.complain(of: "what waits")
+            if isUnknown { Terminal.complain("how many events wait there is not known: try again, or ask that process") }
+            if recovering > 0 { Terminal.complain("more is still to be recovered from damaged files; the next hapax flush goes on") }
+            if waitingForOthers > 0 {
+                Terminal.complain(
+                    "\(waitingForOthers) events wait for another server or key. If this one replaces it: hapax flush --replaces \"URL KEY\", with the old ones"
+                )
             }
         }
     }

@@ -21,7 +21,7 @@ struct Hapax: AsyncParsableCommand {
               0    done
               1    failed: the queue or a file cannot be used, the user has opted out, the server does not answer what it was asked, or \
             what was asked for is not there
-              2    stored, but not all of it has been delivered; it will be, or run the command again
+              2    stored, but not all of it is known to be delivered; it will be, or run the command again
               3    some events are in the dead letters
               64   usage
               74   standard output cannot be written; what the command did is done (141 for a pipe whose reader has gone)
@@ -40,6 +40,10 @@ struct Hapax: AsyncParsableCommand {
         ])
 
     static func main() async {
+        // A descriptor that the caller closed would be given to the queue's first file. Its place is taken by what can be neither read nor written.
+        for descriptor in 0...2 where fcntl(Int32(descriptor), F_GETFD) == -1 {
+            _ = open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY)
+        }
         // What cannot be written fails, and then the command decides: where nobody reads standard error, it does its work all the same.
         signal(SIGPIPE, SIG_IGN)
         // Swift repairs such arguments: two keys of --derive-id would become one, and their events the same.

@@ -3,8 +3,8 @@ import HapaxModel
 
 /// How far a file has been imported to one project of one server: a line of text beside the file, there only while an import is unfinished.
 ///
-/// It counts only for that server and key, and while the bytes before its place are what they were; otherwise the import begins at the first
-/// line, and what is sent twice is stored once.
+/// It counts only for that server and key, while the bytes before its place are what they were, and while each queue file that was given lines of
+/// them is there and has lost none; otherwise the import begins at the first line, and what is sent twice is stored once.
 struct ImportNote: Hashable {
     /// Everything before it is stored in the queue.
     var offset: Int64 = 0
@@ -12,6 +12,8 @@ struct ImportNote: Hashable {
     /// Lines of which no event could be made, and the length of the file that they are in.
     var rejected = 0
     var rejectedBytes: Int64 = 0
+    /// The installs that were given lines, and how many of its events each had removed unsent before that. A damaged file goes on as another install.
+    var installs: [EventID: Int64] = [:]
 
     static func path(of file: String) -> String { file + ".hapax-import" }
 
@@ -22,16 +24,26 @@ struct ImportNote: Hashable {
     static func read(_ file: String, descriptor: Int32, destination: EventID) -> ImportNote? {
         guard let data = FileManager.default.contents(atPath: path(of: file)) else { return nil }
         let parts = String(decoding: data, as: UTF8.self).split(whereSeparator: \.isWhitespace)
-        guard parts.count == 6, parts[0] == destination.description, let offset = Int64(parts[1]), let lines = Int64(parts[2]),
+        guard parts.count >= 6, parts[0] == destination.description, let offset = Int64(parts[1]), let lines = Int64(parts[2]),
             let rejected = Int(parts[3]), let rejectedBytes = Int64(parts[4]), offset >= 0, rejectedBytes >= 0,
             let sum = checkSum(before: offset, descriptor), "\(sum)" == parts[5]
         else { return nil }
-        return ImportNote(offset: offset, lines: lines, rejected: rejected, rejectedBytes: rejectedBytes)
+        let installs = parts[6...].compactMap { part -> (EventID, Int64)? in
+            let pair = part.split(separator: ":")
+            guard pair.count == 2, let install = EventID(String(pair[0])), let removed = Int64(pair[1]) else { return nil }
+            return (install, removed)
+        }
+        // A note that names none was written by an earlier version.
+        guard !installs.isEmpty, installs.count == parts.count - 6 else { return nil }
+        return ImportNote(
+            offset: offset, lines: lines, rejected: rejected, rejectedBytes: rejectedBytes,
+            installs: Dictionary(installs, uniquingKeysWith: { $1 }))
     }
 
     func write(_ file: String, descriptor: Int32, destination: EventID) throws {
         guard let sum = Self.checkSum(before: offset, descriptor) else { throw POSIXError(.EIO) }
-        let text = "\(destination) \(offset) \(lines) \(rejected) \(rejectedBytes) \(sum)\n"
+        let parts = installs.map { " \($0.key):\($0.value)" }.sorted().joined()
+        let text = "\(destination) \(offset) \(lines) \(rejected) \(rejectedBytes) \(sum)\(parts)\n"
         try Data(text.utf8).write(to: URL(fileURLWithPath: Self.path(of: file)), options: .atomic)
     }
 

@@ -52,9 +52,12 @@ final class ImportRun: Sendable {
     ) {
         (self.client, self.descriptor, self.path, self.destination) = (client, descriptor, path, destination)
         (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)
-        let note = path.flatMap { ImportNote.read($0, descriptor: descriptor, destination: destination) }
+        let found = path.flatMap { ImportNote.read($0, descriptor: descriptor, destination: destination) }
+        let note = found.flatMap { ImportedLines(client, $0.installs).areWhole ? $0 : nil }
         let isThere = note.map { lseek(descriptor, off_t($0.offset), SEEK_SET) >= 0 } ?? false
-        start = isThere ? note ?? ImportNote() : ImportNote()
+        var start = isThere ? note ?? ImportNote() : ImportNote()
+        start.noteInstall(of: client)
+        self.start = start
         var status = stat()
         progress = ImportProgress(size: path != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil)
     }
@@ -97,7 +100,7 @@ final class ImportRun: Sendable {
                 try await store(chunk, &note, &counts)
                 if let ending = await deliver(&counts, downTo: isAtEnd || mustWait ? 0 : Self.maximumWaiting) { return ending }
             }
-            return await deliverLeftovers(&counts) ?? .complete
+            return await deliverLeftovers(&counts) ?? check(note.installs)
         } catch let failure as LineReader.Failure {
             return .failed("the file cannot be read: \(String(cString: strerror(failure.code)))")
         } catch let failure as StorageFailure {
@@ -123,8 +126,10 @@ final class ImportRun: Sendable {
             if line.number == 1, text.starts(with: [0xEF, 0xBB, 0xBF]) { text = text.dropFirst(3) }
             while let last = text.last, last == 0x20 || last == 0x09 || last == 0x0D { text = text.dropLast() }
             let scanned = EventScanner.scan(text)
-            // A brace at its end may be an inner one.
-            if isLast, let problem = scanned.problem, text.last != UInt8(ascii: "}") || problem.reason == .invalidJSON { return false }
+            // A brace at its end may be an inner one; blanks alone are the end of the file.
+            if isLast, !text.isEmpty, let problem = scanned.problem, text.last != UInt8(ascii: "}") || problem.reason == .invalidJSON {
+                return false
+            }
             (lines, bytes, end) = (lines + 1, bytes + line.bytes.count, line.end)
             if text.isEmpty { return true }
             if let id = scanned.id, scanned.problem == nil {
@@ -154,6 +159,7 @@ final class ImportRun: Sendable {
         counts.rejected += chunk.rejectedLines
         counts.lines += chunk.lines
         counts.offset = chunk.end
+        note.noteInstall(of: client)
         (note.offset, note.lines, note.rejected) = (chunk.end, note.lines + Int64(chunk.lines), note.rejected + chunk.rejectedLines)
         progress.update(counts)
         // Without it the next run begins farther ahead, and the server knows what it has.
@@ -183,6 +189,18 @@ final class ImportRun: Sendable {
         counts.duplicates += look.counts.duplicates
         counts.deadLettered += look.counts.deadLettered
         return look.failure.map { .undelivered("\($0)") }
+    }
+
+    /// Delivered is only what each file that was given lines has settled; the counts alone hold events of others as well.
+    private func check(_ installs: [EventID: Int64]) -> Ending {
+        let lines = ImportedLines(client, installs)
+        guard lines.areWhole else {
+            // Its note is not believed any more.
+            return .undelivered(
+                "a queue file that held some of the lines was damaged, purged or taken by another process; run the import again: it begins at the first line, and each event is stored once"
+            )
+        }
+        return lines.waiting == 0 ? .complete : .undelivered("\(lines.waiting) events wait")
     }
 
     // MARK: - Rejected lines

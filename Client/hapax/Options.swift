@@ -39,6 +39,9 @@ struct QueueOptions: ParsableArguments {
     func validate() throws {
         // As from a variable of a script that is not set: the queue's files would lie in the working directory.
         if queue?.isEmpty == true { throw ValidationError("The queue's directory has no name.") }
+        if queue == nil, environment("HAPAX_QUEUE") == nil, let home = EventClient.Configuration.missingHome {
+            throw ValidationError("The home directory \(home) does not exist. Give --queue or set HAPAX_QUEUE.")
+        }
     }
 
     var directory: QueueDirectory { QueueDirectory(path: path) }

@@ -84,8 +84,18 @@ struct RowName: ExpressibleByArgument, Hashable, Comparable, CustomStringConvert
 extension Terminal {
     static func complain(ofOthers look: Leftovers.Look?) {
         guard let others = look?.others, others > 0 else { return }
-        let (files, were) = others == 1 ? ("1 file of the queue is", "was") : ("\(others) files of the queue are", "were")
-        complain("\(files) for another server or key, and \(were) left alone: see hapax status, and --replaces")
+        let files = others == 1 ? "1 file of the queue holds" : "\(others) files of the queue hold"
+        complain(
+            "\(files) events for another server or key. If this one replaces it: hapax flush --replaces \"URL KEY\", with the old ones")
+    }
+
+    static func complain(of damages: [QueueDamage]) {
+        for damage in damages {
+            let are = damage.isRecovered ? "lost" : "not recovered yet"
+            let lost = damage.lost.map { $0 == 0 ? "none of its events is \(are)" : "\($0) of its events are \(are)" }
+            let what = lost ?? "how many of its events are \(are) is not known"
+            complain("a damaged file of the queue was set aside as \(damage.file): \(damage.recovered) events were recovered, and \(what)")
+        }
     }
 
     static func queueCannotBeUsed(_ error: any Error) -> ExitCode {

@@ -8,8 +8,8 @@ struct StatusCommand: AsyncParsableCommand {
         commandName: "status",
         abstract: "Shows what waits, what was delivered and what was refused.",
         discussion: """
-            File by file, and in all. Of a file that a running process works on, what that last wrote: at most some seconds old. Exits with 0 \
-            also if something waits, with 1 if a file cannot be used.
+            File by file, and in all. Of a file that a running process works on, what that has written beside it at its latest commit. Exits \
+            with 0 also if something waits, with 1 if a file cannot be used, with 2 if such a process says nothing: then what waits is not known.
 
             Example:
               hapax status --json
@@ -25,6 +25,8 @@ struct StatusCommand: AsyncParsableCommand {
         var isOwned = false
         var isRecovering = false
         var failure: StorageFailure?
+        /// Its owner is a process that has written nothing that can be read.
+        var isUnknown: Bool { isOwned && status == nil }
     }
 
     func run() async throws {
@@ -42,6 +44,7 @@ struct StatusCommand: AsyncParsableCommand {
         }
         if output.json { Terminal.say(json: fields(lines)) } else { tell(lines) }
         if lines.contains(where: { $0.failure != nil }) { throw ExitCode.failure }
+        if lines.contains(where: \.isUnknown) { throw ExitCode.undelivered }
     }
 
     private func tell(_ lines: [Line]) {
@@ -57,6 +60,7 @@ struct StatusCommand: AsyncParsableCommand {
             let owner = line.isOwned ? ", held by a running process" : ""
             Terminal.say("file \(line.number)\(owner)\(place)")
             if let failure = line.failure { Terminal.say("  cannot be used: \(failure)") }
+            if line.isUnknown { Terminal.say("  not known: that process has not written how it stands") }
             guard let status = line.status else { continue }
             let held = status.held > 0 ? ", \(status.held) of them held" : ""
             Terminal.say("  waiting      \(status.waiting) events, \(status.bytes) bytes\(age(status.oldest))\(held)")
@@ -86,7 +90,8 @@ struct StatusCommand: AsyncParsableCommand {
         }
         let dropped = statuses.reduce(into: [String: Int64]()) { $0.merge($1.dropped, uniquingKeysWith: +) }
         return [
-            "queue": .string(queue.path), "files": .array(files), "waiting": sum(\.waiting), "held": sum(\.held), "bytes": sum(\.bytes),
+            "queue": .string(queue.path), "files": .array(files), "waiting": lines.contains(where: \.isUnknown) ? .null : sum(\.waiting),
+            "held": sum(\.held), "bytes": sum(\.bytes),
             "oldest": .optional(statuses.compactMap(\.oldest).min()), "created": sum(\.created), "stored": sum(\.stored),
             "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "gone": sum(\.gone),
             "dead_letters": sum(\.deadLetters), "damaged_files": .count(queue.directory.filesSetAside().count),

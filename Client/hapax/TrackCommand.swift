@@ -132,6 +132,7 @@ struct TrackCommand: AsyncParsableCommand {
         var told = await fate.value
         told.letter = told.letter ?? damaged
         told.isOfFlush = !isLetterAlready
+        Terminal.complain(of: [status.damage].compactMap(\.self))
         tell(stored, report, told)
         if told.letter != nil { throw ExitCode.deadLettered }
     }

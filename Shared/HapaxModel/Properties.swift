@@ -98,11 +98,25 @@ public struct Properties: Sendable {
 extension Properties: ExpressibleByDictionaryLiteral {
     /// The last of repeated names wins, as in JSON.
     public init(dictionaryLiteral elements: (String, (any PropertyValueConvertible)?)...) {
-        members.reserveCapacity(elements.count)
-        for (name, value) in elements {
-            if let value { members.append((name, value.propertyValue)) }
+        members = [Member](unsafeUninitializedCapacity: elements.count) { members, count in
+            elements.withUnsafeBytes { bytes in
+                for start in stride(from: 0, to: bytes.count, by: MemoryLayout<Element>.stride) {
+                    guard let element = bytes.baseAddress?.advanced(by: start) else { return }
+                    let name = element.advanced(by: Self.offsetOfName).assumingMemoryBound(to: String.self)
+                    let value = element.advanced(by: Self.offsetOfValue).assumingMemoryBound(to: (any PropertyValueConvertible)?.self)
+                    guard let value = value.pointee?.propertyValue else { continue }
+                    members.initializeElement(at: count, to: (name.pointee, value))
+                    count += 1
+                }
+            }
         }
     }
+
+    // Read in place: a loop over the elements copies each pair through the runtime, which takes as long as all the rest
+    // (https://developer.apple.com/documentation/swift/memorylayout/offset(of:)).
+    private typealias Element = (String, (any PropertyValueConvertible)?)
+    private static let offsetOfName = MemoryLayout<Element>.offset(of: \.0) ?? 0
+    private static let offsetOfValue = MemoryLayout<Element>.offset(of: \.1) ?? MemoryLayout<String>.stride
 }
 
 extension Properties: PropertyValueConvertible {

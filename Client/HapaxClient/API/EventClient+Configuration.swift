@@ -99,16 +99,35 @@ extension EventClient {
             #if canImport(Darwin)
             return URL.applicationSupportDirectory.appending(path: "hapax", directoryHint: .isDirectory)
             #else
+            return (stateDirectory ?? home.appending(path: ".local/state")).appending(path: "hapax", directoryHint: .isDirectory)
+            #endif
+        }
+
+        /// The home directory, if the standard directory would be below it and it does not exist: then somebody has set it so that nothing is
+        /// stored there.
+        package static var missingHome: String? {
+            #if canImport(Darwin)
+            return nil
+            #else
+            return stateDirectory == nil && !FileManager.default.fileExists(atPath: home.path) ? home.path : nil
+            #endif
+        }
+
+        #if !canImport(Darwin)
+        private static var stateDirectory: URL? {
             let environment = ProcessInfo.processInfo.environment
             // One that is not absolute is to be ignored (https://specifications.freedesktop.org/basedir-spec/latest/#basics).
             let state = ["STATE_DIRECTORY", "XDG_STATE_HOME"].compactMap { environment[$0] }.first { $0.hasPrefix("/") }
             // systemd separates several by colons (https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#RuntimeDirectory=).
             let first = state?.split(separator: ":").first.map { URL(filePath: String($0), directoryHint: .isDirectory) }
-            let home = environment["HOME"].flatMap { $0.isEmpty ? nil : URL(filePath: $0, directoryHint: .isDirectory) }
-            let base = first ?? (home ?? FileManager.default.homeDirectoryForCurrentUser).appending(path: ".local/state")
-            return base.appending(path: "hapax", directoryHint: .isDirectory)
-            #endif
+            return first
         }
+
+        private static var home: URL {
+            ProcessInfo.processInfo.environment["HOME"].flatMap { $0.isEmpty ? nil : URL(filePath: $0, directoryHint: .isDirectory) }
+                ?? FileManager.default.homeDirectoryForCurrentUser
+        }
+        #endif
     }
 
     /// Where events go.
@@ -165,6 +184,7 @@ extension EventClient.Configuration {
     func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
         // The working directory itself is what comes of a setting that is empty.
         if !queueDirectory.isFileURL || queueDirectory.relativePath == "." { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
+        if Self.missingHome != nil, queueDirectory == Self.standardQueueDirectory { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
         if isRefused && SharedContainer.holds(queueDirectory.path) { throw .sharedContainer }
     }
 

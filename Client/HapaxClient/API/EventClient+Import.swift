@@ -36,6 +36,11 @@ extension EventClient {
         return await delivery.stepThroughRests()
     }
 
+    /// Of the client's file, as the latest commit left them.
+    package var counters: QueueCounters { file.counters }
+
+    package var directory: QueueDirectory { file.directory }
+
     /// Ends ``deliver(downTo:)``; nothing is sent any more.
     package func stopDelivering() async {
         transport.close()

@@ -69,7 +69,6 @@ extension EventClient {
             BlockingExecutor.run("hapax.closing") { [file, wasThereAtClose] in
                 // Looked at while it is locked, by the first who closes.
                 wasThereAtClose.withLock { known in known = known ?? file.hasFile }
-                FileStatus(file.counters, oldest: file.oldestTime).write(file)
                 file.close()
                 continuation.resume()
             }

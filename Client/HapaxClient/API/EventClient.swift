@@ -122,7 +122,9 @@ public final class EventClient: Sendable {
                 bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval,
                 immediateEvents: configuration.immediateEvents, networkPolicy: configuration.flushNetworkPolicy, now: clock.monotonic))
         let gate = RequestGate(lifecycle: lifecycle) {
-            policy.withLock { $0.uploadsByItself && $0.allows(configuration.network()) }
+            // The app's code, which may take its time, is not asked under the lock.
+            let network = configuration.network()
+            return policy.withLock { $0.uploadsByItself && $0.allows(network) }
         }
         self.gate = gate
         let makeEvent: @Sendable (String, EventID, Properties, Int64?, String?) -> PreparedEvent = {
@@ -146,7 +148,6 @@ public final class EventClient: Sendable {
         let scheduler = UploadScheduler(
             policy: policy, clock: clock, depth: { Self.sendable(file) }, network: configuration.network,
             ticked: {
-                FileStatus(file.counters, oldest: file.oldestTime).write(file)
                 if policy.withLock({ $0.uploadsByItself }) { Task { await leftovers.sendIfDue() } }
             }
         ) {

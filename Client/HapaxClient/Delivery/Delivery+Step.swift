@@ -7,12 +7,12 @@ extension Delivery {
         if !isManual, isResting { return Step(next: .held) }
         var step = Step(next: .more)
         let (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
+        let install = file.counters.installID
         let recoveryFailure = recover(file)
         do {
             (plan, batch) = try read(file, isManual: isManual)
         } catch {
-            step.failure = .queue(StorageFailure(error))
-            return backingOff(step)
+            return failed(step, error, file, was: install)
         }
         step.counts.deadLettered = batch.damaged.count
         switch plan {
@@ -39,6 +39,19 @@ extension Delivery {
         step.counts.attempts += 1
         return received(answer, batch, wasHeld: plan == .batch(.held), file, step)
     }
+
+    /// A file that was damaged has been replaced, and what can be read of it is sent next. A disk that damages one after the other is left alone
+    /// for a while.
+    private func failed(_ before: Step, _ error: any Error, _ file: QueueFile, was install: EventID?) -> Step {
+        var step = before
+        step.failure = .queue(StorageFailure(error))
+        guard file.counters.installID != install, failures < Self.maximumReplacements else { return backingOff(step) }
+        failures += 1
+        step.next = .more
+        return step
+    }
+
+    private static let maximumReplacements = 3
 
     /// A chunk of what a damaged file held. What cannot be recovered now, as on a full disk, keeps nothing else back.
     private func recover(_ file: QueueFile) -> DeliveryFailure? {
@@ -126,8 +139,7 @@ extension Delivery {
                 return step
             }
         } catch {
-            step.failure = .queue(StorageFailure(error))
-            return backingOff(step)
+            return failed(step, error, file, was: batch.install)
         }
     }
 

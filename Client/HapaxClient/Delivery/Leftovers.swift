@@ -22,8 +22,10 @@ package actor Leftovers {
         package var counts = DeliveryCounts()
         /// Why it ended before all was sent.
         package var failure: DeliveryFailure?
-        /// Files of other servers and keys.
+        /// Files of other servers and keys that hold something.
         package var others = 0
+        /// Files that turned out to be damaged.
+        package var damages: [QueueDamage] = []
     }
 
     init(
@@ -73,11 +75,12 @@ package actor Leftovers {
         for number in (try? own.directory.numbers()) ?? [] where number != own.number && !isStopped {
             let note = FileClaim.note(of: number, in: own.directory)
             guard note.map({ destinations.contains($0.destination) }) ?? true else {
-                look.others += 1
+                if note?.isClean == false, note?.isNew == false { look.others += 1 }
                 continue
             }
             guard note?.isClean != true, look.failure == nil, let file = open(number) else { continue }
             let next = await send(file, isManual: isManual, permission, &look)
+            if let damage = file.latestDamage { look.damages.append(damage) }
             file.close()
             if case .queue(let failure)? = look.failure {
                 (unusable[number], look.failure) = (failure, nil)

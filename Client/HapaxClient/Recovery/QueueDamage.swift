@@ -17,6 +17,9 @@ public struct QueueDamage: Hashable, Sendable {
     /// Whether everything that can be read has been recovered. That goes on with each upload, which sends other events meanwhile.
     public internal(set) var isRecovered = false
 
+    /// Whether events are missing, or may be: nobody knows how many there were.
+    package var mayHaveLost: Bool { lost != 0 }
+
     /// The event that tells the server; its properties are the counts, never the path.
     static let eventName = "$QueueDamaged"
 

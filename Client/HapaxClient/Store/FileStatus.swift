@@ -1,7 +1,7 @@
 import Foundation
 import HapaxModel
 
-/// What the owner of a file last wrote beside it, in `N.status`, for those who must not open the file.
+/// What a file's counters were after its owner's latest commit, for those who must not open the file. It stands in `N.status`, behind its check sum.
 package struct FileStatus: Hashable, Sendable, Codable {
     package var install: String
     package var created, waiting, held, bytes, stored, duplicates, deadLettered, gone, deadLetters: Int64
@@ -15,15 +15,75 @@ package struct FileStatus: Hashable, Sendable, Codable {
         (deadLetters, dropped, self.oldest) = (counters.letters, counters.dropped, oldest)
     }
 
-    /// One that cannot be written is missing until the next.
-    func write(_ file: QueueFile) {
-        guard file.hasFile, let data = try? JSONEncoder().encode(self) else { return }
-        try? data.write(to: URL(fileURLWithPath: file.directory.statusPath(file.number)), options: .atomic)
+    /// - Returns: nil if nobody has written one as a whole: then nothing is known.
+    package static func read(_ number: Int, in directory: QueueDirectory) -> FileStatus? {
+        // Its owner may be writing it at this moment.
+        for _ in 0..<10 {
+            guard let data = FileManager.default.contents(atPath: directory.statusPath(number)) else { return nil }
+            let text = data.dropFirst(sumLength + 1)
+            if data.prefix(sumLength) == Data(sum(of: Array(text)).utf8) { return try? JSONDecoder().decode(FileStatus.self, from: text) }
+        }
+        return nil
     }
 
-    /// - Returns: nil if its owner has not written one yet.
-    package static func read(_ number: Int, in directory: QueueDirectory) -> FileStatus? {
-        FileManager.default.contents(atPath: directory.statusPath(number)).flatMap { try? JSONDecoder().decode(FileStatus.self, from: $0) }
+    fileprivate static let sumLength = 8
+
+    /// Eight digits.
+    fileprivate static func sum(of bytes: [UInt8]) -> String {
+        let digits = String(bytes.withUnsafeBytes { CheckSum.crc32($0) }, radix: 16)
+        return String(repeating: "0", count: sumLength - digits.count) + digits
+    }
+
+    /// As it is written; this runs at each commit.
+    fileprivate func encoded(length: Int) -> [UInt8] {
+        var writer = JSONWriter(capacity: length)
+        writer.object([
+            "install": .string(install), "created": .integer(created), "waiting": .integer(waiting), "held": .integer(held),
+            "bytes": .integer(bytes), "stored": .integer(stored), "duplicates": .integer(duplicates),
+            "deadLettered": .integer(deadLettered),
+            "gone": .integer(gone), "deadLetters": .integer(deadLetters), "dropped": .object(dropped.mapValues { .integer($0) }),
+            "oldest": oldest.map { .integer($0) } ?? .null,
+        ])
+        let json = writer.bytes
+        let padded = json + [UInt8](repeating: UInt8(ascii: " "), count: max(length - Self.sumLength - 1 - json.count, 0))
+        return Array((Self.sum(of: padded) + " ").utf8) + padded
+    }
+}
+
+/// Writes a file's status in its place after each commit: some microseconds, and no moment at which it is not there.
+final class StatusFile: Sendable {
+    private let state: Locked<(descriptor: Int32, length: Int)>
+
+    /// Room for every counter there is, so that a later one never leaves the end of an earlier one.
+    private static let length = 1_024
+
+    init(path: String) {
+        // On a phone no other process looks.
+        #if os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)
+        state = Locked((-1, 0))
+        #else
+        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        state = Locked((descriptor, max(Self.length, descriptor < 0 ? 0 : Int(lseek(descriptor, 0, SEEK_END)))))
+        #endif
+    }
+
+    deinit { close() }
+
+    /// One that cannot be written is not known to others, who say so.
+    func write(_ status: @autoclosure () -> FileStatus) {
+        state.withLock { state in
+            guard state.descriptor >= 0 else { return }
+            let bytes = status().encoded(length: state.length)
+            state.length = bytes.count
+            _ = pwrite(state.descriptor, bytes, bytes.count, 0)
+        }
+    }
+
+    func close() {
+        state.withLock { state in
+            if state.descriptor >= 0 { Foundation.close(state.descriptor) }
+            state.descriptor = -1
+        }
     }
 }
 

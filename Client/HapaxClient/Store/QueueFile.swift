@@ -22,6 +22,7 @@ package final class QueueFile: Sendable {
     let account: Locked<QuotaAccount>
     let ballast: Locked<Ballast>
     let damage: Locked<DamageRecord>
+    private let status: StatusFile
     /// Whether a power cut may take commits that must survive one at the level `power`; of those of an earlier process nobody knows.
     private let isInDriveCache = Locked(true)
 
@@ -55,6 +56,8 @@ package final class QueueFile: Sendable {
             oldest = Locked(opened.oldest)
             account = Locked(QuotaAccount(quota: quota, used: opened.counters.usage))
             damage = Locked(DamageRecord(isPending: opened.isRecovering, latest: opened.damage))
+            status = StatusFile(path: claim.directory.statusPath(claim.number))
+            status.write(FileStatus(opened.counters, oldest: opened.oldest))
         } catch {
             throw .unusable(StorageFailure(error))
         }
@@ -175,6 +178,7 @@ package final class QueueFile: Sendable {
         isInDriveCache.withLock { $0 = true }
         self.oldest.withLock { $0 = oldest }
         current.withLock { $0 = after }
+        status.write(FileStatus(after, oldest: oldest))
         account.withLock { $0.committed(after.usage - before.usage, releasing: released) }
         guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
         return value
@@ -231,6 +235,7 @@ package final class QueueFile: Sendable {
             oldest.withLock { $0 = opened.oldest }
             account.withLock { $0.committed(opened.counters.usage - before.usage, releasing: QueueUsage()) }
             damage.withLock { $0 = DamageRecord(isPending: true, latest: opened.damage) }
+            status.write(FileStatus(opened.counters, oldest: opened.oldest))
             return true
         }
     }
@@ -258,6 +263,7 @@ package final class QueueFile: Sendable {
             }
             try? closed.close()
         }
+        status.close()
         claim.release()
     }
 }

@@ -68,7 +68,7 @@ final class EventReporter: Sendable {
     func othersFound(_ count: Int) {
         guard count > otherFiles.withLock({ found in (found, found = max(found, count)).0 }) else { return }
         logger?.warning(
-            "The queue's directory holds files of another server or write key, which are left alone",
+            "Events wait in the queue's directory for another server or write key; a configuration's `replaces` says that this one sends them",
             metadata: ["hapax.files": "\(count)"])
     }
 

@@ -23,6 +23,7 @@ struct CommandSurroundingsTests {
     @Test("by default the queue is below $HOME, as the help says; a relative $XDG_STATE_HOME is none", arguments: ["", "state"])
     func homeIsObeyed(state: String) async throws {
         let home = directory.path("home")
+        try FileManager.default.createDirectory(atPath: home, withIntermediateDirectories: false)
         let unset = ["HAPAX_QUEUE": "", "XDG_STATE_HOME": state]
         let (status, _) = try await run(#"exec "$0" track e --no-flush"#, unset.merging(["HOME": home]) { $1 })
         #expect(status == .exited(0))
@@ -33,6 +34,7 @@ struct CommandSurroundingsTests {
     func placesHaveAnOrder() async throws {
         let places = ["option", "variable", "state", "home"].map { directory.path($0) }
         let queues = [places[0], places[1], places[2] + "/hapax", places[3] + "/.local/state/hapax"]
+        try FileManager.default.createDirectory(atPath: places[3], withIntermediateDirectories: false)
         let variables = ["HAPAX_QUEUE": places[1], "XDG_STATE_HOME": places[2], "HOME": places[3]]
         for (index, unset) in [[], ["HAPAX_QUEUE"], ["HAPAX_QUEUE", "XDG_STATE_HOME"]].enumerated() {
             let environment = variables.merging(unset.map { ($0, "") }) { $1 }

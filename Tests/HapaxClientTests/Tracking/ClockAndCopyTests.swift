@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import HapaxModel
 import TestSupport
@@ -7,6 +8,20 @@ import Testing
 
 @Suite("A clock that jumps, and an old copy of a queue (I2, I7, R58, D15)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ClockAndCopyTests {
+    @Test("an action that hangs, as on a disk or in code of the app's, delays no other one (D6)")
+    func actionsDelayNoOther() async throws {
+        let (hanging, mayEnd, others) = (Gate(), DispatchSemaphore(value: 0), AwaitedCount())
+        let clock = SystemClock()
+        _ = clock.schedule(after: .zero) {
+            hanging.open()
+            mayEnd.wait()
+        }
+        try await blocking { hanging.blockUntilOpen() }
+        _ = clock.schedule(after: .milliseconds(1)) { others.set(1) }
+        await others.reaches(1)
+        mayEnd.signal()
+    }
+
     @Test("any delay can be asked for", arguments: [.seconds(1e19), .seconds(-1e19), .seconds(Int64.max), .zero] as [Duration])
     func anyDelayIsTaken(delay: Duration) {
         SystemClock().schedule(after: delay) {}.cancel()

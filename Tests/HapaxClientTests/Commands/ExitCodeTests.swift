@@ -1,0 +1,180 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+/// An exit code is a promise: each is held against a count of what the server has (docs/client.md has the table).
+@Suite("hapax, what 0 promises (I1, I12)", .timeLimit(.minutes(3)), .endsWhenItHangs)
+struct ExitCodeTests {
+    private let server: IngestStandIn
+    private let hapax: CommandLine
+
+    init() throws {
+        server = try IngestStandIn()
+        hapax = CommandLine(server: server.url)
+    }
+
+    private func lines(_ range: Range<Int>, fill: Int = 0) -> String {
+        let properties = #"{"fill":"\#(String(repeating: "x", count: fill))"}"#
+        return range.map {
+            #"{"event_id":"\#(EventID.derived(name: "line", key: "\($0)"))","event":"e","time":\#($0),"distinct_id":"u","properties":\#(properties)}"#
+                + "\n"
+        }.joined()
+    }
+
+    private func file(_ text: String, beside hapax: CommandLine) throws -> String {
+        let path = hapax.directory.path("events.ndjson")
+        try text.write(toFile: path, atomically: false, encoding: .utf8)
+        return path
+    }
+
+    /// Stores part of a file's lines in the queue, and sends less of them.
+    private func interruptedImport(of count: Int, _ hapax: CommandLine, _ server: IngestStandIn) async throws -> String {
+        let path = try file(lines(0..<count), beside: hapax)
+        server.change { $0.silentAfter = 1 }
+        let (process, finish) = try hapax.start(["import", path])
+        await server.requests(2)
+        process.kill(SIGKILL)
+        _ = await finish()
+        server.change { $0.silentAfter = nil }
+        #expect(server.stored.count < count && FileManager.default.fileExists(atPath: path + ".hapax-import"))
+        return path
+    }
+
+    /// Runs through the shell, which can close descriptors.
+    private func shell(_ script: String, home: String? = nil) async throws -> (status: ChildProcess.Exit, errors: [String]) {
+        var environment = ["HAPAX_SERVER": hapax.server, "HAPAX_KEY": "secret-key"]
+        if let home { environment["HOME"] = home } else { environment["HAPAX_QUEUE"] = hapax.queue }
+        let process = try ChildProcess(
+            "/bin/sh", ["-c", script, try PackageLayout.executable("hapax")], environment: environment)
+        let errors = await process.remainingLines()
+        return (await process.waitUntilExit(), errors)
+    }
+
+    @Test("flush: 0 for nothing, 2 for what is left, 3 for dead letters")
+    func flushCounts() async throws {
+        #expect(try await hapax.run("flush").status == 0)
+        #expect(try await hapax.run("track", "e", "--no-flush").status == 0)
+        server.change { $0.failuresLeft = 1 }
+        let left = try await hapax.run("flush", "--json")
+        #expect(left.status == 2 && left.json["remaining"] as? Int == 1)
+        #expect(try await hapax.run("flush").status == 0 && server.stored.count == 1)
+        server.change { $0.isRefused = { _ in true } }
+        #expect(try await hapax.run("track", "e", "--no-flush").status == 0)
+        #expect(try await hapax.run("flush").status == 3)
+    }
+
+    @Test("flush: what a damaged file has lost is no 0, and is counted for whoever asks later")
+    func damageIsNoSuccess() async throws {
+        let test = try hapax.client()
+        try await test.track(0..<1_500)
+        await test.client.shutdown(within: .zero)
+        let path = hapax.queue + "/1.sqlite"
+        let pages = try #require(DamagedPage.pages(of: path))
+        for page in pages / 3..<2 * pages / 3 { try DamagedPage.make(in: path, page: page) }
+        let flush = try await hapax.run("flush", "--json")
+        let lost = try #require(flush.json["lost"] as? Int)
+        #expect(flush.status == 2 && lost > 0 && flush.error.contains("\(lost) of its events are lost"))
+        // The event that tells of the damage is one more.
+        #expect(server.stored.count == 1_500 - lost + 1 && flush.json["remaining"] as? Int == 0)
+        let status = try await hapax.run("status", "--json")
+        #expect((status.json["dropped"] as? [String: Int]) == ["damaged": lost])
+        #expect(try await hapax.run("flush").status == 0, "it has been told")
+    }
+
+    @Test(
+        "flush: a running process says what waits in its file, whether or not it has a timer; if it says nothing, nobody knows"
+    )
+    func ownersAreAsked() async throws {
+        let holder = try hapax.client { $0.flushInterval = nil }
+        try await holder.track(0..<3)
+        let waits = try await hapax.run("flush", "--json")
+        #expect(waits.status == 2 && waits.json["remaining"] as? Int == 3)
+        #expect(await holder.client.flush().stored == 3)
+        let done = try await hapax.run("flush", "--json")
+        #expect(done.status == 0 && done.json["remaining"] as? Int == 0)
+        let path = hapax.queue + "/1.status"
+        try FileManager.default.removeItem(atPath: path)
+        let silent = try await hapax.run("flush", "--json")
+        #expect(silent.status == 2 && silent.json["remaining"] is NSNull)
+        #expect(try await hapax.run("status").status == 2)
+        await holder.client.shutdown(within: .zero)
+    }
+
+    @Test("flush: what waits for another server or key is counted and named, and sent once this one replaces it; an empty file is silence")
+    func otherKeysAreCounted() async throws {
+        #expect(try await hapax.run("track", "e", "--key", "old", "--no-flush").status == 0)
+        let flush = try await hapax.run("flush", "--json")
+        #expect(flush.status == 2 && flush.json["remaining_for_others"] as? Int == 1 && flush.error.contains(#"--replaces "URL KEY""#))
+        #expect(try await hapax.run("flush", "--replaces", "\(server.url) old").status == 0 && server.stored.count == 1)
+        let after = try await hapax.run("flush")
+        #expect(after.status == 0 && after.error == "")
+    }
+
+    @Test("import: 0 only if each line is delivered; goes on only with the queue that was given the lines, as it was")
+    func importsAreWhole() async throws {
+        for change in ["none", "another queue", "purge", "damage", "another process"] {
+            let server = try IngestStandIn()
+            let hapax = CommandLine(server: server.url)
+            let path = try await interruptedImport(of: 3_000, hapax, server)
+            var arguments = ["import", path, "--json"]
+            var holder: TestClient?
+            switch change {
+            case "another queue": arguments += ["--queue", hapax.directory.path("another")]
+            case "purge": #expect(try await hapax.run("queue", "purge", "--yes").status == 0)
+            case "damage":
+                for name in ["1.sqlite", "1.sqlite-wal"] {
+                    try Data(repeating: 0xA5, count: 8_192).write(to: URL(fileURLWithPath: hapax.queue + "/" + name))
+                }
+            case "another process": holder = try hapax.client()
+            default: break
+            }
+            let output = try await hapax.start(arguments).finish()
+            #expect(output.status == 0 && output.json["complete"] as? Bool == true, "\(change)")
+            #expect((output.json["resumed_after_line"] as? Int == 0) == (change != "none"), "\(change)")
+            let ids = Set((0..<3_000).map { EventID.derived(name: "line", key: "\($0)") })
+            #expect(ids.isSubset(of: server.stored.keys), "\(change)")
+            await holder?.client.shutdown(within: .zero)
+        }
+    }
+
+    @Test("import: a queue file that is damaged on the way is no 0; run again, it begins at the first line")
+    func damageOnTheWayIsSeen() async throws {
+        // More than SQLite keeps in memory, so that it reads what has been overwritten.
+        let path = try file(lines(0..<5_000, fill: 1_000), beside: hapax)
+        let isDamaged = Locked(false)
+        server.change { [queue = hapax.queue] in
+            $0.isRefused = { event in
+                if event.time >= 2_000, isDamaged.withLock({ ($0, $0 = true).0 }) == false {
+                    for name in ["1.sqlite", "1.sqlite-wal"] {
+                        let path = queue + "/" + name
+                        for page in 1..<max(DamagedPage.pages(of: path) ?? 1, 1) { try? DamagedPage.make(in: path, page: page) }
+                    }
+                }
+                return false
+            }
+        }
+        let output = try await hapax.run("import", path, "--json")
+        #expect(isDamaged.withLock { $0 })
+        #expect(output.status == 2 && output.json["complete"] as? Bool == false && output.error == "", "\(output)")
+        #expect((output.json["failure"] as? String)?.contains("begins at the first line") == true)
+        let again = try await hapax.run("import", path, "--json")
+        #expect(again.status == 0 && again.json["resumed_after_line"] as? Int == 0)
+        #expect(Set((0..<5_000).map { EventID.derived(name: "line", key: "\($0)") }).isSubset(of: server.stored.keys))
+    }
+
+    @Test("blanks behind the last line are its end; closed descriptors and a home that is not there are told")
+    func surroundingsAreTold() async throws {
+        let path = try file(lines(0..<2) + "  \t ", beside: hapax)
+        #expect(try await hapax.run("import", path).status == 0 && server.stored.count == 2)
+        let closed = try await shell(#"exec "$0" import - <&- 2>&1"#)
+        #expect(closed.status == .exited(1) && closed.errors.contains { $0.contains("cannot be read") })
+        #expect(try await shell(#"exec "$0" status >&- 2>/dev/null"#).status == .exited(74))
+        let home = hapax.directory.path("nobody")
+        let homeless = try await shell(#"exec "$0" track x 2>&1"#, home: home)
+        #expect(homeless.status == .exited(64) && homeless.errors.contains { $0.contains("does not exist") })
+        #expect(!FileManager.default.fileExists(atPath: home))
+    }
+}
