@@ -32,6 +32,12 @@ static inline CURLcode hapax_curl_response_code(CURL *handle, long *value) {
     return curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, value);
 }
 
+/* Whether a connection stood and the request was begun. */
+static inline int hapax_curl_was_begun(CURL *handle) {
+    double seconds = 0;
+    return curl_easy_getinfo(handle, CURLINFO_PRETRANSFER_TIME, &seconds) == CURLE_OK && seconds > 0;
+}
+
 /* The result of a finished transfer; CURL_LAST while none has finished. */
 static inline CURLcode hapax_curl_finished(CURLM *multi) {
     int left = 0;

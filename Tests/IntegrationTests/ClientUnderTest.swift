@@ -21,6 +21,8 @@ final class ClientUnderTest: Sendable {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerUnderTest.key, queueDirectory: directory.path("queue"))
         configuration.batchSize = batchSize
+        // Many small requests meet more faults.
+        configuration.batchSizeGrows = false
         if !automatic { configuration.flushInterval = nil }
         configuration.durability = durability
         client = try EventClient.start(configuration, clock: SystemClock()) { transport ?? CurlTransport() }

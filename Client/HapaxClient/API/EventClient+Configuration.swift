@@ -64,8 +64,10 @@ extension EventClient {
         /// Where debug mode shows events, one call for each, on the client's own thread; standard error by default.
         public var debugOutput: @Sendable (String) -> Void = DebugMode.standardError
 
-        /// Events of one request, 1…1000. A request's events are also limited to ``EventLimits/maximumClientBatchBytes``.
+        /// Events of the first request, 1…1000. Later ones hold more, up to 1000 and ``EventLimits/maximumClientBatchBytes``, as long as they are
+        /// answered within a third of ``requestTimeout``, and fewer where the link is too slow or a proxy refuses them.
         public var batchSize = 50
+        package var batchSizeGrows = true
         /// The deadline of one request, from connecting to the answer's last byte.
         public var requestTimeout: Duration = .seconds(30)
         /// Where failures are told: statuses and causes, never events or keys.
@@ -211,6 +213,6 @@ extension EventClient.Configuration {
         return Endpoint(
             url: url + "/v1/events", key: writeKey,
             batchSize: debugMode ? 1 : min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
-            timeout: requestTimeout)
+            batchSizeGrows: batchSizeGrows && !debugMode, timeout: requestTimeout)
     }
 }

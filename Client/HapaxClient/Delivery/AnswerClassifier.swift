@@ -7,6 +7,9 @@ enum AnswerClassifier {
         case accepted([Receipt.Result])
         /// The server refuses this batch as it is; a smaller one may pass.
         case batchRefused(RequestProblem.Code)
+        /// Too much for the link within the deadline, or for something between client and server; a smaller batch may pass. It says nothing
+        /// about any event.
+        case tooMuch(DeliveryFailure)
         /// Nothing about the batch; try again later.
         case tryLater(DeliveryFailure, retryAfter: Duration?)
         /// Nothing that time alone is likely to change: probe rarely.
@@ -21,6 +24,7 @@ enum AnswerClassifier {
     ) -> Answer {
         let answer: TransportAnswer
         switch outcome {
+        case .failure(.timedOut): return .tooMuch(.transport(.timedOut))
         case .failure(let failure): return .tryLater(.transport(failure), retryAfter: nil)
         case .success(let complete): answer = complete
         }
@@ -37,7 +41,7 @@ enum AnswerClassifier {
         case 400, 413:
             // Only our own word is about the batch: a proxy's 400 says nothing about any event.
             if let code, code.concernsBatch { return .batchRefused(code) }
-            return .pause(failure)
+            return answer.status == 413 ? .tooMuch(failure) : .pause(failure)
         case 408, 425, 429, 500..<600:
             let wish = answer.headers["retry-after"].flatMap { RetryAfter.duration($0, now: now) }
             return .tryLater(failure, retryAfter: wish)

@@ -6,7 +6,7 @@ extension Delivery {
         if isStopped { return Step(next: .stopped, failure: .shutDown) }
         if !isManual, isResting { return Step(next: .held) }
         var step = Step(next: .more)
-        let (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
+        var (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
         let install = file.counters.installID
         let recoveryFailure = recover(file)
         do {
@@ -35,8 +35,13 @@ extension Delivery {
             // A policy tries again by itself; who asked must learn of it.
             return Step(next: .denied, counts: step.counts, failure: isManual ? .noBackgroundTime : nil)
         }
-        let answer = await send(batch, timeout: timeout)
+        let deadline = timeout ?? parts.endpoint.timeout
+        // Events that do not fit a shorter deadline stay where they are.
+        let limit = size.limit(within: deadline, of: parts.endpoint.timeout)
+        batch.events.removeLast(max(batch.events.count - limit, 0))
+        let (answer, time) = await send(batch, timeout: deadline)
         step.counts.attempts += 1
+        if case .accepted = answer { size.answered(after: time, within: deadline, wasFull: batch.events.count >= limit) }
         return received(answer, batch, wasHeld: plan == .batch(.held), file, step)
     }
 
@@ -73,7 +78,8 @@ extension Delivery {
             let plan = machine(of: file) {
                 $0.plan(file.counters, isManual: isManual, accepted: acceptedBatches, now: parts.clock.monotonic)
             }
-            guard case .batch(let kind) = plan else { return (plan, QueueBatch(damaged: damaged)) }
+            guard case .batch(var kind) = plan else { return (plan, QueueBatch(damaged: damaged)) }
+            if case .oldest(let limit, let aside) = kind { kind = .oldest(limit: min(limit, size.events), besides: aside) }
             var batch = try file.nextBatch(kind, maximumBytes: parts.endpoint.maximumBatchBytes, now: now)
             if !batch.damaged.isEmpty { parts.settled(batch.damaged, file === self.file ? .own : .all) }
             damaged += batch.damaged
@@ -83,22 +89,23 @@ extension Delivery {
     }
 
     func machine<Value>(of file: QueueFile, _ body: (inout DeliveryStateMachine) -> Value) -> Value {
-        body(&machines[file.counters.installID, default: DeliveryStateMachine(batchSize: parts.endpoint.batchSize)])
+        body(&machines[file.counters.installID, default: DeliveryStateMachine(batchSize: EventLimits.maximumEventsPerBatch)])
     }
 
-    private func send(_ batch: QueueBatch, timeout: Duration?) async -> AnswerClassifier.Answer {
+    private func send(_ batch: QueueBatch, timeout: Duration) async -> (AnswerClassifier.Answer, Duration) {
         let batchID = batchIDs.next(unixMilliseconds: parts.clock.unixMilliseconds)
         var envelope = batch.said.envelope
         envelope.batchID = batchID
         envelope.sentAt = min(max(parts.clock.unixMilliseconds, 0), EventLimits.maximumTime)
         var request = parts.endpoint.request(EventBatch(envelope: envelope, events: batch.events.map(\.wire)).encoded())
-        request.timeout = timeout ?? request.timeout
+        request.timeout = timeout
         let start = parts.clock.monotonic
         let outcome = await parts.transport.send(request)
         let answer = AnswerClassifier.classify(
             outcome, batchID: batchID, sent: batch.events.map(\.id), now: parts.clock.unixMilliseconds)
-        parts.attempted(parts.clock.monotonic - start, answer)
-        return answer
+        let time = parts.clock.monotonic - start
+        parts.attempted(time, answer)
+        return (answer, time)
     }
 
     private func received(
@@ -108,7 +115,7 @@ extension Delivery {
         machine(of: file) { $0.requested(now: parts.clock.monotonic) }
         do {
             switch answer {
-            case .accepted(let verdicts): return try settle(verdicts, batch, file, step)
+            case .accepted(let verdicts): return try settle(verdicts, batch, wasHeld: wasHeld, file, step)
             case .batchRefused(let code):
                 step.failure = .status(code.status, code: code.rawValue)
                 lastRefusal = step.failure
@@ -130,6 +137,13 @@ extension Delivery {
                 // What others have left keeps nobody else waiting.
                 if next == .holdAndPause { step.next = file === self.file ? .pause(DeliveryStateMachine.probeInterval) : .onlyHeld }
                 return step
+            case .tooMuch(let failure):
+                step.failure = failure
+                if size.wasTooMuch(batch.events.count) { return step }
+                // A time-out may be an outage, a limit stays.
+                if case .transport = failure { return backingOff(step) }
+                step.next = .pause(DeliveryStateMachine.probeInterval)
+                return step
             case .tryLater(let failure, let retryAfter):
                 step.failure = failure
                 return backingOff(step, retryAfter)
@@ -143,16 +157,18 @@ extension Delivery {
         }
     }
 
-    private func settle(_ verdicts: [Receipt.Result], _ batch: QueueBatch, _ file: QueueFile, _ before: Step) throws -> Step {
+    private func settle(
+        _ verdicts: [Receipt.Result], _ batch: QueueBatch, wasHeld: Bool, _ file: QueueFile, _ before: Step
+    ) throws -> Step {
         var step = before
         var outcome = BatchOutcome(install: batch.install, said: batch.said)
         outcome.settlements = zip(batch.events, verdicts).compactMap { event, verdict in
             Self.fate(verdict).map { Settlement(event: event, fate: $0) }
         }
-        if !outcome.settlements.isEmpty { acceptedBatches += 1 }
+        let settled = Set(outcome.settlements.map(\.event.sequence))
+        if !settled.isEmpty { acceptedBatches += 1 }
         if case .bury(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
             // One of them may be what the server has accepted.
-            let settled = Set(outcome.settlements.map(\.event.sequence))
             for (sequence, code) in suspects where !settled.contains(sequence) {
                 outcome.buried[sequence] = Self.reason(code)
             }
@@ -160,9 +176,11 @@ extension Delivery {
         }
         let released = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
         machine(of: file) { $0.released(released) }
-        let kept = batch.events.count - outcome.settlements.count
-        guard kept > 0 else { return step }
-        step.failure = .askedToRetry(events: kept)
+        let kept = batch.events.map(\.sequence).filter { !settled.contains($0) }
+        if !wasHeld { machine(of: file) { $0.kept(kept) } }
+        // What was settled is a success, and the others go on without those that were kept.
+        guard !kept.isEmpty, settled.isEmpty else { return step }
+        step.failure = .askedToRetry(events: kept.count)
         return backingOff(step)
     }
 

@@ -13,6 +13,7 @@ package actor Delivery {
     var batchIDs = UUIDv7Generator()
     var randomness: any RandomNumberGenerator & Sendable
 
+    var size: BatchSize
     /// By the installs of their files.
     var machines: [EventID: DeliveryStateMachine] = [:]
     /// Of any file.
@@ -89,6 +90,7 @@ package actor Delivery {
         self.file = file
         self.parts = parts
         randomness = parts.randomness
+        size = BatchSize(first: parts.endpoint.batchSize, grows: parts.endpoint.batchSizeGrows)
     }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }

@@ -17,6 +17,9 @@ struct DeliveryStateMachine: Sendable {
     /// So many events refused in one pass, each alone: then it may be the server.
     static let maximumSuspects = 16
 
+    /// So many events are left out of batches because the server asked to send them again.
+    static let maximumAside = 1_000
+
     /// What one request is to hold.
     enum Plan: Hashable {
         case batch(BatchKind)
@@ -43,6 +46,8 @@ struct DeliveryStateMachine: Sendable {
         case bury([Int64: RequestProblem.Code])
     }
 
+    /// Events that the server asked to send again. They wait until all others have been sent, and nobody suspects them.
+    private var aside: Set<Int64> = []
     private let maximumLimit: Int
     private var limit: Int
     /// Refused alone since the last rest.
@@ -65,7 +70,8 @@ struct DeliveryStateMachine: Sendable {
     ///   - now: A monotonic clock's reading.
     mutating func plan(_ counters: QueueCounters, isManual: Bool, accepted: Int = 0, now: Duration) -> Plan {
         if let lastRequest, now - lastRequest > Self.suspicionTime { rested() }
-        if counters.sendable > 0 { return .batch(.oldest(limit: limit)) }
+        if counters.sendable <= aside.count { aside = [] }
+        if counters.sendable > 0 { return .batch(.oldest(limit: limit, besides: aside)) }
         if counters.untold > 0 { return .batch(.none) }
         guard counters.held > 0 else { return .drained }
         let isProbeDue = isManual || lastProbe.map { now - $0 >= Self.probeInterval } ?? true
@@ -96,6 +102,12 @@ struct DeliveryStateMachine: Sendable {
         limit = min(limit * 2, maximumLimit)
         defer { suspects = [:] }
         return .bury(suspects)
+    }
+
+    /// The server asks to send these again.
+    mutating func kept(_ sequences: [Int64]) {
+        // So many are no exception: they come again in their order.
+        if aside.count + sequences.count > Self.maximumAside { aside = [] } else { aside.formUnion(sequences) }
     }
 
     /// These were held, and are tried again.

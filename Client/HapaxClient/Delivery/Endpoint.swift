@@ -4,8 +4,10 @@ import HapaxModel
 package struct Endpoint: Sendable {
     package var url: String
     package var key: String
-    /// Events of one request, at most.
+    /// Events of the first request.
     package var batchSize: Int
+    /// Whether later ones may hold more.
+    package var batchSizeGrows: Bool
     /// Bytes of one request's events, before compression.
     package var maximumBatchBytes = EventLimits.maximumClientBatchBytes - maximumEnvelopeBytes
     /// For each request as a whole.
@@ -17,10 +19,11 @@ package struct Endpoint: Sendable {
     /// Smaller bodies fit one packet as they are.
     private static let minimumBytesToCompress = 1_024
 
-    package init(url: String, key: String, batchSize: Int, timeout: Duration) {
+    package init(url: String, key: String, batchSize: Int, batchSizeGrows: Bool, timeout: Duration) {
         self.url = url
         self.key = key
         self.batchSize = batchSize
+        self.batchSizeGrows = batchSizeGrows
         self.timeout = timeout
     }
 

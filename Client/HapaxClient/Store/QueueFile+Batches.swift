@@ -4,8 +4,8 @@ import HapaxModel
 
 /// Which events a batch is of.
 enum BatchKind: Hashable, Sendable {
-    /// The oldest that are not held.
-    case oldest(limit: Int)
+    /// The oldest that are not held, but for some.
+    case oldest(limit: Int, besides: Set<Int64> = [])
     /// The oldest that the server refused alone, to see whether it still does.
     case held
     /// None: what the server is to be told without one.
@@ -43,13 +43,16 @@ extension QueueFile {
         while true {
             let found: (batch: QueueBatch, damaged: [Int64]) = try reading { db in
                 var (batch, damaged, bytes) = (QueueBatch(), [Int64](), 0)
+                var (limit, aside) = (1, Set<Int64>())
+                if case .oldest(let most, let besides) = kind { (limit, aside) = (most, besides) }
                 if let rows = try Self.rows(kind, db) {
                     defer { rows.end() }
                     var last = Int64(0)
-                    while let row = try rows.next() {
+                    while batch.events.count < limit, let row = try rows.next() {
                         // Pages can stand in each other's places: what is out of order would be sent for ever.
                         guard row.sequence > last else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
                         last = row.sequence
+                        if aside.contains(row.sequence) { continue }
                         guard let event = row.event else {
                             damaged.append(row.sequence)
                             continue
@@ -66,7 +69,7 @@ extension QueueFile {
                     throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                 }
                 batch.install = counters.installID
-                if damaged.isEmpty { batch.said = try said(with: batch.events.map(\.sequence), db) }
+                if damaged.isEmpty { batch.said = try said(with: batch.events.map(\.sequence), besides: aside, db) }
                 return (batch, damaged)
             }
             if found.damaged.isEmpty {
@@ -89,7 +92,7 @@ extension QueueFile {
 
     private static func rows(_ kind: BatchKind, _ db: Database) throws -> StoredRows? {
         switch kind {
-        case .oldest(let limit): try StoredRows(db, where: "state <> 1", [], limit: limit)
+        case .oldest(let limit, let aside): try StoredRows(db, where: "state <> 1", [], limit: limit + aside.count)
         case .held: try StoredRows(db, where: "state = 1", [], limit: 1)
         case .none: nil
         }

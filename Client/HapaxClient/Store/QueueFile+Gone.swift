@@ -53,8 +53,10 @@ extension QueueFile {
         fileprivate var lastGone: Int64 = 0
     }
 
-    /// - Parameter sent: The sequences of the envelope's events, in order; without any, what is to be told of damaged files may come first.
-    func said(with sent: [Int64], _ db: Database) throws -> Said {
+    /// - Parameters:
+    ///   - sent: The sequences of the envelope's events, in order; without any, what is to be told of damaged files may come first.
+    ///   - aside: Events that wait until the others have been sent.
+    func said(with sent: [Int64], besides aside: Set<Int64> = [], _ db: Database) throws -> Said {
         let counters = counters
         var said = Said()
         var rows = counters.untold > 0 ? try Self.gone(of: nil, db) : []
@@ -78,9 +80,10 @@ extension QueueFile {
         said.envelope.refused = counters.refused
         // Those that did not fit are no loss: they are told next time.
         var held = rows.dropFirst(EventLimits.maximumSaidRanges).map(\.sequences)
-        if let last = sent.last, counters.held > 0 {
-            let sql = "SELECT sequence FROM events WHERE state = 1 AND sequence < ? ORDER BY sequence"
-            held += Self.ranges(of: try Int64.fetchAll(db, sql: sql, arguments: [last]).filter { !sent.contains($0) })
+        if let last = sent.last, counters.held > 0 || !aside.isEmpty {
+            let sql = "SELECT sequence FROM events WHERE state = 1 AND sequence < ?"
+            let waiting = counters.held > 0 ? try Int64.fetchAll(db, sql: sql, arguments: [last]) : []
+            held += Self.ranges(of: (waiting + aside.filter { $0 < last }).filter { !sent.contains($0) }.sorted())
         }
         said.envelope.held = Self.merged(held.sorted { $0.lowerBound < $1.lowerBound })
         return said

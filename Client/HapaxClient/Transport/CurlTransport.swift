@@ -267,7 +267,7 @@ private struct UploadThread {
             return .success(TransportAnswer(status: status, headers: answer.headers, body: answer.bytes))
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: return .failure(.unknownHost)
         case CURLE_COULDNT_CONNECT: return .failure(.cannotConnect)
-        case CURLE_OPERATION_TIMEDOUT: return .failure(.timedOut)
+        case CURLE_OPERATION_TIMEDOUT: return .failure(hapax_curl_was_begun(easy) != 0 ? .timedOut : .cannotConnect)
         case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM:
             return .failure(.tls)
         case CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE, CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_WEIRD_SERVER_REPLY,

@@ -76,7 +76,7 @@ extension TransportFailure: CustomStringConvertible {
     public var description: String {
         switch self {
         case .unknownHost: "the host's name cannot be resolved"
-        case .cannotConnect: "the connection was refused"
+        case .cannotConnect: "no connection could be made"
         case .timedOut: "the deadline passed"
         case .tls: "TLS failed"
         case .cut: "the connection broke"

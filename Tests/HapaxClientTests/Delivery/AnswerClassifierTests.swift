@@ -57,16 +57,18 @@ struct AnswerClassifierTests {
         #expect(classify(.problem(code)) == .batchRefused(code))
     }
 
-    @Test("a foreign 400 or 413 says nothing about the batch: paused", arguments: [400, 413])
-    func foreignRefusalPauses(status: Int) {
-        let html = TransportAnswer(status: status, headers: ["content-type": "text/html"], body: Array("<h1>Bad Request</h1>".utf8))
-        #expect(classify(html) == .pause(.status(status, code: nil)))
+    @Test("a foreign 400 says nothing about the batch: paused; a foreign 413 says that it is too large, and nothing about any event")
+    func foreignRefusalCondemnsNothing() {
+        var html = TransportAnswer(status: 400, headers: ["content-type": "text/html"], body: Array("<h1>Bad Request</h1>".utf8))
+        #expect(classify(html) == .pause(.status(400, code: nil)))
+        html.status = 413
+        #expect(classify(html) == .tooMuch(.status(413, code: nil)))
         var wrongType = TransportAnswer.problem(.malformed)
         wrongType.headers["content-type"] = "application/json"
         #expect(classify(wrongType) == .pause(.status(400, code: nil)))
         var wrongStatus = TransportAnswer.problem(.malformed)
         wrongStatus.status = 413
-        #expect(classify(wrongStatus) == .pause(.status(413, code: nil)))
+        #expect(classify(wrongStatus) == .tooMuch(.status(413, code: nil)))
         let unknown = TransportAnswer(
             status: 400, headers: ["content-type": RequestProblem.contentType], body: Array(#"{"code":"novelty","status":400}"#.utf8))
         #expect(classify(unknown) == .pause(.status(400, code: nil)))
@@ -92,7 +94,7 @@ struct AnswerClassifierTests {
         #expect(classify(wish) == .tryLater(.status(status, code: nil), retryAfter: .seconds(7)))
     }
 
-    @Test(arguments: [TransportFailure.unknownHost, .cannotConnect, .timedOut, .tls, .cut, .answerTooLarge, .aborted, .other(1)])
+    @Test(arguments: [TransportFailure.unknownHost, .cannotConnect, .tls, .cut, .answerTooLarge, .aborted, .other(1)])
     func noAnswerIsTriedLater(failure: TransportFailure) {
         let answer = AnswerClassifier.classify(.failure(failure), batchID: batchID, sent: ids, now: 0)
         #expect(answer == .tryLater(.transport(failure), retryAfter: nil))

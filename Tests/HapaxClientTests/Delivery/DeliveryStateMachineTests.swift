@@ -16,7 +16,7 @@ struct DeliveryStateMachineTests {
         var machine = DeliveryStateMachine(batchSize: 50)
         var limits: [Int] = []
         func limit() -> Int {
-            if case .batch(.oldest(let limit)) = machine.plan(counters(waiting: 100), isManual: true, now: .zero) { limit } else { 0 }
+            if case .batch(.oldest(let limit, _)) = machine.plan(counters(waiting: 100), isManual: true, now: .zero) { limit } else { 0 }
         }
         for count in [50, 25, 12, 6, 3] {
             limits.append(limit())

@@ -109,7 +109,7 @@ struct CurlTransportTests {
         for index in 0..<130 { client.track("event", properties: ["index": index]) }
         let report = await client.flush()
         #expect(report == FlushReport(stored: 130, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
-        #expect(server.requests.count == 3 && server.connections == 1)
+        #expect(server.requests.count == 2 && server.connections == 1)
         #expect(server.requests.allSatisfy { $0.head.contains("Content-Encoding: gzip") })
         _ = await client.shutdown(within: .seconds(1))
     }
