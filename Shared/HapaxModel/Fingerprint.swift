@@ -98,9 +98,13 @@ package struct Fingerprint: Hashable, Sendable {
             return XXH64.hash(hash, 0, seed: Kind.array.rawValue)
         }
 
+        private static let searchedKeys = 16
+
         /// A sum, so that the order of members does not matter; of repeated keys the last one counts.
         private mutating func object() -> UInt64 {
             let first = members.count
+            // Where each key is, once there are so many that searching them one by one takes longer.
+            var places: [UInt64: Int] = [:]
             cursor.position += 1
             cursor.skipWhitespace()
             while !cursor.skip(UInt8(ascii: "}")) {
@@ -111,10 +115,15 @@ package struct Fingerprint: Hashable, Sendable {
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ":"))
                 let value = value()
-                if let repeated = members[first...].firstIndex(where: { $0.key == key }) {
+                let isSmall = members.count - first < Self.searchedKeys
+                if !isSmall, places.isEmpty {
+                    for place in first..<members.count { places[members[place].key] = place }
+                }
+                if let repeated = isSmall ? members[first...].firstIndex(where: { $0.key == key }) : places[key] {
                     hasPlainKeys = false
                     members[repeated].value = value
                 } else {
+                    if !isSmall { places[key] = members.count }
                     members.append((key, value))
                 }
                 cursor.skipWhitespace()

@@ -4,7 +4,8 @@
 package struct JSONWriter: ~Copyable {
     private var start: UnsafeMutablePointer<UInt8>
     private var capacity: Int
-    private var count = 0
+    /// Bytes that have been written.
+    package private(set) var count = 0
 
     /// The first value that JSON cannot hold, or that lies too deep to be written; something else stands in its place.
     package private(set) var unencodable: EventProblem?
@@ -76,7 +77,7 @@ package struct JSONWriter: ~Copyable {
         bytes.withUnsafeBufferPointer { raw($0) }
     }
 
-    private mutating func raw(_ bytes: UnsafeBufferPointer<UInt8>) {
+    mutating func raw(_ bytes: UnsafeBufferPointer<UInt8>) {
         guard let base = bytes.baseAddress else { return }
         room(bytes.count).update(from: base, count: bytes.count)
     }

@@ -5,62 +5,94 @@ package enum PlainKeys {
     /// - Returns: An object of the same value; what stands in it beside keys is as it was written.
     package static func rewritten(_ object: ArraySlice<UInt8>) -> [UInt8] {
         object.withUnsafeBufferPointer { bytes in
-            var cursor = JSONCursor(bytes)
-            return value(&cursor)
+            var rewrite = Rewrite(bytes)
+            rewrite.value()
+            return rewrite.result
         }
     }
 
-    /// Each byte is read once, however deep it lies.
-    private static func value(_ cursor: inout JSONCursor) -> [UInt8] {
-        cursor.skipWhitespace()
-        let start = cursor.position
-        switch cursor.current {
-        case UInt8(ascii: "{"):
-            var members: [(key: [UInt8], value: [UInt8])] = []
-            forEachElement(&cursor, end: UInt8(ascii: "}")) { cursor in
+    /// One pass: each byte is read once and written once, however deep it lies, and once more if a key is repeated.
+    private struct Rewrite: ~Copyable {
+        private var cursor: JSONCursor
+        private var writer: JSONWriter
+        /// Where members stand in what was written that a later one of the same key replaces, each with the comma behind it. The last member of
+        /// an object is never one of them.
+        private var replaced: [Range<Int>] = []
+
+        init(_ bytes: UnsafeBufferPointer<UInt8>) {
+            cursor = JSONCursor(bytes)
+            writer = JSONWriter(capacity: bytes.count + 16)
+        }
+
+        var result: [UInt8] {
+            let written = writer.bytes
+            if replaced.isEmpty { return written }
+            var result: [UInt8] = []
+            result.reserveCapacity(written.count)
+            var next = 0
+            for range in replaced.sorted(by: { $0.lowerBound < $1.lowerBound }) where range.lowerBound >= next {
+                result += written[next..<range.lowerBound]
+                next = range.upperBound
+            }
+            return result + written[next...]
+        }
+
+        mutating func value() {
+            cursor.skipWhitespace()
+            let start = cursor.position
+            switch cursor.current {
+            case UInt8(ascii: "{"): object()
+            case UInt8(ascii: "["): array()
+            default:
+                cursor.skipCheckedScalar()
+                writer.raw(UnsafeBufferPointer(rebasing: cursor.bytes[start..<cursor.position]))
+            }
+        }
+
+        private mutating func object() {
+            var places: [[UInt8]: Int] = [:]
+            var members: [Range<Int>] = []
+            writer.byte(UInt8(ascii: "{"))
+            var isAtEnd = beginsEmpty(UInt8(ascii: "}"))
+            while !isAtEnd {
+                let start = writer.count
+                cursor.skipWhitespace()
                 let key = cursor.unescaped(cursor.checkedString())
+                writer.string(String(decoding: key, as: UTF8.self))
+                writer.byte(UInt8(ascii: ":"))
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ":"))
-                members.append((key, value(&cursor)))
+                value()
+                isAtEnd = ends(UInt8(ascii: "}"))
+                if let earlier = places.updateValue(members.count, forKey: key) { replaced.append(members[earlier]) }
+                members.append(start..<writer.count)
             }
-            return object(members, capacity: cursor.position - start)
-        case UInt8(ascii: "["):
-            var bytes = [UInt8(ascii: "[")]
-            forEachElement(&cursor, end: UInt8(ascii: "]")) { cursor in
-                if bytes.count > 1 { bytes.append(UInt8(ascii: ",")) }
-                bytes += value(&cursor)
+        }
+
+        private mutating func array() {
+            writer.byte(UInt8(ascii: "["))
+            var isAtEnd = beginsEmpty(UInt8(ascii: "]"))
+            while !isAtEnd {
+                value()
+                isAtEnd = ends(UInt8(ascii: "]"))
             }
-            return bytes + [UInt8(ascii: "]")]
-        default:
-            cursor.skipCheckedScalar()
-            return Array(cursor.bytes[start..<cursor.position])
         }
-    }
 
-    private static func object(_ members: [(key: [UInt8], value: [UInt8])], capacity: Int) -> [UInt8] {
-        let last = Dictionary(members.enumerated().map { ($0.element.key, $0.offset) }, uniquingKeysWith: { $1 })
-        var writer = JSONWriter(capacity: capacity + 16)
-        writer.raw("{")
-        var isFirst = true
-        for (index, member) in members.enumerated() where last[member.key] == index {
-            if !isFirst { writer.raw(",") }
-            isFirst = false
-            writer.string(String(decoding: member.key, as: UTF8.self))
-            writer.raw(":")
-            writer.raw(member.value)
+        private mutating func beginsEmpty(_ end: UInt8) -> Bool {
+            cursor.position += 1
+            cursor.skipWhitespace()
+            guard cursor.skip(end) else { return false }
+            writer.byte(end)
+            return true
         }
-        writer.raw("}")
-        return writer.bytes
-    }
 
-    private static func forEachElement(_ cursor: inout JSONCursor, end: UInt8, _ body: (inout JSONCursor) -> Void) {
-        cursor.position += 1
-        cursor.skipWhitespace()
-        while !cursor.skip(end) {
+        /// - Returns: Whether the element was the last one; else the comma is written.
+        private mutating func ends(_ end: UInt8) -> Bool {
             cursor.skipWhitespace()
-            body(&cursor)
-            cursor.skipWhitespace()
-            _ = cursor.skip(UInt8(ascii: ","))
+            let isLast = cursor.skip(end)
+            if !isLast { _ = cursor.skip(UInt8(ascii: ",")) }
+            writer.byte(isLast ? end : UInt8(ascii: ","))
+            return isLast
         }
     }
 }

@@ -307,11 +307,13 @@ struct ReadRoutesTests {
             let answer = try JSONDecoder().decode(Answer.self, from: Data(try await dryRun("dry_run=true").body))
             #expect(answer.would.map(\.outcome) == ["duplicate", "conflict", "stored", "duplicate", "rejected"])
             #expect(answer.would.map(\.index) == [0, 1, 2, 3, 4] && answer.would[4].reason == "missing_event_id")
-            for wrong in ["dry_run=false", "dry_run=1", "dry_run", "dry_run=true&dry_run=true"] {
+            for wrong in ["dry_run=false", "dry_run=1", "dry_run", "dry_run=true&dry_run=true", "dry-run=true", "DryRun=true"] {
                 #expect(try await dryRun(wrong).problemCode == .invalidParameter, "\(wrong)")
             }
             #expect(try await server.get("/v1/events/\(Sample.id(4))").problemCode == .notFound)
-            // But for the four refusals.
+            let refusals = String(decoding: try await server.get("/v1/refusals").body, as: UTF8.self)
+            #expect(!refusals.contains("missing_event_id"), "what would have been refused was not sent")
+            // But for the refusals.
             let ignored = { (text: String) in
                 text.split(separator: "\n").filter { !$0.contains("invalid_parameter") && !$0.contains("not_found") }
             }

@@ -5,15 +5,24 @@ import Hummingbird
 /// Takes a request's body in, within its limits, and undoes its compression.
 @available(macOS 14, *)
 enum RequestBodyReader {
-    /// - Parameter arrived: Asked with the body's bytes before anything is done with them.
-    /// - Returns: The decompressed body.
-    /// - Throws: ``RequestProblem``: encoding not supported, too large before or after decompression, damaged, or cut.
-    static func read(_ request: Request, arrived: (Int) throws(RequestProblem) -> Void) async throws(RequestProblem) -> [UInt8] {
+    /// A body as it came.
+    struct Body: Sendable {
+        var bytes: [UInt8]
+        var isCompressed: Bool
+    }
+
+    /// - Throws: ``RequestProblem``: encoding not supported, too large, or cut.
+    static func read(_ request: Request) async throws(RequestProblem) -> Body {
         let isCompressed = try isCompressed(request)
         if let announced = announcedBytes(request), announced > EventLimits.maximumBodyBytes { throw tooLarge }
-        let body = try await collect(request.body)
-        try arrived(body.count)
-        guard isCompressed else { return body }
+        return Body(bytes: try await collect(request.body), isCompressed: isCompressed)
+    }
+
+    /// - Returns: The decompressed body.
+    /// - Throws: ``RequestProblem``: too large after decompression, or damaged.
+    static func unpacked(_ body: Body) throws(RequestProblem) -> [UInt8] {
+        guard body.isCompressed else { return body.bytes }
+        let body = body.bytes
         do throws(Gzip.Failure) {
             return try Gzip.decompress(body, limit: EventLimits.maximumDecompressedBodyBytes)
         } catch {

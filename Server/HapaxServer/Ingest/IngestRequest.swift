@@ -34,14 +34,35 @@ package struct IngestRequest: Sendable {
 
     /// - Parameter bytes: Of the body, decompressed.
     package init(_ body: ScannedBody, projectID: Int32, bytes: Int) {
+        self.init(empty: body, projectID: projectID, bytes: bytes)
+        for event in body.events { add(event, body.envelope) }
+    }
+
+    /// The same in a turn that lets others go first.
+    init(_ body: ScannedBody, projectID: Int32, bytes: Int, in turn: inout Turns.Turn) async {
+        self.init(empty: body, projectID: projectID, bytes: bytes)
+        for event in body.events {
+            add(event, body.envelope)
+            await turn.mayPass()
+        }
+    }
+
+    private init(empty body: ScannedBody, projectID: Int32, bytes: Int) {
         self.projectID = projectID
         self.bytes = bytes + body.events.count * ServerLimits.bytesPerEvent
         report = InstallReport(body.envelope, projectID: projectID)
-        entries = body.events.map { event in
-            let sent = Sent(name: event.name, wire: event.wire)
-            if let problem = event.problem { return .refused(problem, id: event.id, sent: sent) }
-            guard let id = event.id else { return .refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil, sent: sent) }
-            return .record(EventRecord(event, id: id, projectID: projectID, envelope: body.envelope))
+        entries = []
+        entries.reserveCapacity(body.events.count)
+    }
+
+    private mutating func add(_ event: ScannedEvent, _ envelope: EventBatch.Envelope) {
+        let sent = Sent(name: event.name, wire: event.wire)
+        if let problem = event.problem {
+            entries.append(.refused(problem, id: event.id, sent: sent))
+        } else if let id = event.id {
+            entries.append(.record(EventRecord(event, id: id, projectID: projectID, envelope: envelope)))
+        } else {
+            entries.append(.refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil, sent: sent))
         }
     }
 }

@@ -10,6 +10,10 @@ struct IngestRoute: Sendable {
     let writer: GroupCommitWriter
     let metrics: ServerMetrics
     let live: Live
+    /// For inflating, scanning and hashing.
+    let turns = Turns()
+    /// For dry runs, which wait for the store with all of a body in memory.
+    let gate: ReadGate
 
     func respond(to request: Request) async throws(RequestProblem) -> Response {
         let projectID: Int32
@@ -18,6 +22,10 @@ struct IngestRoute: Sendable {
         } catch {
             if error.code == .unknownKey { live.keyWasUnknown() }
             throw error
+        }
+        // What would have been refused has not been sent: nobody is shown it.
+        if try isDryRun(request) {
+            return try await dryRun(try await RequestBodyReader.read(request), isLines: try isLines(request), projectID)
         }
         do throws(RequestProblem) {
             return try await respond(to: request, of: projectID)
@@ -28,24 +36,41 @@ struct IngestRoute: Sendable {
     }
 
     private func respond(to request: Request, of projectID: Int32) async throws(RequestProblem) -> Response {
-        let parameters = try QueryParameters(request.uri.query, known: ["dry_run"], ignoresOthers: true)
-        let isDryRun = try parameters.parse("dry_run", "must be true; without it events are stored") { $0 == "true" ? true : nil } ?? false
         let isLines = try isLines(request)
-        let ingest: IngestRequest
-        let batchID: EventID?
-        do {
-            let body = try await RequestBodyReader.read(request, arrived: writer.checkRoom(for:))
-            let scanned = try scan(body, isLines: isLines)
-            ingest = IngestRequest(scanned, projectID: projectID, bytes: body.count)
-            batchID = scanned.envelope.batchID
-        }
-        if isDryRun { return ReadRoutes.json(try await verdicts(on: ingest)) }
+        let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, projectID)
         let results = ingest.isEmpty ? [] : try await writer.submit(ingest)
         metrics.answered(results)
         live.answered(ingest, results)
         let unstored = results.filter { $0.outcome != .stored }
         let receipt = Receipt(batchID: batchID, received: results.count, stored: results.count - unstored.count, results: unstored)
         return Routes.response("application/json", receipt.encoded())
+    }
+
+    /// In a turn of the project's.
+    private func unpack(
+        _ body: RequestBodyReader.Body, isLines: Bool, _ projectID: Int32
+    ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
+        try writer.checkRoom(for: body.bytes.count)
+        return try await turns.run(projectID) { (turn) throws(RequestProblem) in
+            let bytes = try RequestBodyReader.unpacked(body)
+            await turn.mayPass()
+            let scanned = try scan(bytes, isLines: isLines)
+            await turn.mayPass()
+            let request = await IngestRequest(scanned, projectID: projectID, bytes: bytes.count, in: &turn)
+            return (request, scanned.envelope.batchID)
+        }
+    }
+
+    private func dryRun(_ body: RequestBodyReader.Body, isLines: Bool, _ projectID: Int32) async throws(RequestProblem) -> Response {
+        do {
+            return try await gate.run {
+                ReadRoutes.json(try await verdicts(on: try await unpack(body, isLines: isLines, projectID).0))
+            }
+        } catch let problem as RequestProblem {
+            throw problem
+        } catch {
+            throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
+        }
     }
 
     /// What would become of each event if the store stays as it is. What only the database itself refuses is not foreseen.
@@ -74,6 +99,18 @@ struct IngestRoute: Sendable {
         }
         writer.raw("}")
         return writer.bytes
+    }
+
+    private func isDryRun(_ request: Request) throws(RequestProblem) -> Bool {
+        // Other names are let pass, as those that a proxy adds, but not one that was meant to store nothing.
+        for pair in (request.uri.query ?? "").split(separator: "&") {
+            let name = pair.prefix { $0 != "=" }
+            if name != "dry_run", name.lowercased().filter({ $0 != "-" && $0 != "_" }) == "dryrun" {
+                throw QueryParameters.problem(String(name), "is not known; the parameter is called dry_run")
+            }
+        }
+        let parameters = try QueryParameters(request.uri.query, known: ["dry_run"], ignoresOthers: true)
+        return try parameters.parse("dry_run", "must be true; without it events are stored") { $0 == "true" ? true : nil } ?? false
     }
 
     private func isLines(_ request: Request) throws(RequestProblem) -> Bool {

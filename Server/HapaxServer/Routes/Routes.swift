@@ -18,8 +18,8 @@ struct Routes {
         currentTime: @escaping @Sendable () -> Int64
     ) {
         checksHost = keys.holdsDemoKeys
-        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live)
         let reading = ReadRoutes(keys: keys, store: store, live: live, logger: logger)
+        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, gate: reading.gate)
         let reports = ReportRoutes(
             reading: reading, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
         let export = ExportRoute(reading: reading)

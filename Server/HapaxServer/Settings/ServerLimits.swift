@@ -62,6 +62,9 @@ package struct ServerLimits: Sendable {
     /// Bytes at which a group takes no further request. Each writer holds one group once more, in the database's form.
     package static let groupBytes = 8 * 1024 * 1024
 
+    /// Requests whose body has come and that wait for their turn to be unpacked, of all projects; a further one is answered 503.
+    static let waitingTurns = 4_096
+
     // MARK: Reading
 
     /// Lists and counts that run at once, each on a connection of its own; a further one waits, see ``heavyReadWait``.
