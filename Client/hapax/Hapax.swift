@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import HapaxModel
 
 @main
 struct Hapax: AsyncParsableCommand {
@@ -33,6 +34,7 @@ struct Hapax: AsyncParsableCommand {
               hapax tail
               hapax report daily
             """,
+        version: HapaxVersion.current,
         subcommands: [
             TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
             IdentityCommand.self, TailCommand.self, EventsCommand.self, ReportCommand.self,

@@ -75,6 +75,8 @@ struct ImportCommand: AsyncParsableCommand {
         let (counts, ending) = await run.finish()
         let report = await client.shutdown(within: .zero)
         tell(counts, ending, run.start, waiting: report.stored)
+        for reason in run.reasons.withLock({ $0 }) { Terminal.complain(reason) }
+        if counts.rejected > 0 { Terminal.complain("lines of which no event can be made are in \(run.rejectedPath)") }
         switch ending {
         case .signal(let number): throw ExitCode.signal(number)
         case .failed: throw ExitCode.failure

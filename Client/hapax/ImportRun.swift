@@ -35,10 +35,13 @@ final class ImportRun: Sendable {
     /// nil for what cannot be read again.
     private let path: String?
     private let destination: EventID
-    private let rejectedPath: String
+    let rejectedPath: String
     private let progress: ImportProgress
     private let giveUpAfter: Duration?
     private let stop = Locked<Ending?>(nil)
+    /// Why the first lines were rejected.
+    let reasons = Locked<[String]>([])
+    private static let toldReasons = 3
     let start: ImportNote
 
     /// Events that wait at most before the next lines are read.
@@ -115,6 +118,7 @@ final class ImportRun: Sendable {
         var events: [ImportedEvent] = []
         var rejected: [UInt8] = []
         var rejectedLines = 0
+        var reasons: [String] = []
         var lines = 0
         var bytes = 0
         var end: Int64 = 0
@@ -145,6 +149,9 @@ final class ImportRun: Sendable {
             ])
             rejected += writer.bytes + [0x0A]
             rejectedLines += 1
+            if reasons.count < ImportRun.toldReasons {
+                reasons.append("line \(line.number): \(problem.reason.rawValue): \(problem.detail)")
+            }
             return true
         }
     }
@@ -157,6 +164,7 @@ final class ImportRun: Sendable {
         counts.duplicates += stored.known
         counts.deadLettered += stored.deadLettered
         counts.rejected += chunk.rejectedLines
+        reasons.withLock { $0 += chunk.reasons.prefix(Self.toldReasons - $0.count) }
         counts.lines += chunk.lines
         counts.offset = chunk.end
         note.noteInstall(of: client)

@@ -6,6 +6,27 @@ import Testing
 
 @Suite("Settings", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ServerConfigurationTests {
+    @Test(
+        "a key that no sender can carry, or in quotation marks, is refused with its setting; the end of a line behind it is none of it",
+        arguments: [
+            ("HAPAX_WRITE_KEYS", #""shop=hush""#), ("HAPAX_WRITE_KEYS", #"shop="hush""#),
+            ("HAPAX_WRITE_KEYS", "'shop=hush'"),
+            ("HAPAX_WRITE_KEYS", "shop=hüsh"), ("HAPAX_READ_KEYS", "shop=a b"), ("HAPAX_ADMIN_KEY", "'admin'"),
+            ("HAPAX_ADMIN_KEY", "a\u{1}b"),
+        ])
+    func unusableKeysAreRefused(name: String, value: String) throws {
+        let good = ["HAPAX_WRITE_KEYS": "shop=write-key\n", "HAPAX_READ_KEYS": "shop=read-key\r\n", "HAPAX_ADMIN_KEY": "admin\n"]
+        let configuration = try ServerConfiguration(flags: [:], environment: good)
+        #expect(configuration.writeKeys.map(\.key) == ["write-key"] && configuration.readKeys.map(\.key) == ["read-key"])
+        #expect(configuration.adminKey == "admin")
+        #expect {
+            try ServerConfiguration(flags: [:], environment: good.merging([name: value]) { $1 })
+        } throws: { error in
+            let text = "\(error)"
+            return error is ServerConfiguration.Problem && text.contains(name) && !text.contains("hush") && !text.contains("hüsh")
+        }
+    }
+
     private func read(_ arguments: [String] = [], _ environment: [String: String] = [:]) throws -> ServerConfiguration {
         let command = try #require(ServerCommand.parseAsRoot(arguments) as? ServeCommand)
         return try ServerConfiguration(

@@ -3,7 +3,7 @@ import HapaxModel
 
 /// What is known about the machine and the app without being told (R57). What is not known is left out.
 enum AutomaticProperties {
-    static let libraryVersion = "0.1.0"
+    static let libraryVersion = HapaxVersion.current
 
     /// - Parameters:
     ///   - bundle: What the app says about itself, if it is not told its version.

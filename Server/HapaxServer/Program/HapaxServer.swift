@@ -3,6 +3,7 @@ import Dispatch
 import Foundation
 import HapaxModel
 import Logging
+import NIOCore
 import ServiceLifecycle
 import UnixSignals
 
@@ -48,6 +49,9 @@ public enum HapaxServer {
             return 64
         } catch let error as StoreError {
             complain("\(error)")
+            return 1
+        } catch let error as IOError where error.errnoCode == EADDRINUSE {
+            complain("the port is in use already: stop what listens there, or set HAPAX_PORT (0 picks a free one)")
             return 1
         } catch {
             complain("the server failed: \(error)")

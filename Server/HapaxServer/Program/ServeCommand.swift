@@ -1,9 +1,11 @@
 import ArgumentParser
+import HapaxModel
 
 /// The command line of `hapax-server`.
 struct ServerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hapax-server", abstract: "Takes events over HTTP, stores each one once, and shows them.",
+        version: HapaxVersion.current,
         subcommands: [ServeCommand.self], defaultSubcommand: ServeCommand.self)
 }
 

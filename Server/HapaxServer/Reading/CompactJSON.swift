@@ -1,9 +1,20 @@
+import HapaxModel
+
 enum CompactJSON {
-    /// A stored JSON value, never longer than it was sent: a database spreads it with white space and writes `1e300` out in digits, and then
-    /// it would break the limits that it once kept.
+    /// A stored JSON value that can be sent again: a database spreads it with white space and writes `1e300` out in digits, and then it would
+    /// break the limits that it once kept. Numbers stay as they are as long as they, and the whole, obey them.
     ///
     /// - Parameter json: JSON that ``EventScanner` has accepted, in whatever form.
     static func rewritten(_ json: [UInt8]) -> [UInt8] {
+        let result = rewritten(json, keeping: EventLimits.maximumNumberCharacters)
+        return result.count <= maximumBytes ? result : rewritten(json, keeping: 3)
+    }
+
+    /// What is left of an event for its properties, whatever else it holds.
+    private static let maximumBytes = EventLimits.maximumEventBytes - 1_024
+
+    /// - Parameter characters: A longer number gets an exponent if that makes it shorter.
+    private static func rewritten(_ json: [UInt8], keeping characters: Int) -> [UInt8] {
         var result: [UInt8] = []
         result.reserveCapacity(json.count)
         var rest = json[...]
@@ -17,7 +28,7 @@ enum CompactJSON {
                 rest = rest[min(end + 1, rest.endIndex)...]
             case UInt8(ascii: "-"), 0x30...0x39:
                 let number = rest.prefix { $0 == 0x2B || $0 == 0x2D || $0 == 0x2E || $0 | 0x20 == 0x65 || $0 &- 0x30 < 10 }
-                result += shortest(number)
+                result += number.count > characters ? shortest(number) : number
                 rest = rest[number.endIndex...]
             default:
                 result.append(byte)
@@ -29,7 +40,7 @@ enum CompactJSON {
 
     /// The same number with an exponent if that is shorter.
     private static func shortest(_ number: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
-        guard number.count > 3, !number.contains(where: { $0 | 0x20 == 0x65 }) else { return number }
+        guard !number.contains(where: { $0 | 0x20 == 0x65 }) else { return number }
         let sign = number.prefix { $0 == UInt8(ascii: "-") }
         let magnitude = number.dropFirst(sign.count)
         let point = magnitude.firstIndex(of: UInt8(ascii: ".")) ?? magnitude.endIndex

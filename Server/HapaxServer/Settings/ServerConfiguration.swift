@@ -91,7 +91,8 @@ package struct ServerConfiguration: Sendable {
         guard Set(timeZones.map(\.project)).count == timeZones.count else { throw Problem(.timeZones, "gives a project two zones") }
         unknownVariables = SettingSources.unknownVariables(environment)
         // Empty is none: docker-compose passes on what is not set as nothing.
-        adminKey = value(.adminKey).flatMap { $0.isEmpty ? nil : $0 }
+        adminKey = value(.adminKey).map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }.flatMap { $0.isEmpty ? nil : $0 }
+        if let adminKey { try Self.checkCharacters(adminKey, .adminKey) }
         if writeKeys.contains(where: { $0.key == adminKey }) { throw Problem(.adminKey, "is a write key as well, which is in every app") }
         if readKeys.contains(where: { $0.key == adminKey }) {
             throw Problem(.adminKey, "is a read key as well; it would read every project")
@@ -120,6 +121,14 @@ package struct ServerConfiguration: Sendable {
         }
     }
 
+    /// What no sender's header can carry, or nobody means: then every sender would get 401 for ever.
+    private static func checkCharacters(_ key: String, _ setting: ServerSetting) throws {
+        guard key.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            throw Problem(setting, "holds a key with characters other than visible ASCII")
+        }
+        if key.hasPrefix("\"") || key.hasPrefix("'") { throw Problem(setting, "holds a key in quotation marks: take them away") }
+    }
+
     private static func isLoopback(_ host: String) -> Bool {
         if host == "localhost" || host == "::1" { return true }
         let numbers = host.split(separator: ".", omittingEmptySubsequences: false).map { UInt8($0) }
@@ -136,7 +145,8 @@ package struct ServerConfiguration: Sendable {
 
     private static func projectKeys(_ text: String, _ setting: ServerSetting) throws -> [ProjectKey] {
         let keys = try entries(text, setting, "must be PROJECT=KEY, several separated by commas").map {
-            ProjectKey(project: $0.project, key: $0.value)
+            try checkCharacters($0.value, setting)
+            return ProjectKey(project: $0.project, key: $0.value)
         }
         guard Set(keys.map(\.key)).count == keys.count else { throw Problem(setting, "gives one key twice") }
         return keys
@@ -145,8 +155,12 @@ package struct ServerConfiguration: Sendable {
     private static func entries(_ text: String, _ setting: ServerSetting, _ form: String) throws -> [(project: String, value: String)] {
         try text.split(separator: ",", omittingEmptySubsequences: true).map { entry in
             let parts = entry.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let project = parts[0].trimmingCharacters(in: .whitespaces)
-            let value = parts.count == 2 ? parts[1].trimmingCharacters(in: .whitespaces) : ""
+            let project = parts[0].trimmingCharacters(in: .whitespacesAndNewlines)
+            let value = parts.count == 2 ? parts[1].trimmingCharacters(in: .whitespacesAndNewlines) : ""
+            // As Docker leaves them: every sender would get 401 for ever.
+            if let first = project.first, first == "\"" || first == "'" {
+                throw Problem(setting, "begins with a quotation mark: take it away")
+            }
             guard !project.isEmpty, project.utf8.count <= 64, !value.isEmpty else { throw Problem(setting, form) }
             return (project, value)
         }

@@ -165,6 +165,15 @@ struct ExitCodeTests {
         #expect(Set((0..<5_000).map { EventID.derived(name: "line", key: "\($0)") }).isSubset(of: server.stored.keys))
     }
 
+    @Test("import: the first reasons of rejected lines are told with their numbers, and where all of them are; --version is known")
+    func rejectionsAreExplained() async throws {
+        let path = try file(lines(0..<1) + String(repeating: "{}\n", count: 5) + "nothing\n", beside: hapax)
+        let output = try await hapax.run("import", path)
+        #expect(output.status == 3 && output.error.contains("line 2: missing_event_id") && output.error.contains("line 4:"))
+        #expect(!output.error.contains("line 5:") && output.error.contains(path + ".rejected"))
+        #expect(try await hapax.run("--version").out == "\(HapaxVersion.current)\n")
+    }
+
     @Test("blanks behind the last line are its end; closed descriptors and a home that is not there are told")
     func surroundingsAreTold() async throws {
         let path = try file(lines(0..<2) + "  \t ", beside: hapax)
