@@ -64,10 +64,10 @@ struct FlushCommand: AsyncParsableCommand {
             throw ExitCode.undelivered
         }
         rest.complain()
-        Terminal.complain(of: damages)
+        Terminal.complain(of: damages + rest.damages)
         if !rest.unopened.unusable.isEmpty { throw ExitCode.failure }
         let isDone = remaining == 0 && rest.waitingForOthers == 0 && rest.recovering == 0 && failure == nil
-        if !isDone || damages.contains(where: \.mayHaveLost) { throw ExitCode.undelivered }
+        if !isDone || (damages + rest.damages).contains(where: \.mayHaveLost) { throw ExitCode.undelivered }
         if deadLettered > 0 { throw ExitCode.deadLettered }
     }
 
@@ -79,6 +79,8 @@ struct FlushCommand: AsyncParsableCommand {
         var waitingForOthers = 0
         /// Of these nobody knows yet how many events they hold.
         var recovering = 0
+        /// Of files of other servers and keys that turned out to be damaged as they were looked into.
+        var damages: [QueueDamage] = []
         /// A running process holds a file and does not say how many wait there, or the directory cannot be listed.
         var isUnknown = false
 
@@ -89,30 +91,24 @@ struct FlushCommand: AsyncParsableCommand {
             }
             for number in numbers {
                 let note = FileClaim.note(of: number, in: directory)
-                guard note.map({ destinations.contains($0.destination) }) ?? true else {
-                    waitingForOthers += note?.isClean == true ? 0 : Self.waiting(number, directory)
-                    continue
-                }
+                let isOurs = note.map { destinations.contains($0.destination) } ?? true
+                // Nothing of another's that is clean has to be looked into.
+                if !isOurs, note?.isClean == true { continue }
                 if let file = unopened.open(number, in: directory) {
-                    waiting += Int(file.counters.waiting)
-                    if file.isRecovering { recovering += 1 }
+                    add(Int(file.counters.waiting), file.isRecovering, isOurs)
+                    if !isOurs, let damage = file.latestDamage { damages.append(damage) }
                     file.close()
                 } else if unopened.owned.last == number {
                     let status = FileStatus.read(number, in: directory)
-                    waiting += Int(status?.waiting ?? 0)
+                    add(Int(status?.waiting ?? 0), status?.recovering ?? false, isOurs)
                     if status == nil { isUnknown = true }
                 }
             }
         }
 
-        private static func waiting(_ number: Int, _ directory: QueueDirectory) -> Int {
-            switch FoundFile(number, in: directory) {
-            case .open(let file):
-                defer { file.close() }
-                return Int(file.counters.waiting)
-            case .owned(let status): return Int(status?.waiting ?? 0)
-            case .unusable: return 0
-            }
+        private mutating func add(_ count: Int, _ isRecovering: Bool, _ isOurs: Bool) {
+            if isOurs { waiting += count } else { waitingForOthers += count }
+            if isRecovering { recovering += 1 }
         }
 
         func complain() {

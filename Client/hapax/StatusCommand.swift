@@ -23,7 +23,7 @@ struct StatusCommand: AsyncParsableCommand {
         var note: FileClaim.FileNote?
         var status: FileStatus?
         var isOwned = false
-        var isRecovering = false
+        var isRecovering: Bool { status?.recovering ?? false }
         var failure: StorageFailure?
         /// Its owner is a process that has written nothing that can be read.
         var isUnknown: Bool { isOwned && status == nil }
@@ -34,8 +34,7 @@ struct StatusCommand: AsyncParsableCommand {
             var line = Line(number: number, note: FileClaim.note(of: number, in: queue.directory))
             switch FoundFile(number, in: queue.directory) {
             case .open(let file):
-                line.status = FileStatus(file.counters, oldest: file.oldestTime)
-                line.isRecovering = file.isRecovering
+                line.status = FileStatus(file.counters, oldest: file.oldestTime, isRecovering: file.isRecovering)
                 file.close()
             case .owned(let status): (line.status, line.isOwned) = (status, true)
             case .unusable(let failure): line.failure = failure

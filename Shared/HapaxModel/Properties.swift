@@ -37,7 +37,14 @@ public struct Properties: Sendable {
     /// A value that is no JSON object gives no properties, and the event that gets them becomes a dead letter `invalid_properties`.
     public init(encoding value: some Encodable) {
         let encoder = JSONEncoder()
-        encoder.dateEncodingStrategy = .millisecondsSince1970
+        // Whole milliseconds, as a date in a literal.
+        encoder.dateEncodingStrategy = .custom { date, encoder in
+            var container = encoder.singleValueContainer()
+            guard case .integer(let milliseconds) = date.propertyValue else {
+                throw EventProblem(.invalidProperties, detail: "a date is beyond all years")
+            }
+            try container.encode(milliseconds)
+        }
         do {
             let json = String(decoding: try encoder.encode(value), as: UTF8.self)
             guard case .object(let object) = try PropertyValue(json: json) else {

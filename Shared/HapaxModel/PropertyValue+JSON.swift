@@ -82,6 +82,8 @@ extension JSONCursor {
         let range = try number()
         if let integer = integer(range) { return .integer(integer) }
         let text = String(decoding: bytes[range], as: UTF8.self)
+        // Digits alone are more than 64 bits: they are kept.
+        if bytes[range].allSatisfy({ $0 &- 0x30 < 10 || $0 == UInt8(ascii: "-") }), text != "-0" { return .number(text) }
         guard let double = Double(text) else { return .number(text) }
         // An integer of so many digits that a double would be another one is not rounded.
         if double.magnitude >= 0x1p53, let exact = Decimal(string: text), exact != Decimal(string: "\(double)") { return .number(text) }

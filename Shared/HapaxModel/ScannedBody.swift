@@ -23,15 +23,24 @@ package struct ScannedBody: Sendable {
     /// - Throws: ``BodyProblem`` if there are more lines than a batch may have.
     package init(lines body: ArraySlice<UInt8>) throws(BodyProblem) {
         // Line by line: splitting first would build a slice for each of millions of empty lines.
-        var start = body.startIndex
-        while start < body.endIndex {
-            let end = body[start...].firstIndex(of: UInt8(ascii: "\n")) ?? body.endIndex
-            let line = body[start..<end]
-            start = min(end + 1, body.endIndex)
-            if line.allSatisfy({ $0 == 0x20 || $0 == 0x0D || $0 == 0x09 }) { continue }
-            try Self.checkCount(events.count + 1)
-            events.append(EventScanner.scan(line))
+        let result: Result<Void, BodyProblem> = body.withUnsafeBufferPointer { bytes in
+            Result { () throws(BodyProblem) in
+                var start = 0
+                while start < bytes.count {
+                    // Blank lines and blanks in front of an event cost a look each.
+                    if bytes[start] == 0x0A || bytes[start] == 0x20 || bytes[start] == 0x0D || bytes[start] == 0x09 {
+                        start += 1
+                        continue
+                    }
+                    var end = start
+                    while end < bytes.count, bytes[end] != 0x0A { end += 1 }
+                    try Self.checkCount(events.count + 1)
+                    events.append(EventScanner.scan(body[body.startIndex + start..<body.startIndex + end]))
+                    start = end + 1
+                }
+            }
         }
+        try result.get()
     }
 
     fileprivate init() {}

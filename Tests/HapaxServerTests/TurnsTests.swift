@@ -31,6 +31,18 @@ struct TurnsTests {
         #expect(queue.ended(2, used: .seconds(2)) == "c", "it began at a hundred, not at nothing")
     }
 
+    @Test("a debt outlasts a pause, and no project fills the room of those that come later")
+    func debtsOutlastPauses() {
+        var queue = TurnQueue<Int>(places: 1, maximumWaiting: 8)
+        #expect(queue.arrived(1, of: 1) == .works && queue.ended(1, used: .seconds(9)) == nil)
+        #expect(queue.arrived(2, of: 2) == .works)
+        for item in 3...6 { #expect(queue.arrived(item, of: 1) == .waits) }
+        #expect(queue.arrived(7, of: 1) == .refused, "half of the room")
+        #expect(queue.arrived(8, of: 2) == .waits && queue.arrived(9, of: 2) == .waits)
+        #expect(queue.ended(2, used: .seconds(1)) == 8 && queue.ended(2, used: .seconds(1)) == 9, "the other one owes nine seconds")
+        #expect(queue.ended(2, used: .seconds(1)) == 3)
+    }
+
     @Test("a long turn lets others go first, and goes on where nobody waits; more than may wait are refused")
     func longTurnsGiveWay() {
         var queue = TurnQueue<Int>(places: 1, maximumWaiting: 2)

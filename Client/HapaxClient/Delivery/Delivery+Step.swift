@@ -178,8 +178,8 @@ extension Delivery {
         machine(of: file) { $0.released(released) }
         let kept = batch.events.map(\.sequence).filter { !settled.contains($0) }
         if !wasHeld { machine(of: file) { $0.kept(kept) } }
-        // What was settled is a success, and the others go on without those that were kept.
-        guard !kept.isEmpty, settled.isEmpty else { return step }
+        // What was settled is a success, and the others go on without those that were kept. A server that keeps most of a batch is in trouble.
+        guard kept.count > settled.count else { return step }
         step.failure = .askedToRetry(events: kept.count)
         return backingOff(step)
     }

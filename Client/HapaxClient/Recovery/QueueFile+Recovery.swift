@@ -18,6 +18,7 @@ extension QueueFile {
         guard isRecovering else { return false }
         guard var recovery = try reading(Recovery.pending) else {
             damage.withLock { $0.isPending = false }
+            writeStatus()
             return false
         }
         let file = try? DamagedFile(path: directory.path + "/" + recovery.name)
@@ -101,6 +102,7 @@ extension QueueFile {
             return try Recovery.pending(db) != nil
         }
         self.damage.withLock { $0 = DamageRecord(isPending: isMore, latest: damage) }
+        writeStatus()
         return isMore
     }
 
@@ -109,5 +111,6 @@ extension QueueFile {
         guard isRecovering else { return }
         try transaction { db, _ in try db.execute(sql: "DELETE FROM recoveries") }
         damage.withLock { $0.isPending = false }
+        writeStatus()
     }
 }

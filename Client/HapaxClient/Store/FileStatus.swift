@@ -7,8 +7,11 @@ package struct FileStatus: Hashable, Sendable, Codable {
     package var created, waiting, held, bytes, stored, duplicates, deadLettered, gone, deadLetters: Int64
     package var dropped: [String: Int64]
     package var oldest: Int64?
+    /// Whether something is still to be recovered from a damaged file: nobody knows yet how many events that holds.
+    package var recovering: Bool
 
-    package init(_ counters: QueueCounters, oldest: Int64?) {
+    package init(_ counters: QueueCounters, oldest: Int64?, isRecovering: Bool) {
+        recovering = isRecovering
         install = counters.installID.description
         (created, waiting, held, bytes) = (counters.created, counters.waiting, counters.held, counters.bytes)
         (stored, duplicates, deadLettered, gone) = (counters.stored, counters.duplicates, counters.deadLettered, counters.gone)
@@ -42,7 +45,7 @@ package struct FileStatus: Hashable, Sendable, Codable {
             "bytes": .integer(bytes), "stored": .integer(stored), "duplicates": .integer(duplicates),
             "deadLettered": .integer(deadLettered),
             "gone": .integer(gone), "deadLetters": .integer(deadLetters), "dropped": .object(dropped.mapValues { .integer($0) }),
-            "oldest": oldest.map { .integer($0) } ?? .null,
+            "oldest": oldest.map { .integer($0) } ?? .null, "recovering": .bool(recovering),
         ])
         let json = writer.bytes
         let padded = json + [UInt8](repeating: UInt8(ascii: " "), count: max(length - Self.sumLength - 1 - json.count, 0))
@@ -52,30 +55,38 @@ package struct FileStatus: Hashable, Sendable, Codable {
 
 /// Writes a file's status in its place after each commit: some microseconds, and no moment at which it is not there.
 final class StatusFile: Sendable {
+    private let path: String
     private let state: Locked<(descriptor: Int32, length: Int)>
 
     /// Room for every counter there is, so that a later one never leaves the end of an earlier one.
     private static let length = 1_024
+    private static let maximumLength = 16 * 1_024
 
     init(path: String) {
         // On a phone no other process looks.
         #if os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)
+        self.path = path
         state = Locked((-1, 0))
         #else
+        self.path = path
         let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
-        state = Locked((descriptor, max(Self.length, descriptor < 0 ? 0 : Int(lseek(descriptor, 0, SEEK_END)))))
+        var length = descriptor < 0 ? 0 : Int(lseek(descriptor, 0, SEEK_END))
+        // What no owner has written so.
+        if length > Self.maximumLength, ftruncate(descriptor, 0) == 0 { length = 0 }
+        state = Locked((descriptor, max(Self.length, length)))
+        if descriptor < 0 { unlink(path) }
         #endif
     }
 
     deinit { close() }
 
-    /// One that cannot be written is not known to others, who say so.
+    /// One that cannot be written is taken away, so that nobody believes an earlier one.
     func write(_ status: @autoclosure () -> FileStatus) {
         state.withLock { state in
             guard state.descriptor >= 0 else { return }
             let bytes = status().encoded(length: state.length)
             state.length = bytes.count
-            _ = pwrite(state.descriptor, bytes, bytes.count, 0)
+            if pwrite(state.descriptor, bytes, bytes.count, 0) != bytes.count { unlink(path) }
         }
     }
 

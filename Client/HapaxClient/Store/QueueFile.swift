@@ -57,7 +57,7 @@ package final class QueueFile: Sendable {
             account = Locked(QuotaAccount(quota: quota, used: opened.counters.usage))
             damage = Locked(DamageRecord(isPending: opened.isRecovering, latest: opened.damage))
             status = StatusFile(path: claim.directory.statusPath(claim.number))
-            status.write(FileStatus(opened.counters, oldest: opened.oldest))
+            status.write(FileStatus(opened.counters, oldest: opened.oldest, isRecovering: opened.isRecovering))
         } catch {
             throw .unusable(StorageFailure(error))
         }
@@ -78,6 +78,9 @@ package final class QueueFile: Sendable {
     func requireFile() throws {
         guard hasFile else { throw DatabaseError(resultCode: .SQLITE_READONLY_DBMOVED) }
     }
+
+    /// For those who must not open the file; each commit does the same.
+    func writeStatus() { status.write(FileStatus(counters, oldest: oldestTime, isRecovering: isRecovering)) }
 
     // MARK: - Transactions
 
@@ -178,7 +181,7 @@ package final class QueueFile: Sendable {
         isInDriveCache.withLock { $0 = true }
         self.oldest.withLock { $0 = oldest }
         current.withLock { $0 = after }
-        status.write(FileStatus(after, oldest: oldest))
+        status.write(FileStatus(after, oldest: oldest, isRecovering: isRecovering))
         account.withLock { $0.committed(after.usage - before.usage, releasing: released) }
         guard let value else { throw DatabaseError(resultCode: .SQLITE_INTERNAL) }
         return value
@@ -235,7 +238,7 @@ package final class QueueFile: Sendable {
             oldest.withLock { $0 = opened.oldest }
             account.withLock { $0.committed(opened.counters.usage - before.usage, releasing: QueueUsage()) }
             damage.withLock { $0 = DamageRecord(isPending: true, latest: opened.damage) }
-            status.write(FileStatus(opened.counters, oldest: opened.oldest))
+            status.write(FileStatus(opened.counters, oldest: opened.oldest, isRecovering: true))
             return true
         }
     }

@@ -1,7 +1,8 @@
 /// Whose turn it is: of the projects that wait, the one that has used least, and of its requests the oldest.
 ///
-/// A project alone may have all places. One that comes after a pause starts with what the least of the others has used: it goes first, and has
-/// saved nothing up. A value without clock, I/O, lock or task. `Item` is whatever the owner wants back.
+/// A project alone may have all places. One that comes after a pause goes first unless it still owes: it begins where the latest turn began, or
+/// at what it had used itself if that is more, so that nobody saves anything up and nobody loses a debt by pausing. A project may fill half of
+/// the room for waiting that others have left: there is some for whoever comes. A value without clock, I/O, lock or task. `Item` is whatever the owner wants back.
 struct TurnQueue<Item> {
     private struct Project {
         var used = Duration.zero
@@ -10,7 +11,8 @@ struct TurnQueue<Item> {
         /// Items before this index have had their turn.
         var head = 0
 
-        var isIdle: Bool { working == 0 && head == waiting.count }
+        var isIdle: Bool { working == 0 && waitingCount == 0 }
+        var waitingCount: Int { waiting.count - head }
     }
 
     enum Admission: Equatable {
@@ -27,6 +29,10 @@ struct TurnQueue<Item> {
     private(set) var waitingCount = 0
     /// Those that work or wait.
     private var projects: [Int32: Project] = [:]
+    /// What those that pause have used beyond ``began``.
+    private var debts: [Int32: Duration] = [:]
+    /// What the project of the latest turn had used as that began.
+    private var began = Duration.zero
 
     /// - Parameters:
     ///   - places: Items that work at once.
@@ -37,11 +43,10 @@ struct TurnQueue<Item> {
     }
 
     mutating func arrived(_ item: Item, of project: Int32) -> Admission {
-        if working == places, waitingCount >= maximumWaiting { return .refused }
+        if working == places, projects[project]?.waitingCount ?? 0 >= maximumWaiting - waitingCount { return .refused }
         enter(project)
         if working < places {
-            working += 1
-            projects[project]?.working += 1
+            begins(project)
             return .works
         }
         waitingCount += 1
@@ -57,7 +62,11 @@ struct TurnQueue<Item> {
         working -= 1
         projects[project]?.working -= 1
         projects[project]?.used += used
-        if projects[project]?.isIdle == true { projects[project] = nil }
+        if let idle = projects[project], idle.isIdle {
+            projects[project] = nil
+            debts[project] = idle.used
+            debts = debts.filter { $0.value > began }
+        }
         return next()
     }
 
@@ -76,7 +85,7 @@ struct TurnQueue<Item> {
     }
 
     private var candidate: (key: Int32, value: Project)? {
-        projects.filter { $0.value.head < $0.value.waiting.count }.min { ($0.value.used, $0.key) < ($1.value.used, $1.key) }
+        projects.filter { $0.value.waitingCount > 0 }.min { ($0.value.used, $0.key) < ($1.value.used, $1.key) }
     }
 
     private mutating func next() -> Item? {
@@ -84,19 +93,25 @@ struct TurnQueue<Item> {
         var project = candidate.value
         let item = project.waiting[project.head]
         project.head += 1
-        if project.head == project.waiting.count {
-            project.waiting.removeAll(keepingCapacity: true)
+        // The taken ones go once they are half of it: each is moved a bounded number of times.
+        if project.head * 2 >= project.waiting.count {
+            project.waiting.removeFirst(project.head)
             project.head = 0
         }
-        project.working += 1
         projects[candidate.key] = project
-        working += 1
         waitingCount -= 1
+        begins(candidate.key)
         return item
+    }
+
+    private mutating func begins(_ project: Int32) {
+        working += 1
+        projects[project]?.working += 1
+        began = max(began, projects[project]?.used ?? .zero)
     }
 
     private mutating func enter(_ project: Int32) {
         guard projects[project] == nil else { return }
-        projects[project] = Project(used: projects.values.map(\.used).min() ?? .zero)
+        projects[project] = Project(used: max(debts.removeValue(forKey: project) ?? .zero, began))
     }
 }

@@ -63,7 +63,7 @@ package struct ServerLimits: Sendable {
     package static let groupBytes = 8 * 1024 * 1024
 
     /// Requests whose body has come and that wait for their turn to be unpacked, of all projects; a further one is answered 503.
-    static let waitingTurns = 4_096
+    static let waitingTurns = 2_048
 
     // MARK: Reading
 

@@ -113,6 +113,40 @@ struct ExitCodeTests {
         #expect(after.status == 0 && after.error == "")
     }
 
+    @Test("flush: a file of another key that is damaged, unusable or held by a silent process is no 0 either")
+    func otherKeysHideNothing() async throws {
+        for trouble in ["damage", "unusable", "silent"] {
+            let hapax = CommandLine(server: server.url)
+            var holder: TestClient?
+            if trouble == "silent" {
+                holder = try hapax.client { $0.writeKey = "old" }
+                try await holder?.track(0..<3)
+                try FileManager.default.removeItem(atPath: hapax.queue + "/1.status")
+            } else {
+                #expect(try await hapax.run("track", "e", "--key", "old", "--no-flush").status == 0)
+                let path = hapax.queue + "/1.sqlite"
+                try FileManager.default.removeItem(atPath: path)
+                if trouble == "damage" {
+                    try Data(repeating: 0xA5, count: 8_192).write(to: URL(fileURLWithPath: path))
+                } else {
+                    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+                }
+            }
+            #expect(try await hapax.run("flush").status == (trouble == "unusable" ? 1 : 2), "\(trouble)")
+            await holder?.client.shutdown(within: .zero)
+        }
+    }
+
+    @Test("a status that cannot be written is taken away, and one that no owner wrote is not gone on with")
+    func statusIsTheOwners() async throws {
+        #expect(try await hapax.run("track", "e", "--no-flush").status == 0)
+        let path = hapax.queue + "/1.status"
+        try Data(repeating: 0x20, count: 1_000_000).write(to: URL(fileURLWithPath: path))
+        #expect(try await hapax.run("track", "e", "--no-flush").status == 0)
+        #expect(try Data(contentsOf: URL(fileURLWithPath: path)).count < 2_000)
+        #expect(FileStatus.read(1, in: QueueDirectory(path: hapax.queue))?.waiting == 2)
+    }
+
     @Test("import: 0 only if each line is delivered; goes on only with the queue that was given the lines, as it was")
     func importsAreWhole() async throws {
         for change in ["none", "another queue", "purge", "damage", "another process"] {

@@ -90,6 +90,14 @@ struct LinksTests {
         #expect(await test.client.flush().remaining == 0)
     }
 
+    @Test("a server that keeps most of each batch is in trouble: one request a backoff (I16)")
+    func mostlyRetriedIsTrouble() async throws {
+        let test = try await client(200)
+        test.transport.script { batch in .success(batch.receipt { $0.sequence == batch.sequences.first ? .stored : .retry }) }
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches.count == 1 && test.clock.pending.count == 1)
+    }
+
     @Test("a request with a shorter deadline holds fewer events, in proportion (R33)")
     func shortDeadlinesHoldLess() {
         let size = BatchSize(first: 600, grows: true)
