@@ -154,6 +154,8 @@ public enum StartError: Error, Hashable, Sendable {
     case malformedURL
     /// Empty, or holds something that cannot stand in a header field.
     case invalidKey
+    /// ``EventClient/Configuration/distinctID`` is empty, longer than 200 bytes, or holds U+0000: each event would be a dead letter.
+    case invalidDistinctID
     /// The app's code asked for the shared client while that was starting, on the thread that starts it.
     case isStarting
     /// On iOS: the queue's directory is in a container that apps share, where the system kills an app that it suspends while it holds a lock.
@@ -165,7 +167,7 @@ public enum StartError: Error, Hashable, Sendable {
     package var mayPass: Bool {
         switch self {
         case .isStarting, .queueUnusable: true
-        case .malformedURL, .invalidKey, .sharedContainer: false
+        case .malformedURL, .invalidKey, .invalidDistinctID, .sharedContainer: false
         }
     }
 }
@@ -174,6 +176,7 @@ extension StartError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .malformedURL: "the server's URL must be http://host or https://host in visible ASCII, without user, query and fragment"
+        case .invalidDistinctID: "the configuration's distinctID must have 1 to 200 bytes, none of them U+0000"
         case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
         case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
         case .isStarting: "the shared client is being started by this very thread"
@@ -208,6 +211,9 @@ extension EventClient.Configuration {
             (1...65_535).contains(parts.port ?? (parts.rangeOfPort?.isEmpty == false ? 0 : 1)),
             url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { throw .malformedURL }
+        if let id = distinctID?.utf8, !(1...EventLimits.maximumDistinctIDBytes).contains(id.count) || id.contains(0) {
+            throw .invalidDistinctID
+        }
         guard !writeKey.isEmpty, writeKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .invalidKey }
         while url.hasSuffix("/") { url.removeLast() }
         return Endpoint(

@@ -39,6 +39,14 @@ struct EventClientTests {
             sent == ["[1,2]", "[]"].map { #"{"lines":\#($0),"number":"A-17","paid":1763680000123}"# }, "in the order of their names")
     }
 
+    @Test(
+        "a distinct id for all events that no event may have is refused, and not each event (I12)",
+        arguments: ["", "a\0b", String(repeating: "x", count: 201)])
+    func unusableDistinctIDIsRefused(id: String) throws {
+        #expect(throws: StartError.invalidDistinctID) { try TestClient { $0.distinctID = id } }
+        #expect(throws: Never.self) { try TestClient { $0.distinctID = String(repeating: "x", count: 200) } }
+    }
+
     @Test("an empty key, or one that would break the header, is refused (R1)", arguments: ["", "a b", "a\r\nX: y", "ключ"])
     func unusableKeyIsRefused(key: String) {
         #expect(throws: StartError.invalidKey) { try TestClient { $0.writeKey = key } }
