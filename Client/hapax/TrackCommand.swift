@@ -195,11 +195,14 @@ struct TrackCommand: AsyncParsableCommand {
         let letter = fate.letter
         let others = max((report?.deadLettered ?? 0) - (letter != nil && fate.isOfFlush ? 1 : 0), 0)
         let delivered = letter == nil && (fate.isDelivered || report?.remaining == 0)
+        // Without an attempt nothing has failed.
+        let isResting = report.map { !delivered && letter == nil && $0.failure == nil } ?? false
+        let failure = report?.failure.map { "\($0)" } ?? (isResting ? "the server is not asked again so soon after a failure" : nil)
         if output.json {
             Terminal.say(json: [
                 "event_id": .string(id.description), "delivered": .bool(delivered), "dead_letter": .optional(letter?.reason),
                 "detail": .optional(letter?.detail),
-                "failure": .optional(report?.failure.map { "\($0)" }), "others_dead_lettered": .count(others),
+                "failure": .optional(failure), "others_dead_lettered": .count(others),
             ])
             return
         }
@@ -207,7 +210,7 @@ struct TrackCommand: AsyncParsableCommand {
         if others > 0 { Terminal.complain("\(others) other events became dead letters; see hapax dead-letters list") }
         if let letter {
             Terminal.complain("the event is in the dead letters: \(letter.reason): \(letter.detail)")
-        } else if let failure = report?.failure {
+        } else if let failure {
             Terminal.complain("\(delivered ? "delivered; other events are not" : "stored, not delivered yet"): \(failure)")
         }
     }
