@@ -59,6 +59,7 @@ struct LinksBenchmark {
         let wanted = link.events - (link.asksToRetry ? 1 : 0)
         var status = await client.status()
         while Int(status.stored) < wanted, ContinuousClock.now - start < Self.limit {
+            // Asked without a pause, it would take the time that it measures.
             try await Task.sleep(for: .milliseconds(20))
             status = await client.status()
         }
@@ -77,6 +78,7 @@ struct LinksBenchmark {
         var reader = HTTPReader(socket)
         while let request = try? reader.request() {
             let delay = link.roundTrip + Double(request.bytes.count) / link.bytesPerSecond
+            // This is the link: what it takes until the answer is there.
             if delay > 0 { Thread.sleep(forTimeInterval: delay) }
             guard (try? socket.write(answer(request, link))) != nil else { return }
         }

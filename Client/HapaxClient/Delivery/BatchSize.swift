@@ -39,10 +39,11 @@ struct BatchSize: Sendable {
 
     /// A request of so many events was too much.
     ///
+    /// - Parameter limit: How many it could hold, which is fewer than usual under a shorter deadline.
     /// - Returns: Whether fewer may pass: false for one event alone.
-    mutating func wasTooMuch(_ count: Int) -> Bool {
+    mutating func wasTooMuch(_ count: Int, of limit: Int) -> Bool {
         guard count > 1 else { return false }
-        events = count / 2
+        events = max(count < limit ? count / 2 : events / 2, 1)
         patience = Self.patience
         return true
     }

@@ -42,7 +42,7 @@ extension Delivery {
         let (answer, time) = await send(batch, timeout: deadline)
         step.counts.attempts += 1
         if case .accepted = answer { size.answered(after: time, within: deadline, wasFull: batch.events.count >= limit) }
-        return received(answer, batch, wasHeld: plan == .batch(.held), file, step)
+        return received(answer, batch, limit: limit, wasHeld: plan == .batch(.held), file, step)
     }
 
     /// A file that was damaged has been replaced, and what can be read of it is sent next. A disk that damages one after the other is left alone
@@ -109,7 +109,7 @@ extension Delivery {
     }
 
     private func received(
-        _ answer: AnswerClassifier.Answer, _ batch: QueueBatch, wasHeld: Bool, _ file: QueueFile, _ before: Step
+        _ answer: AnswerClassifier.Answer, _ batch: QueueBatch, limit: Int, wasHeld: Bool, _ file: QueueFile, _ before: Step
     ) -> Step {
         var step = before
         machine(of: file) { $0.requested(now: parts.clock.monotonic) }
@@ -139,7 +139,7 @@ extension Delivery {
                 return step
             case .tooMuch(let failure):
                 step.failure = failure
-                if size.wasTooMuch(batch.events.count) { return step }
+                if size.wasTooMuch(batch.events.count, of: limit) { return step }
                 // A time-out may be an outage, a limit stays.
                 if case .transport = failure { return backingOff(step) }
                 step.next = .pause(DeliveryStateMachine.probeInterval)

@@ -63,12 +63,11 @@ final class StatusFile: Sendable {
     private static let maximumLength = 16 * 1_024
 
     init(path: String) {
+        self.path = path
         // On a phone no other process looks.
         #if os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)
-        self.path = path
         state = Locked((-1, 0))
         #else
-        self.path = path
         let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         var length = descriptor < 0 ? 0 : Int(lseek(descriptor, 0, SEEK_END))
         // What no owner has written so.

@@ -102,6 +102,11 @@ struct LinksTests {
     func shortDeadlinesHoldLess() {
         let size = BatchSize(first: 600, grows: true)
         #expect([3, 10, 30, 60].map { size.limit(within: .seconds($0), of: .seconds(30)) } == [60, 200, 600, 600])
+        var short = size
+        #expect(
+            short.wasTooMuch(60, of: 60) && short.events == 300,
+            "what is too much in the background halves, and is not taken for all there is")
+        #expect(short.wasTooMuch(40, of: 300) && short.events == 20, "cut by its bytes")
         #expect(BatchSize(first: 1, grows: true).limit(within: .seconds(3), of: .seconds(30)) == 1)
     }
 }
