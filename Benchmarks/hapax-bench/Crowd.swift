@@ -67,7 +67,7 @@ enum Crowd {
     }
 
     /// The same events under new ids: their text is where the encoder puts it.
-    private static func request(_ events: [[UInt8]], _ generator: inout UUIDv7Generator<BufferedRandomness>, _ port: Int) -> [UInt8] {
+    static func request(_ events: [[UInt8]], _ generator: inout UUIDv7Generator<BufferedRandomness>, _ port: Int) -> [UInt8] {
         let now = Int64(Date().timeIntervalSince1970 * 1_000)
         let start = #"{"event_id":""#.utf8.count
         let renamed = events.map { event in

@@ -23,6 +23,7 @@ struct EdgeBenchmark {
         try await slow(cluster)
         try await idle()
         try await overload(cluster)
+        try await attacks(cluster)
         try await cluster.stop(mode: .fast)
     }
 
@@ -91,6 +92,12 @@ struct EdgeBenchmark {
 }
 
 extension ServerProcess {
+    /// The most that it has taken so far; only where `/proc` tells.
+    var peakMebibytes: Double {
+        let status = (try? String(contentsOfFile: "/proc/\(processIdentifier)/status", encoding: .utf8)) ?? ""
+        return status.firstMatch(of: /VmHWM:\s+(\d+) kB/).flatMap { Double($0.1) }.map { $0 / 1_024 } ?? .nan
+    }
+
     var residentMebibytes: Double {
         let fields = ((try? String(contentsOfFile: "/proc/\(processIdentifier)/statm", encoding: .utf8)) ?? "").split(separator: " ")
         guard fields.count > 1, let pages = Double(fields[1]) else { return .nan }

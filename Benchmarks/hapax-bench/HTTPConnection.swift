@@ -41,16 +41,18 @@ final class HTTPConnection {
 
     deinit { close(descriptor) }
 
-    static func request(body: [UInt8], port: Int, isCompressed: Bool) -> [UInt8] {
+    static func request(
+        path: String = "/v1/events", body: [UInt8], port: Int, isCompressed: Bool, key: String = ServerProcess.key
+    ) -> [UInt8] {
         let encoding = isCompressed ? "Content-Encoding: gzip\r\n" : ""
         let head =
-            "POST /v1/events HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(ServerProcess.key)\r\n"
+            "POST \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(key)\r\n"
             + "Content-Type: application/json\r\n\(encoding)Content-Length: \(body.count)\r\n\r\n"
         return Array(head.utf8) + body
     }
 
-    static func get(_ path: String, port: Int) -> [UInt8] {
-        Array("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(ServerProcess.readKey)\r\n\r\n".utf8)
+    static func get(_ path: String, port: Int, key: String = ServerProcess.readKey) -> [UInt8] {
+        Array("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(key)\r\n\r\n".utf8)
     }
 
     /// Reads an answer in chunks to its end, which is the connection's last.

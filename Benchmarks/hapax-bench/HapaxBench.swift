@@ -1,15 +1,16 @@
 import Foundation
 
-/// `hapax-bench [server|client|edge|links|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]`
+/// `hapax-bench [server|client|edge|attacks|links|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]`
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|links|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
           links    how a queue drains over a slow link, a long one, a proxy with a limit; only if it is named
           edge     what slow senders, idle ones and a crowd cost everybody else
+          attacks  of edge, only what costs its sender little and the server much
           reads    reports, lists, export, and what they cost ingest; only if it is named: 20 GB and a quarter of an hour
           --events events of one measurement (default 100000)
           --days, --per-day
@@ -28,7 +29,7 @@ enum HapaxBench {
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "edge", "links", "reads", "all": part = argument
+            case "server", "client", "edge", "attacks", "links", "reads", "all": part = argument
             case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
             case "--events", "--rounds", "--days", "--per-day":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }
@@ -45,6 +46,7 @@ enum HapaxBench {
         printMachine()
         if part == "reads" { return try await ReadsBenchmark(history: history, events: events, rounds: rounds).run() }
         if part == "links" { return try await LinksBenchmark().run() }
+        if part == "attacks" { return try await EdgeBenchmark(events: events, rounds: rounds).runAttacks() }
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }
         if part == "edge" { return }
         if part != "client" { try await ServerBenchmark(events: events, rounds: rounds).run() }

@@ -8,13 +8,22 @@ final class ServerProcess {
     private let process = Process()
     let port: Int
 
-    /// - Parameter zone: Of the project, for its reports.
-    init(store: String, zone: String = "UTC") throws {
+    /// Of each further project.
+    static func key(of project: String) -> String { "write-key-of-\(project)" }
+    static func readKey(of project: String) -> String { "read-key-of-\(project)" }
+
+    /// Before anybody has asked for anything.
+    private(set) var restingMebibytes = 0.0
+
+    /// - Parameters:
+    ///   - zone: Of the project, for its reports.
+    ///   - projects: Further ones, each with keys of its own.
+    init(store: String, zone: String = "UTC", projects: [String] = []) throws {
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         process.executableURL = program.deletingLastPathComponent().appendingPathComponent("hapax-server")
         process.environment = [
-            "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": "bench=\(Self.key)",
-            "HAPAX_READ_KEYS": "bench=\(Self.readKey)", "HAPAX_TIME_ZONES": "bench=\(zone)", "HAPAX_LOG_LEVEL": "warning",
+            "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": (["bench=\(Self.key)"] + projects.map { "\($0)=\(Self.key(of: $0))" }).joined(separator: ","),
+            "HAPAX_READ_KEYS": (["bench=\(Self.readKey)"] + projects.map { "\($0)=\(Self.readKey(of: $0))" }).joined(separator: ","), "HAPAX_TIME_ZONES": "bench=\(zone)", "HAPAX_LOG_LEVEL": "warning",
         ]
         let output = Pipe()
         process.standardOutput = output
@@ -25,6 +34,7 @@ final class ServerProcess {
             throw BenchmarkError("the server did not start")
         }
         self.port = port
+        restingMebibytes = residentMebibytes
     }
 
     var processIdentifier: Int32 { process.processIdentifier }

@@ -415,6 +415,40 @@ struct ReadRoutesTests {
     }
 }
 
+extension ReadRoutesTests {
+    @Test("Answers that nobody reads have a budget, half of it one project's at most; they leave it with their connection (S8, I13)")
+    func untakenAnswersAreCounted() async throws {
+        // More than the system keeps of a connection that nobody reads.
+        let text = PropertyValue.string(String(repeating: "x", count: 30_000))
+        let events = (1...300).map { Sample.event(Sample.id($0), properties: ["text": text]) }
+        var options = RunningServer.options
+        options.limits.untakenAnswers = 8 * 1024 * 1024
+        try await RunningServer.run(on: try await StoreUnderTest(.sqlite).open(), options: options) { server in
+            for start in stride(from: 0, to: events.count, by: 30) {
+                for key in [RunningServer.key, RunningServer.otherKey] {
+                    let body = EventBatch(envelope: .init(), events: Array(events[start..<start + 30])).encoded()
+                    #expect(try await server.post(body, headers: ["Authorization": "Bearer \(key)"]).status == 200)
+                }
+            }
+            let path = "/v1/events?limit=1000"
+            func silent(_ key: String) async throws -> LoopbackSocket {
+                let socket = try await blocking { try LoopbackSocket.connected(port: server.port, timeout: RawHTTP.patience) }
+                try await blocking { try socket.write(RawHTTP.request("GET", path, headers: ["Authorization": "Bearer \(key)"])) }
+                // Its answer has begun.
+                _ = try await blocking { try socket.read() }
+                return socket
+            }
+            let first = try await silent(RunningServer.readKey)
+            #expect(try await server.get(path).problemCode == .projectBusy)
+            #expect(try await server.get("/v1/events?limit=1").status == 429, "however small")
+            let other = try await silent(RunningServer.otherReadKey)
+            #expect(try await server.get("/v1/names", key: RunningServer.otherReadKey).problemCode == .projectBusy)
+            for socket in [first, other] { socket.shutDown() }
+            while try await server.get(path).status != 200 { await Task.yield() }
+        }
+    }
+}
+
 extension Keys {
     /// The shop's write key.
     fileprivate var shopKey: String { holdsDemoKeys ? "demo" : RunningServer.key }

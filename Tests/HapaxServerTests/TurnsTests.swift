@@ -56,6 +56,54 @@ struct TurnsTests {
         #expect(queue.ended(1, used: .zero) == 2)
     }
 
+    @Test("questions: one project leaves a place for the others, and who waits too long is refused without a trace (S6)")
+    func onePlaceIsForOthers() async throws {
+        var queue = TurnQueue<Int>(places: 3, placesOfOne: 2, maximumWaiting: 10)
+        #expect(queue.arrived(1, of: 1) == .works && queue.arrived(2, of: 1) == .works && queue.arrived(3, of: 1) == .waits)
+        #expect(queue.arrived(4, of: 2) == .works && queue.arrived(5, of: 2) == .waits && queue.arrived(6, of: 1) == .waits)
+        #expect(queue.withdrew(1) { $0 == 3 } == 3 && queue.withdrew(1) { $0 == 3 } == nil && queue.waitingCount == 2)
+        #expect(queue.ended(2, used: .seconds(1)) == 5, "the first one has two places already")
+        #expect(queue.ended(1, used: .seconds(9)) == 6 && queue.withdrew(1) { $0 == 6 } == nil)
+
+        let turns = Turns.questions(patience: .milliseconds(1))
+        let results = await withTaskGroup(of: RequestProblem.Code?.self) { group in
+            let (begun, isOver) = (Locked(0), Locked(false))
+            for _ in 1..<ServerLimits.heavyReads {
+                group.addTask {
+                    try? await turns.run(1) { (_) async throws(RequestProblem) in
+                        begun.withLock { $0 += 1 }
+                        while !isOver.withLock({ $0 }) { await Task.yield() }
+                    }
+                    return nil
+                }
+            }
+            while begun.withLock({ $0 }) < ServerLimits.heavyReads - 1 { await Task.yield() }
+            let code: @Sendable (Int32) async -> RequestProblem.Code? = { project in
+                do throws(RequestProblem) {
+                    try await turns.run(project) { (_) async throws(RequestProblem) in }
+                } catch {
+                    return error.code
+                }
+                return nil
+            }
+            let results = [await code(1), await code(2)]
+            isOver.withLock { $0 = true }
+            await group.waitForAll()
+            return results + [await code(1)]
+        }
+        #expect(results == [.overloaded, nil, nil])
+    }
+
+    @Test("no more turns give way than may be in memory half done (I13)")
+    func fewAreHalfDone() {
+        var queue = TurnQueue<Int>(places: 1, maximumWaiting: 10, maximumBegun: 1)
+        #expect(queue.arrived(1, of: 1) == .works && queue.arrived(2, of: 2) == .waits && queue.arrived(3, of: 3) == .waits)
+        #expect(queue.gaveWay(1, 1, used: .seconds(5)) == 2)
+        #expect(queue.gaveWay(2, 2, used: .seconds(1)) == nil, "one is half done already")
+        #expect(queue.ended(2, used: .zero) == 3 && queue.ended(3, used: .seconds(9)) == 1)
+        #expect(queue.arrived(4, of: 4) == .waits && queue.gaveWay(1, 1, used: .seconds(9)) == 4, "it goes on, and may give way again")
+    }
+
     /// 2 MB in 8 KB: objects in objects, each key escaped.
     private static let crafted: [UInt8] = {
         let nested = String(repeating: #"{"\u0061":"#, count: 29) + #"{"\u0061":1}"# + String(repeating: "}", count: 29)

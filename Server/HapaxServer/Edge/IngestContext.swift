@@ -1,16 +1,22 @@
 import Hummingbird
 import Logging
+import NIOCore
 
 /// What goes along with one request.
 @available(macOS 14, *)
 struct IngestContext: RequestContext {
     var coreContext: CoreRequestContextStorage
+    private let channel: any Channel
     /// The name of the request in the log, in its answer's header and in its refusal.
     let requestID: String
 
     init(source: Source) {
         coreContext = .init(source: source)
+        channel = source.channel
         // Hummingbird's own; a logger that keeps nothing has none.
         requestID = source.logger[metadataKey: "hb.request.id"]?.description ?? RequestID().description
     }
+
+    /// Whether there is still a connection for the answer.
+    var isConnected: Bool { channel.isActive }
 }

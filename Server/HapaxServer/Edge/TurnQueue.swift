@@ -10,6 +10,8 @@ struct TurnQueue<Item> {
         var waiting: [Item] = []
         /// Items before this index have had their turn.
         var head = 0
+        /// How many of the first of those that wait have begun and gave way.
+        var begun = 0
 
         var isIdle: Bool { working == 0 && waitingCount == 0 }
         var waitingCount: Int { waiting.count - head }
@@ -24,8 +26,12 @@ struct TurnQueue<Item> {
     }
 
     private let places: Int
+    private let placesOfOne: Int
     private let maximumWaiting: Int
+    private let maximumBegun: Int
     private var working = 0
+    /// Those that gave way and wait for another turn: each keeps in memory what it has unpacked.
+    private var begun = 0
     private(set) var waitingCount = 0
     /// Those that work or wait.
     private var projects: [Int32: Project] = [:]
@@ -36,16 +42,21 @@ struct TurnQueue<Item> {
 
     /// - Parameters:
     ///   - places: Items that work at once.
+    ///   - placesOfOne: Of these, how many one project may have.
     ///   - maximumWaiting: Items that wait at most, of all projects.
-    init(places: Int, maximumWaiting: Int) {
+    ///   - maximumBegun: Items that have given way at once, at most; beyond them a turn lasts until its work is done.
+    init(places: Int, placesOfOne: Int = .max, maximumWaiting: Int, maximumBegun: Int = .max) {
         self.places = max(places, 1)
+        self.placesOfOne = max(placesOfOne, 1)
         self.maximumWaiting = maximumWaiting
+        self.maximumBegun = maximumBegun
     }
 
     mutating func arrived(_ item: Item, of project: Int32) -> Admission {
-        if working == places, projects[project]?.waitingCount ?? 0 >= maximumWaiting - waitingCount { return .refused }
+        let isItsTurn = working < places && projects[project]?.working ?? 0 < placesOfOne
+        if !isItsTurn, projects[project]?.waitingCount ?? 0 >= maximumWaiting - waitingCount { return .refused }
         enter(project)
-        if working < places {
+        if isItsTurn {
             begins(project)
             return .works
         }
@@ -62,12 +73,15 @@ struct TurnQueue<Item> {
         working -= 1
         projects[project]?.working -= 1
         projects[project]?.used += used
-        if let idle = projects[project], idle.isIdle {
-            projects[project] = nil
-            debts[project] = idle.used
-            debts = debts.filter { $0.value > began }
-        }
+        leaveIfIdle(project)
         return next()
+    }
+
+    private mutating func leaveIfIdle(_ project: Int32) {
+        guard let idle = projects[project], idle.isIdle else { return }
+        projects[project] = nil
+        debts[project] = idle.used
+        debts = debts.filter { $0.value > began }
     }
 
     /// The same for a turn that goes on if nobody else is to go before it; else it waits for another one.
@@ -75,17 +89,31 @@ struct TurnQueue<Item> {
     /// - Returns: Whose turn it is now; nil if it goes on.
     mutating func gaveWay(_ item: Item, _ project: Int32, used: Duration) -> Item? {
         projects[project]?.used += used
-        guard let other = candidate, other.key != project, other.value.used < projects[project]?.used ?? .zero else { return nil }
+        guard begun < maximumBegun, let other = candidate, other.key != project, other.value.used < projects[project]?.used ?? .zero
+        else { return nil }
         working -= 1
         projects[project]?.working -= 1
         // Before those of its project that have not begun.
         waitingCount += 1
+        begun += 1
+        projects[project]?.begun += 1
         if let place = projects[project]?.head { projects[project]?.waiting.insert(item, at: place) }
         return next()
     }
 
+    /// One that has not begun does not wait any longer.
+    ///
+    /// - Returns: The item; nil if its turn has come.
+    mutating func withdrew(_ project: Int32, where isIt: (Item) -> Bool) -> Item? {
+        guard let waiting = projects[project], let place = waiting.waiting[waiting.head...].firstIndex(where: isIt) else { return nil }
+        waitingCount -= 1
+        defer { leaveIfIdle(project) }
+        return projects[project]?.waiting.remove(at: place)
+    }
+
     private var candidate: (key: Int32, value: Project)? {
-        projects.filter { $0.value.waitingCount > 0 }.min { ($0.value.used, $0.key) < ($1.value.used, $1.key) }
+        projects.filter { $0.value.waitingCount > 0 && $0.value.working < placesOfOne }
+            .min { ($0.value.used, $0.key) < ($1.value.used, $1.key) }
     }
 
     private mutating func next() -> Item? {
@@ -93,6 +121,7 @@ struct TurnQueue<Item> {
         var project = candidate.value
         let item = project.waiting[project.head]
         project.head += 1
+        if project.begun > 0 { (project.begun, begun) = (project.begun - 1, begun - 1) }
         // The taken ones go once they are half of it: each is moved a bounded number of times.
         if project.head * 2 >= project.waiting.count {
             project.waiting.removeFirst(project.head)

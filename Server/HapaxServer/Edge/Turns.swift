@@ -1,18 +1,49 @@
 import HapaxModel
 
-/// Lets so many requests work at once, in turn by project, before anything of a body is unpacked: a body that costs its sender little and the
-/// server much delays its own project's requests, and others' by one piece of work at most.
+/// Lets so many requests work at once, in turn by project: what costs its sender little and the server much delays its own project's requests,
+/// and others' by one piece of work at most.
 ///
-/// A turn is for work of the processor alone: nobody holds one while waiting for the store or a socket.
+/// There are three of them: ``work()`` for the processor, which comes before anything of a body is unpacked and never lasts while waiting for
+/// the store or a socket; ``questions()`` for lists and counts; ``exports()`` for the steps of exports. None waits for another one.
 final class Turns: Sendable {
-    private typealias Waiter = CheckedContinuation<Void, Never>
+    private struct Waiter {
+        var number: UInt64
+        var begins: CheckedContinuation<Bool, Never>
+    }
 
-    private let queue: Locked<TurnQueue<Waiter>>
+    private struct State {
+        var queue: TurnQueue<Waiter>
+        var lastNumber: UInt64 = 0
+    }
+
+    private let state: Locked<State>
+    private let patience: Duration?
     /// How long a turn lasts before it looks whether others are to go first.
     private static let slice: Duration = .milliseconds(2)
 
-    init(places: Int = Processors.usable - 1, maximumWaiting: Int = ServerLimits.waitingTurns) {
-        queue = Locked(TurnQueue(places: places, maximumWaiting: maximumWaiting))
+    private init(_ queue: sending TurnQueue<Waiter>, patience: Duration? = nil) {
+        state = Locked(State(queue: queue))
+        self.patience = patience
+    }
+
+    /// For inflating, scanning and hashing.
+    static func work(places: Int = Processors.usable - 1) -> Turns {
+        Turns(
+            TurnQueue(places: places, maximumWaiting: ServerLimits.waitingTurns, maximumBegun: ServerLimits.begunTurns),
+            patience: ServerLimits.turnWait)
+    }
+
+    /// For what people ask: one project alone leaves a place for the others.
+    static func questions(patience: Duration = ServerLimits.heavyReadWait) -> Turns {
+        Turns(
+            TurnQueue(
+                places: ServerLimits.heavyReads, placesOfOne: ServerLimits.heavyReads - 1, maximumWaiting: ServerLimits.waitingTurns),
+            patience: patience)
+    }
+
+    /// For steps of exports, which wait as long as it takes.
+    static func exports() -> Turns {
+        Turns(TurnQueue(places: ServerLimits.exportReads, maximumWaiting: .max))
     }
 
     /// One request's turn, which ends with ``Turns/run(_:_:)``.
@@ -30,7 +61,7 @@ final class Turns: Sendable {
         }
     }
 
-    /// - Throws: ``RequestProblem/Code/overloaded`` if as many wait as may, and what `body` throws.
+    /// - Throws: ``RequestProblem/Code/overloaded`` if as many wait as may, or its turn does not come in time; and what `body` throws.
     func run<Value>(
         _ project: Int32, _ body: (inout Turn) async throws(RequestProblem) -> Value
     ) async throws(RequestProblem) -> Value {
@@ -39,28 +70,38 @@ final class Turns: Sendable {
         let result: Result<Value, RequestProblem>
         do throws(RequestProblem) { result = .success(try await body(&turn)) } catch { result = .failure(error) }
         let used = ContinuousClock.now - turn.began
-        queue.withLock { $0.ended(project, used: used) }?.resume()
+        state.withLock { $0.queue.ended(project, used: used) }?.begins.resume(returning: true)
         return try result.get()
     }
 
+    /// - Returns: Whether its turn has come.
     private func begin(_ project: Int32) async -> Bool {
-        let isRefused = Locked(false)
-        await withCheckedContinuation { (waiter: Waiter) in
-            switch queue.withLock({ $0.arrived(waiter, of: project) }) {
-            case .works: waiter.resume()
-            case .waits: break
-            case .refused:
-                isRefused.withLock { $0 = true }
-                waiter.resume()
+        await withCheckedContinuation { begins in
+            let (admission, number) = state.withLock { state in
+                state.lastNumber += 1
+                let waiter = Waiter(number: state.lastNumber, begins: begins)
+                return (state.queue.arrived(waiter, of: project), state.lastNumber)
+            }
+            switch admission {
+            case .works: begins.resume(returning: true)
+            case .refused: begins.resume(returning: false)
+            case .waits:
+                guard let patience else { return }
+                Task {
+                    try? await Task.sleep(for: patience)
+                    state.withLock { $0.queue.withdrew(project) { $0.number == number } }?.begins.resume(returning: false)
+                }
             }
         }
-        return !isRefused.withLock { $0 }
     }
 
     private func giveWay(_ project: Int32, used: Duration) async {
-        await withCheckedContinuation { (waiter: Waiter) in
-            let next = queue.withLock { $0.gaveWay(waiter, project, used: used) }
-            (next ?? waiter).resume()
+        _ = await withCheckedContinuation { goesOn in
+            let next = state.withLock { state in
+                state.lastNumber += 1
+                return state.queue.gaveWay(Waiter(number: state.lastNumber, begins: goesOn), project, used: used)
+            }
+            (next?.begins ?? goesOn).resume(returning: true)
         }
     }
 }

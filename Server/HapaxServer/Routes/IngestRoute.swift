@@ -11,11 +11,11 @@ struct IngestRoute: Sendable {
     let metrics: ServerMetrics
     let live: Live
     /// For inflating, scanning and hashing.
-    let turns = Turns()
-    /// For dry runs, which wait for the store with all of a body in memory.
-    let gate: ReadGate
+    let turns = Turns.work()
+    /// For dry runs, which are questions.
+    let reading: ReadRoutes
 
-    func respond(to request: Request) async throws(RequestProblem) -> Response {
+    func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
         let projectID: Int32
         do throws(RequestProblem) {
             projectID = try keys.writer(request.headers[.authorization])
@@ -25,19 +25,19 @@ struct IngestRoute: Sendable {
         }
         // What would have been refused has not been sent: nobody is shown it.
         if try isDryRun(request) {
-            return try await dryRun(try await RequestBodyReader.read(request), isLines: try isLines(request), projectID)
+            return try await dryRun(request, context, projectID)
         }
         do throws(RequestProblem) {
-            return try await respond(to: request, of: projectID)
+            return try await respond(to: request, context, projectID)
         } catch {
             live.refused(projectID, error)
             throw error
         }
     }
 
-    private func respond(to request: Request, of projectID: Int32) async throws(RequestProblem) -> Response {
+    private func respond(to request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
-        let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, projectID)
+        let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, projectID)
         let results = ingest.isEmpty ? [] : try await writer.submit(ingest)
         metrics.answered(results)
         live.answered(ingest, results)
@@ -48,10 +48,12 @@ struct IngestRoute: Sendable {
 
     /// In a turn of the project's.
     private func unpack(
-        _ body: RequestBodyReader.Body, isLines: Bool, _ projectID: Int32
+        _ body: RequestBodyReader.Body, isLines: Bool, _ context: IngestContext, _ projectID: Int32
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
         try writer.checkRoom(for: body.bytes.count)
         return try await turns.run(projectID) { (turn) throws(RequestProblem) in
+            // Nobody would read the answer; whoever still wants the events stored sends them again.
+            guard context.isConnected else { throw RequestProblem(.tooSlow, detail: "the connection has ended") }
             let bytes = try RequestBodyReader.unpacked(body)
             await turn.mayPass()
             let scanned = try scan(bytes, isLines: isLines)
@@ -61,16 +63,13 @@ struct IngestRoute: Sendable {
         }
     }
 
-    private func dryRun(_ body: RequestBodyReader.Body, isLines: Bool, _ projectID: Int32) async throws(RequestProblem) -> Response {
-        do {
-            return try await gate.run {
-                ReadRoutes.json(try await verdicts(on: try await unpack(body, isLines: isLines, projectID).0))
-            }
-        } catch let problem as RequestProblem {
-            throw problem
-        } catch {
-            throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
+    private func dryRun(_ request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
+        let isLines = try isLines(request)
+        let body = try await RequestBodyReader.read(request)
+        let answer = try await reading.questions.run(projectID) { (_) async throws(RequestProblem) -> [UInt8] in
+            try await verdicts(on: try await unpack(body, isLines: isLines, context, projectID).0)
         }
+        return try reading.answer(answer, to: projectID)
     }
 
     /// What would become of each event if the store stays as it is. What only the database itself refuses is not foreseen.

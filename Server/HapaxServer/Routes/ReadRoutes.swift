@@ -10,7 +10,14 @@ struct ReadRoutes: Sendable {
     let store: any EventStore
     let live: Live
     let logger: Logger
-    let gate = ReadGate()
+    let questions = Turns.questions()
+    private let answers: Budget
+
+    init(keys: Keys, store: any EventStore, live: Live, limits: ServerLimits, logger: Logger) {
+        (self.keys, self.store, self.live, self.logger) = (keys, store, live, logger)
+        answers = Budget(
+            limit: limits.untakenAnswers, limitOfOne: limits.untakenAnswers / 2, what: "answers have not been taken yet")
+    }
 
     // MARK: - One event
 
@@ -23,14 +30,14 @@ struct ReadRoutes: Sendable {
             writer.raw(#"{"state":"stored","#)
             writer.members(of: event)
             writer.raw("}")
-            return Self.json(writer.bytes)
+            return try answer(writer.bytes, to: projectID)
         }
         let (latest, since) = live.refusals(of: projectID)
         if let refusal = latest.first(where: { $0.eventID == id }) {
             writer.raw(#"{"state":"refused","#)
             writer.members(of: refusal)
             writer.raw("}")
-            return Self.json(writer.bytes)
+            return try answer(writer.bytes, to: projectID)
         }
         if let moving = store.moving, moving.contains(id.bucket) {
             throw RequestProblem(.storeUnavailable, detail: "the month of this id is being moved; ask again in a moment")
@@ -54,7 +61,7 @@ struct ReadRoutes: Sendable {
             installID: try parameters.id("install_id"), limit: try parameters.count("limit", upTo: ServerLimits.pageEvents, default: 100),
             after: try parameters.parse("after", "must be what an answer gave as next") { EventPosition(text: $0) })
         let filter = try parameters.parse("where", "must be PROPERTY:VALUE") { PropertyFilter($0) }
-        let page = try await heavily(within: ServerLimits.listRead) { deadline throws(StoreError) in
+        let page = try await heavily(of: projectID, in: questions, within: ServerLimits.listRead) { deadline throws(StoreError) in
             try await store.reader.events(query, until: deadline, where: filter.map { filter in { filter.keeps($0) } })
         }
         var writer = JSONWriter(capacity: 1_024 + page.events.reduce(0) { $0 + $1.properties.count + 400 })
@@ -82,13 +89,13 @@ struct ReadRoutes: Sendable {
         writer.raw(#","limit":"#)
         writer.integer(query.limit)
         writer.raw("}}")
-        return Self.json(writer.bytes)
+        return try answer(writer.bytes, to: projectID)
     }
 
     func names(_ request: Request) async throws -> Response {
         let (parameters, projectID, _) = try question(request, ["from", "to"])
         let received = try parameters.span()
-        let summary = try await heavily(within: ServerLimits.heavyRead) { deadline throws(StoreError) in
+        let summary = try await heavily(of: projectID, in: questions, within: ServerLimits.heavyRead) { deadline throws(StoreError) in
             let counts = try await store.reader.countsByName(projectID: projectID, received: received, until: deadline)
             let sample = EventQuery(projectID: projectID, received: received, limit: ServerLimits.sampledEvents)
             return NameSummary(counts: counts, sample: try await store.reader.events(sample, until: deadline).events)
@@ -99,7 +106,7 @@ struct ReadRoutes: Sendable {
         writer.raw(#","query":{"#)
         writer.span(received)
         writer.raw("}}")
-        return Self.json(writer.bytes)
+        return try answer(writer.bytes, to: projectID)
     }
 
     func refusals(_ request: Request) throws -> Response {
@@ -126,7 +133,7 @@ struct ReadRoutes: Sendable {
             writer.integer(live.unknownKeys)
         }
         writer.raw("}")
-        return Self.json(writer.bytes)
+        return try answer(writer.bytes, to: projectID)
     }
 
     // MARK: - Asking
@@ -141,9 +148,9 @@ struct ReadRoutes: Sendable {
     }
 
     func heavily<Value>(
-        within time: Duration, _ body: (ContinuousClock.Instant) async throws(StoreError) -> Value
-    ) async throws -> Value {
-        try await gate.run {
+        of projectID: Int32, in turns: Turns, within time: Duration, _ body: (ContinuousClock.Instant) async throws(StoreError) -> Value
+    ) async throws(RequestProblem) -> Value {
+        try await turns.run(projectID) { (_) throws(RequestProblem) in
             let deadline = ContinuousClock.now + time
             return try await reading { () throws(StoreError) in try await body(deadline) }
         }
@@ -160,11 +167,27 @@ struct ReadRoutes: Sendable {
         }
     }
 
-    static func json(_ body: [UInt8]) -> Response {
-        var response = Routes.response("application/json", body)
+    /// What a question is answered with; its bytes count until its reader has taken them.
+    func answer(_ bytes: [UInt8], to projectID: Int32, type: String = "application/json") throws(RequestProblem) -> Response {
+        let charge = try answers.take(bytes.count, of: projectID)
+        let body = ResponseBody(contentLength: bytes.count) { writer in
+            try await writer.write(inPieces: bytes)
+            withExtendedLifetime(charge) {}
+            try await writer.finish(nil)
+        }
         // What one key may see must not be kept for another.
-        response.headers[.cacheControl] = "no-store"
-        return response
+        return Response(status: .ok, headers: [.contentType: type, .cacheControl: "no-store"], body: body)
+    }
+}
+
+extension ResponseBodyWriter {
+    private static var pieceBytes: Int { 32 * 1024 }
+
+    /// Each piece has the time that an answer has, and no more than a few are copied before they are taken.
+    mutating func write(inPieces bytes: [UInt8]) async throws {
+        for start in stride(from: 0, to: bytes.count, by: Self.pieceBytes) {
+            try await write(ByteBuffer(bytes: bytes[start..<min(start + Self.pieceBytes, bytes.count)]))
+        }
     }
 }
 

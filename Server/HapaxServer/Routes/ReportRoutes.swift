@@ -28,7 +28,7 @@ struct ReportRoutes: Sendable {
             guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
         }
         let now = currentTime() / 1_000
-        let report = try await reading.heavily(within: ServerLimits.heavyRead) { deadline throws(StoreError) in
+        let report = try await reading.heavily(of: projectID, in: reading.questions, within: ServerLimits.heavyRead) { deadline throws(StoreError) in
             try await reports.report(projectID, (from, to), basis, now: now, until: deadline) { query throws(StoreError) in
                 try await cache.figures(query) { [reports] () async throws(StoreError) in
                     try await query.figures(reports.database, .question) { (sql) async throws(StoreError) in
@@ -40,10 +40,8 @@ struct ReportRoutes: Sendable {
         // Both are known only now where one of them was left out.
         guard report.from <= report.to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
         guard report.to.daysSince1970 - report.from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
-        guard Self.wantsCSV(request) else { return ReadRoutes.json(report.json()) }
-        var response = ReadRoutes.json(report.csv())
-        response.headers[.contentType] = "text/csv; charset=utf-8; header=present"
-        return response
+        guard Self.wantsCSV(request) else { return try reading.answer(report.json(), to: projectID) }
+        return try reading.answer(report.csv(), to: projectID, type: "text/csv; charset=utf-8; header=present")
     }
 
     private static let tooManyDays = RequestProblem(.rangeTooLarge, detail: "a report is of \(ServerLimits.reportDays) days at most")

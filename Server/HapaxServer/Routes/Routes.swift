@@ -13,19 +13,19 @@ struct Routes {
     private let checksHost: Bool
 
     init(
-        keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone], metrics: ServerMetrics,
-        logger: Logger,
+        keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone], limits: ServerLimits,
+        metrics: ServerMetrics, logger: Logger,
         currentTime: @escaping @Sendable () -> Int64
     ) {
         checksHost = keys.holdsDemoKeys
-        let reading = ReadRoutes(keys: keys, store: store, live: live, logger: logger)
-        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, gate: reading.gate)
+        let reading = ReadRoutes(keys: keys, store: store, live: live, limits: limits, logger: logger)
+        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, reading: reading)
         let reports = ReportRoutes(
             reading: reading, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
         let export = ExportRoute(reading: reading)
         let stream = LiveRoute(reading: reading, live: live)
         let readiness = ReadinessProbe(store: store)
-        add("/v1/events", .post) { request, _ in try await ingest.respond(to: request) }
+        add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .get) { request, _ in try await reading.events(request) }
         add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
         add("/v1/names", .get) { request, _ in try await reading.names(request) }

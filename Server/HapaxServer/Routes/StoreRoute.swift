@@ -58,6 +58,8 @@ struct StoreRoute: Sendable {
         writer.raw(#","projects":"#)
         writer.list(keys.projectNames) { writer, name in writer.string(name) }
         writer.raw("}")
-        return ReadRoutes.json(writer.bytes)
+        var response = Routes.response("application/json", writer.bytes)
+        response.headers[.cacheControl] = "no-store"
+        return response
     }
 }

@@ -37,6 +37,9 @@ package struct ServerLimits: Sendable {
 
     /// Bytes of a header block, and of one line of it. A larger one is answered 400 without a document, and its connection closed.
     package static let headerBytes = 16 * 1024
+    /// What a connection takes at most beside a body and an answer, a header block that does not end included: with ``connections`` the most
+    /// that senders can make the server keep by connecting.
+    package static let connectionBytes = 64 * 1024
     /// Lines of a header block; the same.
     package static let headerFields = 100
     /// Requests of one connection that wait for their answers. Behind them the connection is closed: usual senders wait for each answer, and a
@@ -64,13 +67,23 @@ package struct ServerLimits: Sendable {
 
     /// Requests whose body has come and that wait for their turn to be unpacked, of all projects; a further one is answered 503.
     static let waitingTurns = 2_048
+    /// How long one waits for its turn, then it is answered 503: by then most senders have given up.
+    static let turnWait = Duration.seconds(30)
+    /// Requests that were unpacked in part when others went first, at most; each keeps up to ``EventLimits/maximumDecompressedBodyBytes``.
+    static let begunTurns = 8
+    /// What these keep, at most.
+    package static let begunBytes = begunTurns * EventLimits.maximumDecompressedBodyBytes
 
     // MARK: Reading
 
-    /// Lists and counts that run at once, each on a connection of its own; a further one waits, see ``heavyReadWait``.
-    package static let heavyReads = 2
+    /// Lists, counts and dry runs that run at once, each on a connection of its own; one project has one less. A further one waits, see
+    /// ``heavyReadWait``.
+    package static let heavyReads = 3
     /// How long a heavy question may wait for its turn, then it is answered 503.
     package static let heavyReadWait = Duration.seconds(2)
+    /// Bytes of answers to questions that their readers have not taken yet. At the limit a question is answered 503, and at half of it 429 if all
+    /// are of its own project.
+    package var untakenAnswers = 64 * 1024 * 1024
     /// How long a count may take; then it is answered 422.
     package static let heavyRead = Duration.seconds(10)
     /// After this a list answers with what it has, and where it goes on.
@@ -90,6 +103,10 @@ package struct ServerLimits: Sendable {
     package static let exportEvents = 10_000
     /// Exports of one project that run at once; a further one is answered 429.
     package static let exports = 2
+    /// Exports of all projects; a further one is answered 503. Each keeps one step in memory until its reader has taken it.
+    package static let allExports = 8
+    /// Steps of exports that the store works on at once, on connections of their own: questions never wait for them.
+    package static let exportReads = 2
     /// How far an export looks at first, see ``EventReader/stepForward(_:width:until:)``.
     package static let exportWidth = 6
 

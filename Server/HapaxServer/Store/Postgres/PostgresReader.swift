@@ -4,12 +4,12 @@ import HapaxModel
 final class PostgresReader: EventReader {
     private let short: PostgresQuerySession
     private let heavy: [PostgresQuerySession]
-    /// The heavy sessions that nobody uses; ``ReadGate`` lets no more questions in than there are.
+    /// The heavy sessions that nobody uses; ``Turns`` lets no more questions in than there are.
     private let free: Locked<[Int]>
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
         short = PostgresQuerySession(uri: uri, name: "short", breaker: breaker)
-        heavy = (0..<ServerLimits.heavyReads).map { PostgresQuerySession(uri: uri, name: "heavy.\($0)", breaker: breaker) }
+        heavy = (0..<ServerLimits.heavyReads + ServerLimits.exportReads).map { PostgresQuerySession(uri: uri, name: "heavy.\($0)", breaker: breaker) }
         free = Locked(Array(heavy.indices))
     }
 
@@ -27,9 +27,9 @@ final class PostgresReader: EventReader {
     func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] {
         guard let projectID = keys.first?.projectID else { return [:] }
         let buckets = Set(keys.map(\.id.bucket)).sorted()
-        let rows = try await short.query(
+        let rows = try await heavyQuery(
             "SELECT event_id, fingerprint FROM events WHERE event_id = ANY ($1) AND project_id = $2 AND bucket = ANY ($3)",
-            [Self.array(keys.map(\.id)), "\(projectID)", Self.array(buckets)], within: ServerLimits.shortRead)
+            [Self.array(keys.map(\.id)), "\(projectID)", Self.array(buckets)], until: .now + ServerLimits.shortRead)
         return rows.reduce(into: [:]) { found, row in
             guard let id = row[0].flatMap({ EventID($0) }), let fingerprint = row[1].flatMap({ Int64($0) }) else { return }
             found[EventKey(id: id, projectID: projectID)] = fingerprint

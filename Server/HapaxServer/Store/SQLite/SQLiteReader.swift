@@ -17,7 +17,7 @@ final class SQLiteReader: EventReader {
         var configuration = Configuration()
         configuration.label = "hapax.reader"
         configuration.readonly = true
-        configuration.maximumReaderCount = ServerLimits.heavyReads + 2
+        configuration.maximumReaderCount = ServerLimits.heavyReads + ServerLimits.exportReads + 2
         configuration.busyMode = .timeout(5)
         configuration.prepareDatabase { db in
             db.add(
