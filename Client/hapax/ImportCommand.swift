@@ -8,8 +8,9 @@ struct ImportCommand: AsyncParsableCommand {
         commandName: "import",
         abstract: "Delivers a file of events, one JSON object on each line.",
         discussion: """
-            Each line holds event_id, event, time (Unix milliseconds), distinct_id and, if you like, properties. Lines are sent as they \
-            are: ids and times are kept and nothing is added, so importing the same file again stores nothing twice. An opt-out (see identity) \
+            Each line holds event_id, event, time (Unix milliseconds, or RFC 3339 as "2026-11-25T09:00:00.5+01:00"), distinct_id and, if you \
+            like, properties. Lines are sent as they are, but for such a time, which becomes Unix milliseconds: nothing is added, so \
+            importing the same file again stores nothing twice. An opt-out (see identity) \
             is about what is tracked here, and not about a file.
 
             Lines go through the queue: they are stored there, some thousand at a time, and delivered from there. Waits and tries again when the server \

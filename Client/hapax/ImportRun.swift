@@ -41,7 +41,6 @@ final class ImportRun: Sendable {
     private let stop = Locked<Ending?>(nil)
     /// Why the first lines were rejected.
     let reasons = Locked<[String]>([])
-    private static let toldReasons = 3
     let start: ImportNote
 
     /// Events that wait at most before the next lines are read.
@@ -87,7 +86,7 @@ final class ImportRun: Sendable {
             try truncateRejected()
             var (isAtEnd, mustWait) = (false, false)
             while !isAtEnd {
-                var chunk = Chunk()
+                var chunk = ImportChunk()
                 while chunk.lines < Self.chunkLines, chunk.bytes < Self.chunkBytes {
                     guard let line = try reader.next(waits: mustWait && chunk.lines == 0) else {
                         isAtEnd = !reader.isWaiting
@@ -113,58 +112,15 @@ final class ImportRun: Sendable {
         }
     }
 
-    /// Lines that belong together: they are stored, and then noted, as one.
-    private struct Chunk {
-        var events: [ImportedEvent] = []
-        var rejected: [UInt8] = []
-        var rejectedLines = 0
-        var reasons: [String] = []
-        var lines = 0
-        var bytes = 0
-        var end: Int64 = 0
-
-        /// - Parameter isLast: Whether no end of line stands behind it.
-        /// - Returns: false for a last line that is not whole.
-        mutating func take(_ line: LineReader.Line, isLast: Bool) -> Bool {
-            var text = line.bytes[...]
-            if line.number == 1, text.starts(with: [0xEF, 0xBB, 0xBF]) { text = text.dropFirst(3) }
-            while let last = text.last, last == 0x20 || last == 0x09 || last == 0x0D { text = text.dropLast() }
-            let scanned = EventScanner.scan(text)
-            // A brace at its end may be an inner one; blanks alone are the end of the file.
-            if isLast, !text.isEmpty, let problem = scanned.problem, text.last != UInt8(ascii: "}") || problem.reason == .invalidJSON {
-                return false
-            }
-            (lines, bytes, end) = (lines + 1, bytes + line.bytes.count, line.end)
-            if text.isEmpty { return true }
-            if let id = scanned.id, scanned.problem == nil {
-                events.append(ImportedEvent(id: id, time: scanned.time, bytes: Array(text)))
-                return true
-            }
-            let tooLong = EventProblem(.eventTooLarge, detail: "the line is longer than \(LineReader.maximumLineBytes) bytes")
-            let problem = line.isCut ? tooLong : scanned.problem ?? tooLong
-            var writer = JSONWriter()
-            writer.object([
-                "line": .integer(line.number), "reason": .string(problem.reason.rawValue), "detail": .string(problem.detail),
-                "text": .string(String(decoding: text, as: UTF8.self)),
-            ])
-            rejected += writer.bytes + [0x0A]
-            rejectedLines += 1
-            if reasons.count < ImportRun.toldReasons {
-                reasons.append("line \(line.number): \(problem.reason.rawValue): \(problem.detail)")
-            }
-            return true
-        }
-    }
-
     /// Durable on return, through a power cut: then the place behind is noted.
-    private func store(_ chunk: Chunk, _ note: inout ImportNote, _ counts: inout ImportCounts) async throws {
+    private func store(_ chunk: ImportChunk, _ note: inout ImportNote, _ counts: inout ImportCounts) async throws {
         guard chunk.lines > 0 else { return }
         if chunk.rejectedLines > 0 { note.rejectedBytes = try append(chunk.rejected) }
         let stored = try client.store(chunk.events)
         counts.duplicates += stored.known
         counts.deadLettered += stored.deadLettered
         counts.rejected += chunk.rejectedLines
-        reasons.withLock { $0 += chunk.reasons.prefix(Self.toldReasons - $0.count) }
+        reasons.withLock { $0 += chunk.reasons.prefix(ImportChunk.toldReasons - $0.count) }
         counts.lines += chunk.lines
         counts.offset = chunk.end
         note.noteInstall(of: client)

@@ -208,6 +208,26 @@ struct ExitCodeTests {
         #expect(try await hapax.run("--version").out == "\(HapaxVersion.current)\n")
     }
 
+    @Test("import: a time in RFC 3339 arrives as Unix milliseconds, in the event that it is; one that is none is named with its line (C22)")
+    func datedLinesAreTaken() async throws {
+        let dated: KeyValuePairs<String, Int64?> = [
+            "2026-11-25T09:00:00Z": 1_795_597_200_000, "2026-11-25T10:00:00.1239+01:00": 1_795_597_200_123,
+            "2026-11-25t03:30:00.5-05:30": 1_795_597_200_500, "2026-11-25\\u005409:00:00Z": 1_795_597_200_000, "2026-11-25": nil,
+            "2026-02-30T09:00:00Z": nil, "1969-12-31T23:59:59Z": nil,
+        ]
+        func line(_ number: Int, _ time: String) -> String {
+            let id = EventID.derived(name: "t", key: "\(number)")
+            return #"{"event_id":"\#(id)","time":\#(time),"event":"e","distinct_id":"u"}"# + "\n"
+        }
+        let text = dated.enumerated().map { line($0, "\"\($1.key)\"") }.joined()
+        let output = try await hapax.run("import", try file(text + line(7, "true"), beside: hapax))
+        #expect(output.status == 3 && output.error.contains("line 5: invalid_time: time must be Unix milliseconds or RFC 3339"))
+        #expect(output.error.contains("line 6: invalid_time") && output.error.contains("line 7: invalid_time"))
+        let sent = server.batches.flatMap { $0.scanned.events.map { String(decoding: $0.wire, as: UTF8.self) } }
+        let expected = dated.enumerated().compactMap { index, pair in pair.value.map { line(index, "\($0)").dropLast(2) } }
+        #expect(sent == expected.enumerated().map { "\($1),\"sequence\":\($0 + 1)}" })
+    }
+
     @Test("blanks behind the last line are its end; closed descriptors and a home that is not there are told")
     func surroundingsAreTold() async throws {
         let path = try file(lines(0..<2) + "  \t ", beside: hapax)
