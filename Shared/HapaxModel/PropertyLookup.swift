@@ -23,6 +23,16 @@ package enum PropertyLookup {
         return names
     }
 
+    /// For each member of an object the hash of its value, which equal values share however they are written; of repeated names the last one
+    /// counts.
+    package static func hashes(in object: ArraySlice<UInt8>) -> [[UInt8]: UInt64] {
+        var hashes: [[UInt8]: UInt64] = [:]
+        forEachMember(of: object) { name, value in
+            hashes[name] = Fingerprint.hash(json: object[(object.startIndex + value.lowerBound)..<(object.startIndex + value.upperBound)])
+        }
+        return hashes
+    }
+
     /// The elements of an array, each as it is written.
     package static func elements(of array: ArraySlice<UInt8>) -> [ArraySlice<UInt8>] {
         array.withUnsafeBufferPointer { bytes in

@@ -16,4 +16,16 @@ package struct ScannedEvent: Sendable {
     package var wire: ArraySlice<UInt8>
     /// Why it cannot be stored; the fields above then hold what could be read.
     package var problem: EventProblem?
+
+    /// What tells two events under one id apart, in the queue as at the server.
+    package var fingerprint: Fingerprint { Fingerprint(name: name, distinctID: distinctID, properties: properties) }
+
+    /// Where the values of another event differ: `event`, `distinct_id`, and properties as `properties.NAME`. Empty for the same event.
+    package func differences(from other: ScannedEvent) -> [String] {
+        guard fingerprint.value != other.fingerprint.value else { return [] }
+        let (mine, others) = (PropertyLookup.hashes(in: properties), PropertyLookup.hashes(in: other.properties))
+        let names = Set(mine.keys).union(others.keys).filter { mine[$0] != others[$0] }
+        return (name == other.name ? [] : ["event"]) + (distinctID == other.distinctID ? [] : ["distinct_id"])
+            + names.map { "properties." + String(decoding: $0, as: UTF8.self) }.sorted()
+    }
 }

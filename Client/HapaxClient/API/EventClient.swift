@@ -198,8 +198,9 @@ public final class EventClient: Sendable {
     ///
     /// - Parameters:
     ///   - name: What happened, 1…200 bytes of UTF-8.
-    ///   - id: Your own, to make your retry the same event. While it waits in the queue, the first event under it stays; one with another name,
-    ///     other properties or of somebody else is a dead letter `conflict` then, unless the id is derived, which is to say a UUID of version 8.
+    ///   - id: A derived one, which is to say a UUID of version 8, makes your retry the same event, whatever else it says by then. Under any
+    ///     other id the first event stays; one whose name, distinct id or properties have other values is a dead letter `conflict`. So it is if only
+    ///     a super, automatic or computed property has changed.
     ///   - time: When it happened, to the millisecond, in the years 1970…9999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
     /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``EventClient/Status/dropped``, on disk within a second. An event over
@@ -220,7 +221,7 @@ public final class EventClient: Sendable {
     ///
     /// - Returns: The event's id.
     /// - Throws: ``TrackError``; `refused` and `removed` are counted in ``EventClient/Status/dropped``. After `notStored` and `shutDown` the event may
-    ///   still be delivered: call again with the same id.
+    ///   still be delivered: call again with the same id. That is the same event for sure if the id is derived.
     @discardableResult
     public func trackDurably(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil

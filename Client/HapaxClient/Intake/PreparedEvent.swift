@@ -27,5 +27,12 @@ struct PreparedEvent: Sendable {
             detail: "the event is \(count) bytes, limit \(EventLimits.maximumEventBytes - OutgoingEvent.addedBytes)")
     }
 
-    static let conflict = (reason: Receipt.Outcome.conflict.rawValue, detail: "another content waits under this id")
+    private static let namedDifferences = 5
+    private static let nameCharacters = 60
+
+    static func conflict(_ differences: [String]) -> (reason: String, detail: String) {
+        let more = differences.count - namedDifferences
+        let names = differences.prefix(namedDifferences).map { String($0.prefix(nameCharacters)) } + (more > 0 ? ["\(more) more"] : [])
+        return (Receipt.Outcome.conflict.rawValue, "another event waits under this id: it differs in " + names.joined(separator: ", "))
+    }
 }

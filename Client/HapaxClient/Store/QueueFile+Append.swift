@@ -67,8 +67,9 @@ extension QueueFile {
                 counters.bytes += Int64(event.bytes.count)
                 return (sequence, nil)
             }
-            if try isWaiting(event.id, event.bytes, db) { return (nil, nil) }
-            letter = PreparedEvent.conflict
+            let differences = try differences(event.id, event.bytes, db)
+            if differences.isEmpty { return (nil, nil) }
+            letter = PreparedEvent.conflict(differences)
         }
         guard let letter else { return (nil, nil) }
         counters.created = sequence
@@ -79,13 +80,12 @@ extension QueueFile {
         return (sequence, letter)
     }
 
-    /// Whether what waits under an id is the same event: name, properties and whom it concerns, as the server compares them. A derived id says
+    /// Where an event differs from the one that waits under its id, by the server's own rule; nowhere if it is the same one. A derived id says
     /// that it is.
-    static func isWaiting(_ id: EventID, _ bytes: [UInt8], _ db: Database) throws -> Bool {
-        if id.isDerived { return true }
+    private static func differences(_ id: EventID, _ bytes: [UInt8], _ db: Database) throws -> [String] {
+        if id.isDerived { return [] }
         let sql = "SELECT payload FROM events WHERE event_id = ?"
-        guard let payload = try Data.fetchOne(db.cachedStatement(sql: sql), arguments: [Data(id.bytes)]) else { return false }
-        let (first, second) = (EventScanner.scan([UInt8](payload)[...]), EventScanner.scan(bytes[...]))
-        return first.name == second.name && first.distinctID == second.distinctID && first.properties == second.properties
+        let payload = try Data.fetchOne(db.cachedStatement(sql: sql), arguments: [Data(id.bytes)]) ?? Data()
+        return EventScanner.scan(bytes[...]).differences(from: EventScanner.scan([UInt8](payload)[...]))
     }
 }

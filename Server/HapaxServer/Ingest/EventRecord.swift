@@ -41,7 +41,7 @@ package struct EventRecord: Sendable {
         sentAt = envelope.sentAt
         installID = envelope.installID
         sequence = event.sequence
-        let content = Fingerprint(name: event.name, distinctID: event.distinctID, properties: event.properties)
+        let content = event.fingerprint
         fingerprint = content.value
         properties = content.hasPlainKeys ? event.properties : PlainKeys.rewritten(event.properties)[...]
     }

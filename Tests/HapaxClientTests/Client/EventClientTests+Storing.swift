@@ -179,9 +179,36 @@ extension EventClientTests {
         await test.client.shutdown(within: .zero)
         var told: [EventDelivery] = []
         for await delivery in deliveries { told.append(delivery) }
-        let conflict = EventDelivery.rejected(id, reason: "conflict", detail: "another content waits under this id")
-        #expect(told == [conflict, conflict, .stored(id)])
+        // C15
+        let conflicts = ["properties.number", "distinct_id"].map { name in
+            EventDelivery.rejected(id, reason: "conflict", detail: "another event waits under this id: it differs in \(name)")
+        }
+        #expect(told == conflicts + [.stored(id)])
         #expect(String(decoding: test.transport.batches[0].body, as: UTF8.self).contains(#""number":1"#))
+    }
+
+    @Test(
+        "under an id that waits the value counts, as at the server, not how it is written; a conflict names the first differences (C15, C16, I3)"
+    )
+    func valuesAreCompared() async throws {
+        let test = try TestClient()
+        let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
+        func store(_ properties: String) throws -> Int {
+            let text = #"{"event_id":"\#(id)","event":"e","time":1,"distinct_id":"u","properties":\#(properties)}"#
+            return try test.client.store([ImportedEvent(id: id, time: 1, bytes: Array(text.utf8))]).deadLettered
+        }
+        for same in [#"{"a":1,"b":"x"}"#, #"{"a":1.0,"b":"x"}"#, #"{"b":"x","a":1}"#, #"{"a":10e-1,"\u0062":"\u0078"}"#] {
+            #expect(try store(same) == 0, "\(same)")
+        }
+        let others: KeyValuePairs = [
+            #"{"a":2,"b":"x"}"#: "properties.a", #"{"a":1}"#: "properties.b",
+            #"{"a":1,"b":"x","c":0,"d":0,"e":0,"f":0,"g":0,"h":0}"#:
+                "properties.c, properties.d, properties.e, properties.f, properties.g, 1 more",
+        ]
+        for (other, _) in others { #expect(try store(other) == 1, "\(other)") }
+        let letters = try await test.client.deadLetters.list()
+        #expect(letters.map(\.detail) == others.map { "another event waits under this id: it differs in " + $0.value })
+        #expect(await test.client.flush().stored == 1)
     }
 
     @Test("ids that are tracked again and again while they are delivered take a sequence only with an event that is sent (R12, I7)")
