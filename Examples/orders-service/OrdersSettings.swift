@@ -24,7 +24,7 @@ struct OrdersSettings: Sendable {
                               have, less than the supervisor's grace period
           HAPAX_SERVER        the ingest server's URL; without it the shop runs without events
           HAPAX_KEY           the project's write key
-          HAPAX_QUEUE         hapax-data/orders-queue: the directory of the event queue, one for each process
+          HAPAX_QUEUE         hapax-data/orders-queue: the directory of the event queue; any number of processes share it
 
         """
 
