@@ -38,9 +38,7 @@ enum DpkgEvents {
     }
 
     private static func convert(_ log: String, host: String) {
-        let formatter = DateFormatter()
-        formatter.locale = Locale(identifier: "en_US_POSIX")
-        formatter.dateFormat = "yyyy-MM-dd HH:mm:ss"
+        let clock = LocalClock()
         var occurrences: [String: Int] = [:]
         var written = 0
         var skipped = 0
@@ -50,7 +48,7 @@ enum DpkgEvents {
         // By bytes: to Swift a carriage return and the line feed behind it are one character, and no line feed.
         for bytes in whole.split(separator: UInt8(ascii: "\n")) {
             let text = String(decoding: bytes.last == UInt8(ascii: "\r") ? bytes.dropLast() : bytes, as: UTF8.self)
-            guard let line = PackageLogLine(text[...]), let date = formatter.date(from: line.timestamp) else {
+            guard let line = PackageLogLine(text[...]), let date = clock.date(line.timestamp) else {
                 skipped += 1
                 continue
             }
