@@ -13,7 +13,8 @@ struct FlushCommand: AsyncParsableCommand {
 
             Exits with 0 if nothing waits in the directory, 1 if a file of the queue cannot be used, 2 if something waits (also for another \
             server or key, or in the file of a running process), if nobody can tell, or if a damaged file has lost events, 3 if events \
-            became dead letters.
+            became dead letters. Losses are told by the command that finds them, and 2 is its exit code alone: hapax status counts them for ever, \
+            as dropped.
 
             Example, from cron:
               hapax flush --timeout 300 --json
@@ -39,7 +40,7 @@ struct FlushCommand: AsyncParsableCommand {
         _ = await client.shutdown(within: .zero)
         let rest = await TimeLimit.result(after: .seconds(5)) { [directory = queue.directory] in Rest(directory, destinations) }
         let (report, counts) = (flush.own, flush.leftovers?.counts ?? DeliveryCounts())
-        let failure = report.failure ?? flush.leftovers?.failure
+        let failure = (report.failure ?? flush.leftovers?.failure)?.text(timeout: timeout)
         let (stored, duplicates) = (report.stored + counts.stored, report.duplicates + counts.duplicates)
         let deadLettered = report.deadLettered + counts.deadLettered
         // What nobody can tell is not nothing.
@@ -52,12 +53,12 @@ struct FlushCommand: AsyncParsableCommand {
                 "owned_files": .count(rest?.unopened.owned.count ?? 0), "unusable_files": .count(rest?.unopened.unusable.count ?? 0),
                 "recovering_files": .count(rest?.recovering ?? 0), "damaged_files": .count(damages.count),
                 "lost": damages.contains { $0.lost == nil } ? .null : .count(damages.reduce(0) { $0 + ($1.lost ?? 0) }),
-                "failure": .optional(failure.map { "\($0)" }),
+                "failure": .optional(failure),
             ])
         } else {
             let left = remaining.map { "\($0)" } ?? "an unknown number"
             Terminal.say("\(stored) stored, \(duplicates) duplicates, \(deadLettered) dead letters, \(left) remaining")
-            if let failure { Terminal.complain("\(failure)") }
+            if let failure { Terminal.complain(failure) }
         }
         guard let rest else {
             Terminal.complain("whether anything remains is not known: the disk did not answer in time")
@@ -74,6 +75,8 @@ struct FlushCommand: AsyncParsableCommand {
     /// What is left in the directory.
     private struct Rest: Sendable {
         var unopened = UnopenedFiles()
+        /// Files of running processes in which something waits, or may wait.
+        var holding: [Int] = []
         var waiting = 0
         /// Of other servers and keys.
         var waitingForOthers = 0
@@ -102,6 +105,7 @@ struct FlushCommand: AsyncParsableCommand {
                     let status = FileStatus.read(number, in: directory)
                     add(Int(status?.waiting ?? 0), status?.recovering ?? false, isOurs)
                     if status == nil { isUnknown = true }
+                    if status.map({ $0.waiting > 0 || $0.recovering }) ?? true { holding.append(number) }
                 }
             }
         }
@@ -112,7 +116,7 @@ struct FlushCommand: AsyncParsableCommand {
         }
 
         func complain() {
-            unopened.complain(of: "what waits")
+            unopened.complain(of: "what waits", inOwned: holding)
             if isUnknown { Terminal.complain("how many events wait there is not known: try again, or ask that process") }
             if recovering > 0 { Terminal.complain("more is still to be recovered from damaged files; the next hapax flush goes on") }
             if waitingForOthers > 0 {

@@ -19,10 +19,12 @@ struct ImportCommand: AsyncParsableCommand {
 
             An interrupted import of a file goes on where it stopped: FILE.hapax-import, a line of text that is there until the import is done, \
             says where. It counts for the same server and key, and as long as what stands before that place is as it was. --restart begins at the \
-            first line; use it after the server's data was lost.
+            first line; use it after the server's data was lost. So does an import whose place does not count: it says why.
 
             From a pipe, or standard input, events are sent as they come; rejected lines go to import.rejected in the queue's directory. It cannot be \
             read again: after an import that was interrupted give all of it once more, and what the server has is stored once.
+
+            The counts are of what was delivered meanwhile: events that waited in the queue before are delivered, and counted, too.
 
             A file may end without an end of line if its last line is a whole JSON object. If not, somebody is still writing it: the line \
             is left for the next run, and the import exits with 2.
@@ -40,7 +42,9 @@ struct ImportCommand: AsyncParsableCommand {
     var file: String
 
     @Option(
-        help: ArgumentHelp("Give up when nothing has been delivered for so many seconds. Default: never.", valueName: "seconds"))
+        help: ArgumentHelp(
+            "Give up when nothing has been delivered for so many seconds. Default: never. A refusal that time does not change, as of a wrong key, ends the import at once.",
+            valueName: "seconds"))
     var giveUpAfter: Int?
 
     @Flag(help: "Begin at the first line, also if an earlier import was interrupted.")
@@ -73,9 +77,12 @@ struct ImportCommand: AsyncParsableCommand {
             client, descriptor: descriptor, path: isFile ? file : nil,
             rejectedPath: isFile ? file + ".rejected" : queue.directory.path + "/import.rejected",
             destination: try configuration.endpoint().destination, giveUpAfter: giveUpAfter.map { .seconds($0) })
+        if let reason = run.startsOver {
+            Terminal.complain("an earlier import was interrupted; this one begins at the first line all the same: \(reason)")
+        }
         let (counts, ending) = await run.finish()
         let report = await client.shutdown(within: .zero)
-        tell(counts, ending, run.start, waiting: report.stored)
+        tell(counts, ending, run, waiting: report.stored)
         for reason in run.reasons.withLock({ $0 }) { Terminal.complain(reason) }
         if counts.rejected > 0 { Terminal.complain("lines of which no event can be made are in \(run.rejectedPath)") }
         switch ending {
@@ -91,7 +98,8 @@ struct ImportCommand: AsyncParsableCommand {
         return .failure
     }
 
-    private func tell(_ counts: ImportCounts, _ ending: ImportRun.Ending, _ start: ImportNote, waiting: Int) {
+    private func tell(_ counts: ImportCounts, _ ending: ImportRun.Ending, _ run: ImportRun, waiting: Int) {
+        let start = run.start
         var (isComplete, why) = (false, String?.none)
         switch ending {
         case .complete: isComplete = true
@@ -104,6 +112,7 @@ struct ImportCommand: AsyncParsableCommand {
                 "lines": .count(counts.lines), "stored": .count(counts.stored), "duplicates": .count(counts.duplicates),
                 "dead_lettered": .count(counts.deadLettered), "rejected": .count(counts.rejected + start.rejected),
                 "waiting": .count(waiting), "complete": .bool(isComplete), "resumed_after_line": .integer(start.lines),
+                "started_over": .optional(run.startsOver),
                 "failure": .optional(why),
             ])
         }
@@ -111,6 +120,8 @@ struct ImportCommand: AsyncParsableCommand {
         Terminal.say(
             "\(counts.stored) stored, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters, \(counts.rejected + start.rejected) lines rejected"
         )
+        let others = counts.settled - counts.lines
+        if others > 0 { Terminal.complain("of these counts, \(others) are of events that waited in the queue before") }
         if let why { Terminal.complain("not all delivered: \(why)") }
         if waiting > 0 { Terminal.complain("\(waiting) events wait in the queue; the next hapax flush sends them") }
     }

@@ -20,21 +20,33 @@ struct ImportNote: Hashable {
     /// Compared before an import goes on, of what stands before its place.
     private static let comparedBytes = 64 * 1024
 
-    /// - Returns: nil if there is none that counts.
-    static func read(_ file: String, descriptor: Int32, destination: EventID) -> ImportNote? {
+    /// Why a note does not count, for people.
+    struct Unusable: Error {
+        let reason: String
+
+        static let ofAnotherVersion = Unusable(reason: "another version of hapax has noted where")
+        static let ofAnotherDestination = Unusable(reason: "that was to another server or with another key")
+        static let ofAnotherFile = Unusable(reason: "the file has changed before that place")
+        static let ofAnotherQueue = Unusable(
+            reason: "a queue file that was given lines is not here, is another process's by now, or has lost events or had them purged")
+    }
+
+    /// - Returns: nil if there is none.
+    static func read(_ file: String, descriptor: Int32, destination: EventID) throws(Unusable) -> ImportNote? {
         guard let data = FileManager.default.contents(atPath: path(of: file)) else { return nil }
         let parts = String(decoding: data, as: UTF8.self).split(whereSeparator: \.isWhitespace)
-        guard parts.count >= 6, parts[0] == destination.description, let offset = Int64(parts[1]), let lines = Int64(parts[2]),
-            let rejected = Int(parts[3]), let rejectedBytes = Int64(parts[4]), offset >= 0, rejectedBytes >= 0,
-            let sum = checkSum(before: offset, descriptor), "\(sum)" == parts[5]
-        else { return nil }
+        guard parts.count >= 6, let offset = Int64(parts[1]), let lines = Int64(parts[2]), let rejected = Int(parts[3]),
+            let rejectedBytes = Int64(parts[4]), offset >= 0, rejectedBytes >= 0
+        else { throw .ofAnotherVersion }
+        guard parts[0] == destination.description else { throw .ofAnotherDestination }
+        guard let sum = checkSum(before: offset, descriptor), "\(sum)" == parts[5] else { throw .ofAnotherFile }
         let installs = parts[6...].compactMap { part -> (EventID, Int64)? in
             let pair = part.split(separator: ":")
             guard pair.count == 2, let install = EventID(String(pair[0])), let removed = Int64(pair[1]) else { return nil }
             return (install, removed)
         }
         // A note that names none was written by an earlier version.
-        guard !installs.isEmpty, installs.count == parts.count - 6 else { return nil }
+        guard !installs.isEmpty, installs.count == parts.count - 6 else { throw .ofAnotherVersion }
         return ImportNote(
             offset: offset, lines: lines, rejected: rejected, rejectedBytes: rejectedBytes,
             installs: Dictionary(installs, uniquingKeysWith: { $1 }))

@@ -4,7 +4,7 @@ import HapaxModel
 
 /// Shows how far an import is: a bar on a terminal, else a line every few seconds. All of it on standard error.
 final class ImportProgress: Sendable {
-    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private let isTerminal: Bool
     /// nil for what has no size.
     private let size: Int64?
     private let state: Locked<State>
@@ -18,6 +18,7 @@ final class ImportProgress: Sendable {
         var changed = ContinuousClock.now
         var timer: (any DispatchSourceTimer)?
         var trouble: String?
+        var shown = ImportCounts()
     }
 
     private static let linePeriod = 5
@@ -26,8 +27,8 @@ final class ImportProgress: Sendable {
     /// So long is nothing's fault: events that the server refuses are looked for in halves of their batch.
     private static let patience: Duration = .seconds(3)
 
-    init(size: Int64?) {
-        self.size = size
+    init(size: Int64?, isTerminal: Bool = isatty(STDERR_FILENO) == 1) {
+        (self.size, self.isTerminal) = (size, isTerminal)
         state = Locked(State())
     }
 
@@ -76,7 +77,16 @@ final class ImportProgress: Sendable {
             return state.trouble != trouble
         }
         if isNews, let trouble { write((isTerminal ? "\r\u{1B}[K" : "") + "hapax: waits: " + Terminal.printable(trouble) + "\n") }
-        let (counts, elapsed) = state.withLock { ($0.counts, ContinuousClock.now - $0.started) }
+        if let text = nextText() { write(isTerminal ? "\r\u{1B}[K" + text : "hapax: " + text + "\n") }
+    }
+
+    /// - Returns: nil where a line would say the same once more.
+    func nextText() -> String? {
+        let (counts, elapsed, isNews) = state.withLock { state in
+            defer { state.shown = state.counts }
+            return (state.counts, ContinuousClock.now - state.started, state.counts != state.shown)
+        }
+        guard isNews || isTerminal else { return nil }
         let rate = Int(Double(counts.settled) / max(elapsed / .seconds(1), 0.001))
         var text = "\(counts.settled) events, \(rate)/s, \(counts.duplicates) duplicates, \(counts.rejected) rejected"
         if let size, size > 0 {
@@ -90,7 +100,7 @@ final class ImportProgress: Sendable {
                 text = "\(percent), \(text)"
             }
         }
-        write(isTerminal ? "\r\u{1B}[K" + text : "hapax: " + text + "\n")
+        return text
     }
 
     private func write(_ text: String) {

@@ -42,6 +42,8 @@ final class ImportRun: Sendable {
     /// Why the first lines were rejected.
     let reasons = Locked<[String]>([])
     let start: ImportNote
+    /// Why an import that was interrupted does not go on where it stopped.
+    let startsOver: String?
 
     /// Events that wait at most before the next lines are read.
     private static let maximumWaiting = 2_000
@@ -54,10 +56,16 @@ final class ImportRun: Sendable {
     ) {
         (self.client, self.descriptor, self.path, self.destination) = (client, descriptor, path, destination)
         (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)
-        let found = path.flatMap { ImportNote.read($0, descriptor: descriptor, destination: destination) }
-        let note = found.flatMap { ImportedLines(client, $0.installs).areWhole ? $0 : nil }
-        let isThere = note.map { lseek(descriptor, off_t($0.offset), SEEK_SET) >= 0 } ?? false
-        var start = isThere ? note ?? ImportNote() : ImportNote()
+        var start = ImportNote()
+        do throws(ImportNote.Unusable) {
+            if let path, let found = try ImportNote.read(path, descriptor: descriptor, destination: destination) {
+                guard ImportedLines(client, found.installs).areWhole else { throw .ofAnotherQueue }
+                if lseek(descriptor, off_t(found.offset), SEEK_SET) >= 0 { start = found }
+            }
+            startsOver = nil
+        } catch {
+            startsOver = error.reason
+        }
         start.noteInstall(of: client)
         self.start = start
         var status = stat()

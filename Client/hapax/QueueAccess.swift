@@ -38,8 +38,11 @@ struct UnopenedFiles {
         return nil
     }
 
-    /// - Parameter what: Of theirs that the command has not seen or done.
-    func complain(of what: String) {
+    /// - Parameters:
+    ///   - what: Of theirs that the command has not seen or done.
+    ///   - files: Those of a running process in which there is such a thing; all if nil.
+    func complain(of what: String, inOwned files: [Int]? = nil) {
+        let owned = files ?? owned
         if !owned.isEmpty {
             let files = owned.map { "\($0)" }.joined(separator: ", ")
             Terminal.complain("running processes hold file \(files) of the queue: \(what) there are theirs")
@@ -79,6 +82,13 @@ struct RowName: ExpressibleByArgument, Hashable, Comparable, CustomStringConvert
     var description: String { "\(file)-\(number)" }
 
     static func < (left: RowName, right: RowName) -> Bool { (left.file, left.number) < (right.file, right.number) }
+}
+
+extension DeliveryFailure {
+    /// For people. What a command ends itself, it ends because its time is over.
+    func text(timeout: Int) -> String {
+        self == .transport(.aborted) ? "it was not done within the \(timeout) seconds of --timeout" : "\(self)"
+    }
 }
 
 extension Terminal {

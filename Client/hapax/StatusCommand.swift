@@ -93,7 +93,7 @@ struct StatusCommand: AsyncParsableCommand {
             "held": sum(\.held), "bytes": sum(\.bytes),
             "oldest": .optional(statuses.compactMap(\.oldest).min()), "created": sum(\.created), "stored": sum(\.stored),
             "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "gone": sum(\.gone),
-            "dead_letters": sum(\.deadLetters), "damaged_files": .count(queue.directory.filesSetAside().count),
+            "dead_letters": sum(\.deadLetters), "set_aside_files": .count(queue.directory.filesSetAside().count),
             "opted_out": .bool(queue.directory.isOptedOut), "dropped": .object(dropped.mapValues { .integer($0) }),
         ]
     }

@@ -197,7 +197,7 @@ struct TrackCommand: AsyncParsableCommand {
         let delivered = letter == nil && (fate.isDelivered || report?.remaining == 0)
         // Without an attempt nothing has failed.
         let isResting = report.map { !delivered && letter == nil && $0.failure == nil } ?? false
-        let failure = report?.failure.map { "\($0)" } ?? (isResting ? "the server is not asked again so soon after a failure" : nil)
+        let failure = report?.failure?.text(timeout: timeout) ?? (isResting ? "the server is not asked again so soon after a failure" : nil)
         if output.json {
             Terminal.say(json: [
                 "event_id": .string(id.description), "delivered": .bool(delivered), "dead_letter": .optional(letter?.reason),

@@ -22,9 +22,13 @@ package struct IdentityFile: Sendable {
     package init(_ directory: QueueDirectory) { path = directory.identityPath }
 
     /// - Returns: nil if there is none.
-    /// - Throws: Also if it cannot be understood.
+    /// - Throws: Also if it cannot be understood, or if nobody can tell whether it is there, as where a file stands in the directory's place.
     package func read() throws -> KeptIdentity? {
-        guard FileManager.default.fileExists(atPath: path) else { return nil }
+        if access(path, F_OK) != 0 {
+            let code = errno
+            guard code == ENOENT else { throw POSIXError(.init(rawValue: code) ?? .EIO) }
+            return nil
+        }
         return try JSONDecoder().decode(KeptIdentity.self, from: try Data(contentsOf: URL(fileURLWithPath: path)))
     }
 

@@ -37,6 +37,13 @@ struct IdentityCommandTests {
         #expect(try await hapax.run("identity", "show", "--json").json["login_id"] is NSNull)
     }
 
+    @Test("a file in the directory's place is no queue without an identity: 1")
+    func fileIsNoDirectory() async throws {
+        try Data().write(to: URL(fileURLWithPath: hapax.queue))
+        let output = try await hapax.run("identity", "show")
+        #expect(output.status == 1 && output.out.isEmpty && output.error.contains("cannot be used"))
+    }
+
     @Test("opting out refuses events with 1 and says why, and what waits is delivered (D16); opting in takes them again")
     func optOutRefuses() async throws {
         _ = try await hapax.run("track", "before", "--no-flush")

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HapaxClient
+@testable import hapax
 
 /// What interrupts an import, and what it finds when it goes on.
 @Suite("hapax import, interrupted and resumed", .timeLimit(.minutes(3)), .endsWhenItHangs)
@@ -76,7 +77,7 @@ struct ImportTests {
         try await interrupt(path, batches: 1)
         let note = try Data(contentsOf: URL(fileURLWithPath: path + ".hapax-import"))
         let otherKey = try await hapax.run("import", path, "--key", "another-key", "--json")
-        #expect(otherKey.json["resumed_after_line"] as? Int == 0)
+        #expect(otherKey.json["resumed_after_line"] as? Int == 0 && otherKey.error.contains("with another key"))
         #expect(!FileManager.default.fileExists(atPath: path + ".hapax-import"), "there is none once it is done")
         try note.write(to: URL(fileURLWithPath: path + ".hapax-import"))
         #expect(try await hapax.run("import", path, "--json").json["resumed_after_line"] as? Int ?? 0 > 0, "control")
@@ -84,6 +85,7 @@ struct ImportTests {
         _ = try write(lines(0..<1_000, text: "y").joined(separator: "\n") + "\n", in: path)
         let output = try await hapax.run("import", path, "--json")
         #expect(output.json["resumed_after_line"] as? Int == 0)
+        #expect((output.json["started_over"] as? String)?.contains("the file has changed") == true)
         #expect((0..<1_000).allSatisfy { server.stored[EventID.derived(name: "y", key: "\($0)")] != nil })
     }
 
@@ -140,6 +142,14 @@ struct ImportTests {
         #expect(server.stored.count == 3)
         _ = try write("{}", in: path)
         #expect(try await hapax.run("import", path).status == 3, "a whole object that is no event is rejected")
+    }
+
+    @Test("where nothing goes on, as on an idle pipe, no line of progress says the same once more")
+    func idleProgressIsSilent() {
+        let progress = ImportProgress(size: nil, isTerminal: false)
+        #expect(progress.nextText() == nil)
+        progress.update(ImportCounts(lines: 1, stored: 1))
+        #expect(progress.nextText() != nil && progress.nextText() == nil)
     }
 
     @Test("a byte order mark before the first line is skipped")

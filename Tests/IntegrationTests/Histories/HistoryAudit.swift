@@ -299,7 +299,7 @@ struct HistoryStatus: Decodable, Sendable {
     }
 
     var files: [File]
-    var waiting, created, stored, duplicates, dead_lettered, gone, dead_letters, damaged_files: Int
+    var waiting, created, stored, duplicates, dead_lettered, gone, dead_letters, set_aside_files: Int
     var dropped: [String: Int]
     var opted_out: Bool
 }
