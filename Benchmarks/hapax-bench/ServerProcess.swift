@@ -22,8 +22,10 @@ final class ServerProcess {
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         process.executableURL = program.deletingLastPathComponent().appendingPathComponent("hapax-server")
         process.environment = [
-            "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": (["bench=\(Self.key)"] + projects.map { "\($0)=\(Self.key(of: $0))" }).joined(separator: ","),
-            "HAPAX_READ_KEYS": (["bench=\(Self.readKey)"] + projects.map { "\($0)=\(Self.readKey(of: $0))" }).joined(separator: ","), "HAPAX_TIME_ZONES": "bench=\(zone)", "HAPAX_LOG_LEVEL": "warning",
+            "HAPAX_STORE": store, "HAPAX_PORT": "0",
+            "HAPAX_WRITE_KEYS": (["bench=\(Self.key)"] + projects.map { "\($0)=\(Self.key(of: $0))" }).joined(separator: ","),
+            "HAPAX_READ_KEYS": (["bench=\(Self.readKey)"] + projects.map { "\($0)=\(Self.readKey(of: $0))" }).joined(separator: ","),
+            "HAPAX_TIME_ZONES": "bench=\(zone)", "HAPAX_LOG_LEVEL": "warning",
         ]
         let output = Pipe()
         process.standardOutput = output

@@ -10,19 +10,19 @@ package enum EventScanner {
     /// Reads one event that must fill `bytes` except for surrounding white space, as a line of newline-delimited JSON does.
     package static func scan(_ bytes: ArraySlice<UInt8>) -> ScannedEvent {
         bytes.withUnsafeBufferPointer { buffer in
-            var scan = EventScan(body: bytes, cursor: JSONCursor(buffer))
+            var cursor = JSONCursor(buffer)
+            cursor.skipWhitespace()
+            let start = cursor.position
+            var scan = EventScan(body: bytes, from: cursor)
             do throws(EventProblem) {
                 try scan.event()
-                scan.cursor.skipWhitespace()
-                guard scan.cursor.isAtEnd else { throw JSONCursor.invalid("something follows the event") }
+                cursor.position = scan.cursor.position
+                cursor.skipWhitespace()
+                guard cursor.isAtEnd else { throw JSONCursor.invalid("something follows the event") }
             } catch {
                 // An event that was read to its end has its own id, whatever follows it.
-                if scan.found.wire.isEmpty {
-                    var start = JSONCursor(buffer)
-                    start.skipWhitespace()
-                    scan.found.id = LenientScan(buffer).eventID(from: start.position)
-                }
-                scan.fail(error)
+                if scan.found.wire.isEmpty { scan.found.id = LenientScan(buffer).eventID(from: start) }
+                scan.fail(error, bytes: (LenientScan(buffer).endOfValue(from: start) ?? buffer.count) - start)
                 scan.found.wire = bytes
             }
             return scan.found
@@ -34,14 +34,14 @@ package enum EventScanner {
     /// - Throws: ``BodyProblem`` if the event's end cannot be found.
     static func scan(_ body: ArraySlice<UInt8>, _ cursor: inout JSONCursor) throws(BodyProblem) -> ScannedEvent {
         let start = cursor.position
-        var scan = EventScan(body: body, cursor: cursor)
+        var scan = EventScan(body: body, from: cursor)
         do throws(EventProblem) {
             try scan.event()
-            cursor = scan.cursor
+            cursor.position = scan.cursor.position
         } catch {
             let lenient = LenientScan(cursor.bytes)
             guard let end = lenient.endOfValue(from: start) else { throw BodyProblem("the end of an event cannot be found") }
-            scan.fail(error)
+            scan.fail(error, bytes: end - start)
             scan.found.id = lenient.eventID(from: start)
             scan.found.wire = body[body.startIndex + start..<body.startIndex + end]
             cursor.position = end
@@ -87,13 +87,21 @@ private struct EventScan {
         static let properties = Fields(rawValue: 32)
     }
 
-    init(body: ArraySlice<UInt8>, cursor: JSONCursor) {
+    /// - Parameter start: Where the event begins. A byte beyond its limit the scan ends: what is too large is only stepped over from there.
+    init(body: ArraySlice<UInt8>, from start: JSONCursor) {
         self.body = body
-        self.cursor = cursor
+        let end = min(start.bytes.count, start.position + EventLimits.maximumEventBytes + 1)
+        cursor = JSONCursor(UnsafeBufferPointer(rebasing: start.bytes[..<end]), at: start.position)
     }
 
-    mutating func fail(_ problem: EventProblem) {
-        if found.problem == nil { found.problem = problem }
+    /// - Parameter bytes: Of the whole event.
+    mutating func fail(_ problem: EventProblem, bytes: Int) {
+        if found.problem == nil { found.problem = Self.sizeProblem(bytes) ?? problem }
+    }
+
+    private static func sizeProblem(_ bytes: Int) -> EventProblem? {
+        bytes <= EventLimits.maximumEventBytes
+            ? nil : EventProblem(.eventTooLarge, detail: "the event is \(bytes) bytes, limit \(EventLimits.maximumEventBytes)")
     }
 
     mutating func event() throws(EventProblem) {
@@ -123,10 +131,7 @@ private struct EventScan {
 
     /// The first thing wrong with an event that is valid JSON.
     private func verdict(keys: Int) -> EventProblem? {
-        let size = found.wire.count
-        if size > EventLimits.maximumEventBytes {
-            return EventProblem(.eventTooLarge, detail: "the event is \(size) bytes, limit \(EventLimits.maximumEventBytes)")
-        }
+        if let problem = Self.sizeProblem(found.wire.count) { return problem }
         if keys > EventLimits.maximumKeysPerObject {
             return EventProblem(.tooManyKeys, detail: "an object has more than \(EventLimits.maximumKeysPerObject) keys")
         }

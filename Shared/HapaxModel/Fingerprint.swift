@@ -8,7 +8,10 @@
 package struct Fingerprint: Hashable, Sendable {
     package let value: Int64
     /// Whether each key in `properties` is there once in its object and written without escapes.
-    package let hasPlainKeys: Bool
+    package var hasPlainKeys: Bool { !hasEscapedKeys && !hasRepeatedKeys }
+    private let hasEscapedKeys: Bool
+    /// Whether an object in `properties` has a key twice.
+    package let hasRepeatedKeys: Bool
 
     /// What a hash is about, so that the text "1" and the number 1 differ. Part of the definition.
     private enum Kind: UInt64 {
@@ -28,12 +31,12 @@ package struct Fingerprint: Hashable, Sendable {
     ///   - properties: A JSON object that ``EventScanner`` has accepted.
     package init(name: ArraySlice<UInt8>, distinctID: ArraySlice<UInt8>, properties: ArraySlice<UInt8>) {
         let whom = XXH64.hash(Self.hash(text: name), Self.hash(text: distinctID), seed: Kind.event.rawValue)
-        let (what, hasPlainKeys) = properties.withUnsafeBufferPointer { bytes in
+        let what: UInt64
+        (what, hasEscapedKeys, hasRepeatedKeys) = properties.withUnsafeBufferPointer { bytes in
             var walk = Walk(bytes)
-            return (walk.value(), walk.hasPlainKeys)
+            return (walk.value(), walk.hasEscapedKeys, walk.hasRepeatedKeys)
         }
         value = Int64(bitPattern: XXH64.hash(whom, what, seed: Kind.event.rawValue))
-        self.hasPlainKeys = hasPlainKeys
     }
 
     /// The same for one value alone: equal values have equal hashes, however they are written.
@@ -53,7 +56,9 @@ package struct Fingerprint: Hashable, Sendable {
     /// One pass over JSON that has been checked: at most ``EventLimits/maximumDepth`` deep, so that recursion is safe.
     private struct Walk {
         private var cursor: JSONCursor
-        private(set) var hasPlainKeys = true
+        private(set) var hasEscapedKeys = false
+        private(set) var hasRepeatedKeys = false
+        private let repeatedKeys = RepeatedKeys()
         /// Members of the objects that are open, the innermost last.
         private var members: [(key: UInt64, value: UInt64)] = []
 
@@ -81,9 +86,7 @@ package struct Fingerprint: Hashable, Sendable {
         }
 
         private func text(_ text: JSONCursor.Text) -> UInt64 {
-            if text.hasEscapes { return Fingerprint.hash(text: cursor.unescaped(text)[...]) }
-            return XXH64.hash(
-                UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: cursor.bytes[text.range])), seed: Kind.text.rawValue)
+            cursor.hash(text, seed: Kind.text.rawValue)
         }
 
         private mutating func array() -> UInt64 {
@@ -98,40 +101,32 @@ package struct Fingerprint: Hashable, Sendable {
             return XXH64.hash(hash, 0, seed: Kind.array.rawValue)
         }
 
-        private static let searchedKeys = 16
-
         /// A sum, so that the order of members does not matter; of repeated keys the last one counts.
         private mutating func object() -> UInt64 {
             let first = members.count
-            // Where each key is, once there are so many that searching them one by one takes longer.
-            var places: [UInt64: Int] = [:]
             cursor.position += 1
             cursor.skipWhitespace()
             while !cursor.skip(UInt8(ascii: "}")) {
                 cursor.skipWhitespace()
                 let name = cursor.checkedString()
-                if name.hasEscapes { hasPlainKeys = false }
+                if name.hasEscapes { hasEscapedKeys = true }
                 let key = text(name)
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ":"))
-                let value = value()
-                let isSmall = members.count - first < Self.searchedKeys
-                if !isSmall, places.isEmpty {
-                    for place in first..<members.count { places[members[place].key] = place }
-                }
-                if let repeated = isSmall ? members[first...].firstIndex(where: { $0.key == key }) : places[key] {
-                    hasPlainKeys = false
-                    members[repeated].value = value
-                } else {
-                    if !isSmall { places[key] = members.count }
-                    members.append((key, value))
-                }
+                members.append((key, value()))
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))
             }
             defer { members.removeSubrange(first...) }
-            let sum = members[first...].reduce(0) { $0 &+ XXH64.hash($1.key, $1.value, seed: Kind.member.rawValue) }
-            return XXH64.hash(sum, UInt64(members.count - first), seed: Kind.object.rawValue)
+            var (sum, count) = (UInt64(0), UInt64(members.count - first))
+            for member in members[first...] { sum &+= XXH64.hash(member.key, member.value, seed: Kind.member.rawValue) }
+            repeatedKeys.search(members.count - first, hash: { members[first + $0].key }) { place in
+                let member = members[first + place]
+                sum &-= XXH64.hash(member.key, member.value, seed: Kind.member.rawValue)
+                count -= 1
+            }
+            if count < members.count - first { hasRepeatedKeys = true }
+            return XXH64.hash(sum, count, seed: Kind.object.rawValue)
         }
 
         /// By value: sign, significant digits and exponent of ten, so that 1, 1.0 and 10e-1 are one, and −0 is 0.

@@ -136,14 +136,29 @@ struct JSONCursor {
     }
 
     /// The unescaped bytes of a string that ``string()`` has accepted.
-    func unescaped(_ text: Text) -> [UInt8] {
-        guard text.hasEscapes else { return Array(bytes[text.range]) }
-        var result: [UInt8] = []
-        result.reserveCapacity(text.range.count)
+    func unescaped(_ text: Text) -> [UInt8] { withUnescaped(text) { Array($0) } }
+
+    /// The same without an array for them.
+    func withUnescaped<Value>(_ text: Text, _ body: (UnsafeBufferPointer<UInt8>) -> Value) -> Value {
+        let raw = UnsafeBufferPointer(rebasing: bytes[text.range])
+        guard text.hasEscapes else { return body(raw) }
+        // No escape is shorter than what it stands for.
+        return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: raw.count) { buffer in
+            body(UnsafeBufferPointer(rebasing: buffer[..<unescape(text, into: buffer)]))
+        }
+    }
+
+    /// - Returns: How many bytes were written.
+    private func unescape(_ text: Text, into result: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        var count = 0
+        func append(_ byte: UInt8) {
+            result[count] = byte
+            count += 1
+        }
         var index = text.range.lowerBound
         while index < text.range.upperBound {
             guard bytes[index] == UInt8(ascii: "\\") else {
-                result.append(bytes[index])
+                append(bytes[index])
                 index += 1
                 continue
             }
@@ -155,25 +170,29 @@ struct JSONCursor {
                     index += 6
                     scalar = 0x10000 + (unit - 0xD800) << 10 + (low - 0xDC00)
                 }
-                if let scalar = Unicode.Scalar(scalar) { result.append(contentsOf: UTF8.encode(scalar) ?? .init()) }
+                if let scalar = Unicode.Scalar(scalar) { for byte in UTF8.encode(scalar) ?? .init() { append(byte) } }
                 continue
             }
             index += 2
             switch kind {
-            case UInt8(ascii: "b"): result.append(0x08)
-            case UInt8(ascii: "f"): result.append(0x0C)
-            case UInt8(ascii: "n"): result.append(0x0A)
-            case UInt8(ascii: "r"): result.append(0x0D)
-            case UInt8(ascii: "t"): result.append(0x09)
-            default: result.append(kind)
+            case UInt8(ascii: "b"): append(0x08)
+            case UInt8(ascii: "f"): append(0x0C)
+            case UInt8(ascii: "n"): append(0x0A)
+            case UInt8(ascii: "r"): append(0x0D)
+            case UInt8(ascii: "t"): append(0x09)
+            default: append(kind)
             }
         }
-        return result
+        return count
     }
 
     func equals(_ text: Text, _ other: StaticString) -> Bool {
         let expected = UnsafeBufferPointer(start: other.utf8Start, count: other.utf8CodeUnitCount)
-        if text.hasEscapes { return unescaped(text).elementsEqual(expected) }
+        if text.hasEscapes {
+            // A byte is written with six at most.
+            guard expected.count...6 * expected.count ~= text.range.count else { return false }
+            return withUnescaped(text) { $0.elementsEqual(expected) }
+        }
         return text.range.count == expected.count && bytes[text.range].elementsEqual(expected)
     }
 

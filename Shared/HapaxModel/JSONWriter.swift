@@ -109,17 +109,20 @@ package struct JSONWriter: ~Copyable {
 
     package mutating func string(_ text: String) {
         var text = text
-        text.withUTF8 { bytes in
-            let plain = Self.plainPrefix(bytes)
-            let place = room(plain + 2)
-            place[0] = UInt8(ascii: "\"")
-            if let base = bytes.baseAddress { (place + 1).update(from: base, count: plain) }
-            place[plain + 1] = UInt8(ascii: "\"")
-            guard plain < bytes.count else { return }
-            count -= 1
-            escaped(bytes[plain...])
-            byte(UInt8(ascii: "\""))
-        }
+        text.withUTF8 { string($0) }
+    }
+
+    /// - Parameter bytes: UTF-8.
+    mutating func string(_ bytes: UnsafeBufferPointer<UInt8>) {
+        let plain = Self.plainPrefix(bytes)
+        let place = room(plain + 2)
+        place[0] = UInt8(ascii: "\"")
+        if let base = bytes.baseAddress { (place + 1).update(from: base, count: plain) }
+        place[plain + 1] = UInt8(ascii: "\"")
+        guard plain < bytes.count else { return }
+        count -= 1
+        escaped(bytes[plain...])
+        byte(UInt8(ascii: "\""))
     }
 
     /// - Parameter base: Members that the properties are laid over; a property of the same name takes the member's place.

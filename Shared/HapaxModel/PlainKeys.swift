@@ -2,10 +2,11 @@
 /// with no more escapes than JSON asks for.
 package enum PlainKeys {
     /// - Parameter object: A JSON object that ``EventScanner`` has accepted, so at most ``EventLimits/maximumDepth`` deep.
+    /// - Parameter hasRepeats: Whether one of its objects has a key twice.
     /// - Returns: An object of the same value; what stands in it beside keys is as it was written.
-    package static func rewritten(_ object: ArraySlice<UInt8>) -> [UInt8] {
+    package static func rewritten(_ object: ArraySlice<UInt8>, hasRepeats: Bool) -> [UInt8] {
         object.withUnsafeBufferPointer { bytes in
-            var rewrite = Rewrite(bytes)
+            var rewrite = Rewrite(bytes, hasRepeats: hasRepeats)
             rewrite.value()
             return rewrite.result
         }
@@ -18,8 +19,13 @@ package enum PlainKeys {
         /// Where members stand in what was written that a later one of the same key replaces, each with the comma behind it. The last member of
         /// an object is never one of them.
         private var replaced: [Range<Int>] = []
+        /// Of the objects that are open, the innermost last: what each key hashes to, and where its member was written.
+        private var members: [(key: UInt64, written: Range<Int>)] = []
+        private let hasRepeats: Bool
+        private let repeatedKeys = RepeatedKeys()
 
-        init(_ bytes: UnsafeBufferPointer<UInt8>) {
+        init(_ bytes: UnsafeBufferPointer<UInt8>, hasRepeats: Bool) {
+            self.hasRepeats = hasRepeats
             cursor = JSONCursor(bytes)
             writer = JSONWriter(capacity: bytes.count + 16)
         }
@@ -50,23 +56,23 @@ package enum PlainKeys {
         }
 
         private mutating func object() {
-            var places: [[UInt8]: Int] = [:]
-            var members: [Range<Int>] = []
+            let first = members.count
             writer.byte(UInt8(ascii: "{"))
             var isAtEnd = beginsEmpty(UInt8(ascii: "}"))
             while !isAtEnd {
                 let start = writer.count
                 cursor.skipWhitespace()
-                let key = cursor.unescaped(cursor.checkedString())
-                writer.string(String(decoding: key, as: UTF8.self))
+                let key = cursor.checkedString()
+                cursor.withUnescaped(key) { writer.string($0) }
                 writer.byte(UInt8(ascii: ":"))
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ":"))
                 value()
                 isAtEnd = ends(UInt8(ascii: "}"))
-                if let earlier = places.updateValue(members.count, forKey: key) { replaced.append(members[earlier]) }
-                members.append(start..<writer.count)
+                if hasRepeats { members.append((cursor.hash(key, seed: 0), start..<writer.count)) }
             }
+            repeatedKeys.search(members.count - first, hash: { members[first + $0].key }) { replaced.append(members[first + $0].written) }
+            members.removeSubrange(first...)
         }
 
         private mutating func array() {
@@ -98,6 +104,11 @@ package enum PlainKeys {
 }
 
 extension JSONCursor {
+    /// Of what a string says, however it is written.
+    func hash(_ text: Text, seed: UInt64) -> UInt64 {
+        withUnescaped(text) { XXH64.hash(UnsafeRawBufferPointer($0), seed: seed) }
+    }
+
     /// Steps over a string that has been checked before.
     @inline(__always)
     mutating func checkedString() -> Text {

@@ -10,115 +10,176 @@ package struct ScannedBody: Sendable {
     /// - Throws: ``BodyProblem`` if the envelope cannot be read or the end of an event cannot be found; an event that is bad in itself is
     ///   returned with its `problem`.
     package init(json body: ArraySlice<UInt8>) throws(BodyProblem) {
-        var scan = BodyScan(body: body)
-        let result: Result<Void, BodyProblem> = body.withUnsafeBufferPointer { buffer in
-            Result { () throws(BodyProblem) in try scan.body(buffer) }
-        }
-        try result.get()
-        self = scan.found
+        self = try BodyScan(body, isLines: false).wholeBody()
     }
 
     /// Reads newline-delimited JSON, one event a line; empty lines are skipped and a bad line costs only itself.
     ///
     /// - Throws: ``BodyProblem`` if there are more lines than a batch may have.
     package init(lines body: ArraySlice<UInt8>) throws(BodyProblem) {
-        // Line by line: splitting first would build a slice for each of millions of empty lines.
-        let result: Result<Void, BodyProblem> = body.withUnsafeBufferPointer { bytes in
-            Result { () throws(BodyProblem) in
-                var start = 0
-                while start < bytes.count {
-                    // Blank lines and blanks in front of an event cost a look each.
-                    if bytes[start] == 0x0A || bytes[start] == 0x20 || bytes[start] == 0x0D || bytes[start] == 0x09 {
-                        start += 1
-                        continue
-                    }
-                    var end = start
-                    while end < bytes.count, bytes[end] != 0x0A { end += 1 }
-                    try Self.checkCount(events.count + 1)
-                    events.append(EventScanner.scan(body[body.startIndex + start..<body.startIndex + end]))
-                    start = end + 1
-                }
-            }
-        }
-        try result.get()
+        self = try BodyScan(body, isLines: true).wholeBody()
     }
 
     fileprivate init() {}
+}
 
-    fileprivate static func checkCount(_ count: Int) throws(BodyProblem) {
-        guard count <= EventLimits.maximumEventsPerBatch else {
+/// Takes a body apart piece by piece, so that whoever reads it can do something else between an event and the next one.
+package struct BodyScan {
+    private enum Stage {
+        case start
+        /// A field of the envelope is due.
+        case fields
+        case events(isBare: Bool)
+        case lines
+        /// Nothing but white space is due.
+        case end
+    }
+
+    private let body: ArraySlice<UInt8>
+    private var stage: Stage
+    /// Bytes read so far.
+    package private(set) var position = 0
+    private var hasEvents = false
+    /// Where the value of each field is; of repeated ones the last. Read once the envelope is over: a field that comes again and again costs little.
+    private var fields: [Field: Int] = [:]
+    package private(set) var found = ScannedBody()
+
+    private enum Field: String, CaseIterable {
+        case batchID = "batch_id"
+        case installID = "install_id"
+        case sentAt = "sent_at"
+        case created, word, acknowledged, held, gone, refused
+    }
+
+    /// - Parameter isLines: Whether it is newline-delimited JSON.
+    package init(_ body: ArraySlice<UInt8>, isLines: Bool) {
+        self.body = body
+        stage = isLines ? .lines : .start
+    }
+
+    fileprivate consuming func wholeBody() throws(BodyProblem) -> ScannedBody {
+        while try next() {}
+        return found
+    }
+
+    /// Reads one event, or one field of the envelope.
+    ///
+    /// - Returns: false when nothing was left.
+    /// - Throws: ``BodyProblem``.
+    package mutating func next() throws(BodyProblem) -> Bool {
+        let body = body
+        let result: Result<Bool, BodyProblem> = body.withUnsafeBufferPointer { bytes in
+            var cursor = JSONCursor(bytes, at: position)
+            let result: Result<Bool, BodyProblem>
+            do throws(BodyProblem) { result = .success(try step(&cursor)) } catch { result = .failure(error) }
+            position = cursor.position
+            return result
+        }
+        return try result.get()
+    }
+
+    private mutating func step(_ cursor: inout JSONCursor) throws(BodyProblem) -> Bool {
+        switch stage {
+        case .start: try begin(&cursor)
+        case .fields: try field(&cursor)
+        case .events(let isBare): try event(&cursor, isBare: isBare)
+        case .lines: return try line(&cursor)
+        case .end:
+            cursor.skipWhitespace()
+            guard cursor.isAtEnd else { throw BodyProblem("something follows the batch") }
+            return false
+        }
+        return true
+    }
+
+    private mutating func begin(_ cursor: inout JSONCursor) throws(BodyProblem) {
+        cursor.skipWhitespace()
+        switch cursor.current {
+        case UInt8(ascii: "["): beginEvents(&cursor, isBare: true)
+        case UInt8(ascii: "{"):
+            cursor.position += 1
+            cursor.skipWhitespace()
+            if cursor.skip(UInt8(ascii: "}")) { throw Self.eventsAreMissing }
+            stage = .fields
+        default: throw BodyProblem("the body must be an object or an array")
+        }
+    }
+
+    private static let eventsAreMissing = BodyProblem("events is missing")
+
+    /// - Returns: Whether there are none.
+    @discardableResult
+    private mutating func beginEvents(_ cursor: inout JSONCursor, isBare: Bool) -> Bool {
+        cursor.position += 1
+        cursor.skipWhitespace()
+        let isEmpty = cursor.skip(UInt8(ascii: "]"))
+        stage = isEmpty && isBare ? .end : .events(isBare: isBare)
+        return isEmpty
+    }
+
+    private mutating func event(_ cursor: inout JSONCursor, isBare: Bool) throws(BodyProblem) {
+        cursor.skipWhitespace()
+        try checkCount()
+        found.events.append(try EventScanner.scan(body, &cursor))
+        cursor.skipWhitespace()
+        if cursor.skip(UInt8(ascii: ",")) { return }
+        guard cursor.skip(UInt8(ascii: "]")) else { throw BodyProblem("the array of events is not valid JSON") }
+        if isBare { stage = .end } else { try endField(&cursor) }
+    }
+
+    private mutating func line(_ cursor: inout JSONCursor) throws(BodyProblem) -> Bool {
+        // Blank lines and blanks in front of an event cost a look each.
+        cursor.skipWhitespace()
+        if cursor.isAtEnd { return false }
+        let start = cursor.position
+        while !cursor.isAtEnd, cursor.current != 0x0A { cursor.position += 1 }
+        try checkCount()
+        found.events.append(EventScanner.scan(body[body.startIndex + start..<body.startIndex + cursor.position]))
+        return true
+    }
+
+    private func checkCount() throws(BodyProblem) {
+        guard found.events.count < EventLimits.maximumEventsPerBatch else {
             throw BodyProblem("a batch holds more than \(EventLimits.maximumEventsPerBatch) events", code: .tooManyEvents)
         }
     }
-}
 
-private struct BodyScan {
-    let body: ArraySlice<UInt8>
-    var found = ScannedBody()
-
-    mutating func body(_ bytes: UnsafeBufferPointer<UInt8>) throws(BodyProblem) {
-        var cursor = JSONCursor(bytes)
+    private mutating func field(_ cursor: inout JSONCursor) throws(BodyProblem) {
         cursor.skipWhitespace()
-        switch cursor.current {
-        case UInt8(ascii: "["): try events(&cursor)
-        case UInt8(ascii: "{"): try envelope(&cursor)
-        default: throw BodyProblem("the body must be an object or an array")
+        let key = try self.key(&cursor)
+        cursor.skipWhitespace()
+        guard cursor.skip(UInt8(ascii: ":")) else { throw BodyProblem("the envelope is not valid JSON") }
+        cursor.skipWhitespace()
+        guard cursor.equals(key, "events") else {
+            try value(of: key, &cursor)
+            return try endField(&cursor)
         }
-        cursor.skipWhitespace()
-        guard cursor.isAtEnd else { throw BodyProblem("something follows the batch") }
+        guard cursor.current == UInt8(ascii: "[") else { throw BodyProblem("events must be an array") }
+        // Last key wins would make the events of the first array vanish without an outcome.
+        guard !hasEvents else { throw BodyProblem("events is given twice") }
+        hasEvents = true
+        if beginEvents(&cursor, isBare: false) { try endField(&cursor) }
     }
 
-    private mutating func envelope(_ cursor: inout JSONCursor) throws(BodyProblem) {
-        var hasEvents = false
-        cursor.position += 1
+    /// Another field follows, or the envelope's end.
+    private mutating func endField(_ cursor: inout JSONCursor) throws(BodyProblem) {
+        stage = .fields
         cursor.skipWhitespace()
-        if !cursor.skip(UInt8(ascii: "}")) {
-            repeat {
-                cursor.skipWhitespace()
-                let key = try self.key(&cursor)
-                cursor.skipWhitespace()
-                guard cursor.skip(UInt8(ascii: ":")) else { throw BodyProblem("the envelope is not valid JSON") }
-                cursor.skipWhitespace()
-                if cursor.equals(key, "events") {
-                    guard cursor.current == UInt8(ascii: "[") else { throw BodyProblem("events must be an array") }
-                    // Last key wins would make the events of the first array vanish without an outcome.
-                    guard !hasEvents else { throw BodyProblem("events is given twice") }
-                    hasEvents = true
-                    try events(&cursor)
-                } else {
-                    try field(key, &cursor)
-                }
-                cursor.skipWhitespace()
-            } while cursor.skip(UInt8(ascii: ","))
-            guard cursor.skip(UInt8(ascii: "}")) else { throw BodyProblem("the envelope is not valid JSON") }
-        }
-        guard hasEvents else { throw BodyProblem("events is missing") }
-    }
-
-    private mutating func events(_ cursor: inout JSONCursor) throws(BodyProblem) {
-        cursor.position += 1
-        cursor.skipWhitespace()
-        if cursor.skip(UInt8(ascii: "]")) { return }
-        repeat {
-            cursor.skipWhitespace()
-            try ScannedBody.checkCount(found.events.count + 1)
-            found.events.append(try EventScanner.scan(body, &cursor))
-            cursor.skipWhitespace()
-        } while cursor.skip(UInt8(ascii: ","))
-        guard cursor.skip(UInt8(ascii: "]")) else { throw BodyProblem("the array of events is not valid JSON") }
+        if cursor.skip(UInt8(ascii: ",")) { return }
+        guard cursor.skip(UInt8(ascii: "}")) else { throw BodyProblem("the envelope is not valid JSON") }
+        guard hasEvents else { throw Self.eventsAreMissing }
+        for (field, start) in fields { read(field, JSONCursor(cursor.bytes, at: start)) }
+        stage = .end
     }
 
     private func key(_ cursor: inout JSONCursor) throws(BodyProblem) -> JSONCursor.Text {
         do throws(EventProblem) { return try cursor.string() } catch { throw Self.refusal(error) }
     }
 
-    /// An optional field that cannot be used is as good as absent.
-    private mutating func field(_ key: JSONCursor.Text, _ cursor: inout JSONCursor) throws(BodyProblem) {
+    /// Steps over the value of a field, whose place is kept. One that cannot be used is as good as absent.
+    private mutating func value(of key: JSONCursor.Text, _ cursor: inout JSONCursor) throws(BodyProblem) {
         let start = cursor.position
         do throws(EventProblem) {
-            if cursor.equals(key, "refused"), cursor.current == UInt8(ascii: "{") {
-                return found.envelope.refused = try counts(&cursor)
-            }
             try cursor.value(depth: 0)
         } catch {
             // JSON beyond the limits of an event is JSON all the same and is stepped over.
@@ -128,23 +189,25 @@ private struct BodyScan {
             cursor.position = end
             return
         }
-        let value = JSONCursor(cursor.bytes, at: start)
-        if cursor.equals(key, "batch_id") {
-            found.envelope.batchID = id(value)
-        } else if cursor.equals(key, "install_id") {
-            found.envelope.installID = id(value)
-        } else if cursor.equals(key, "sent_at") {
-            found.envelope.sentAt = integer(value).flatMap { $0 <= EventLimits.maximumTime ? $0 : nil }
-        } else if cursor.equals(key, "created") {
-            found.envelope.created = integer(value)
-        } else if cursor.equals(key, "word") {
-            found.envelope.word = integer(value).flatMap { $0 > 0 ? $0 : nil }
-        } else if cursor.equals(key, "acknowledged") {
-            found.envelope.acknowledged = integer(value)
-        } else if cursor.equals(key, "held") {
-            found.envelope.held = ranges(value, hasReasons: false)?.map(\.sequences) ?? []
-        } else if cursor.equals(key, "gone") {
-            found.envelope.gone = ranges(value, hasReasons: true) ?? []
+        guard key.range.count <= Self.longestFieldBytes, let field = Field(rawValue: cursor.string(key)) else { return }
+        fields[field] = start
+    }
+
+    /// Of the name of a field, however it is escaped.
+    private static let longestFieldBytes = 6 * Field.acknowledged.rawValue.utf8.count
+
+    /// - Parameter value: JSON that has been checked.
+    private mutating func read(_ field: Field, _ value: JSONCursor) {
+        switch field {
+        case .batchID: found.envelope.batchID = id(value)
+        case .installID: found.envelope.installID = id(value)
+        case .sentAt: found.envelope.sentAt = integer(value).flatMap { $0 <= EventLimits.maximumTime ? $0 : nil }
+        case .created: found.envelope.created = integer(value)
+        case .word: found.envelope.word = integer(value).flatMap { $0 > 0 ? $0 : nil }
+        case .acknowledged: found.envelope.acknowledged = integer(value)
+        case .held: found.envelope.held = ranges(value, hasReasons: false)?.map(\.sequences) ?? []
+        case .gone: found.envelope.gone = ranges(value, hasReasons: true) ?? []
+        case .refused: found.envelope.refused = counts(value)
         }
     }
 
@@ -199,25 +262,23 @@ private struct BodyScan {
         return number
     }
 
-    private func counts(_ cursor: inout JSONCursor) throws(EventProblem) -> [String: Int64] {
+    private func counts(_ value: JSONCursor) -> [String: Int64] {
+        var cursor = value
         var counts: [String: Int64] = [:]
-        cursor.position += 1
+        guard cursor.skip(UInt8(ascii: "{")) else { return counts }
         cursor.skipWhitespace()
         if cursor.skip(UInt8(ascii: "}")) { return counts }
         repeat {
             cursor.skipWhitespace()
-            let key = try cursor.string()
+            let key = cursor.checkedString()
             cursor.skipWhitespace()
-            guard cursor.skip(UInt8(ascii: ":")) else { throw JSONCursor.invalid("a colon is expected") }
+            _ = cursor.skip(UInt8(ascii: ":"))
             cursor.skipWhitespace()
             let value = cursor
-            try cursor.value(depth: 1)
-            if counts.count < EventLimits.maximumDropReasons, key.range.count <= EventLimits.maximumNameBytes {
-                counts[cursor.string(key)] = integer(value)
-            }
+            guard cursor.skipCheckedValue() else { return counts }
+            if key.range.count <= EventLimits.maximumNameBytes { counts[cursor.string(key)] = integer(value) }
             cursor.skipWhitespace()
-        } while cursor.skip(UInt8(ascii: ","))
-        guard cursor.skip(UInt8(ascii: "}")) else { throw JSONCursor.invalid("a comma or an end is expected") }
+        } while counts.count < EventLimits.maximumDropReasons && cursor.skip(UInt8(ascii: ","))
         return counts
     }
 

@@ -420,10 +420,11 @@ extension ReadRoutesTests {
     func untakenAnswersAreCounted() async throws {
         // More than the system keeps of a connection that nobody reads.
         let text = PropertyValue.string(String(repeating: "x", count: 30_000))
-        let events = (1...300).map { Sample.event(Sample.id($0), properties: ["text": text]) }
+        let events = (1...60).map { Sample.event(Sample.id($0), properties: ["text": text]) }
         var options = RunningServer.options
-        options.limits.untakenAnswers = 8 * 1024 * 1024
-        try await RunningServer.run(on: try await StoreUnderTest(.sqlite).open(), options: options) { server in
+        options.limits.untakenAnswers = 3 * 1024 * 1024
+        let fixture = try await StoreUnderTest(.sqlite)
+        try await RunningServer.run(on: try await fixture.open(), options: options) { server in
             for start in stride(from: 0, to: events.count, by: 30) {
                 for key in [RunningServer.key, RunningServer.otherKey] {
                     let body = EventBatch(envelope: .init(), events: Array(events[start..<start + 30])).encoded()
@@ -444,7 +445,7 @@ extension ReadRoutesTests {
             let other = try await silent(RunningServer.otherReadKey)
             #expect(try await server.get("/v1/names", key: RunningServer.otherReadKey).problemCode == .projectBusy)
             for socket in [first, other] { socket.shutDown() }
-            while try await server.get(path).status != 200 { await Task.yield() }
+            while try await server.get("/v1/events?limit=1").status != 200 { await Task.yield() }
         }
     }
 }

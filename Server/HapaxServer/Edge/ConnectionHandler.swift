@@ -44,6 +44,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
                 shed: { loop.execute { bound.value.context.close(promise: nil) } },
                 cut: { loop.execute { bound.value.handler.cut(bound.value.context) } }), loop.now)
         if connections.isStopping { loop.execute { bound.value.context.close(promise: nil) } }
+        // What the system keeps of an answer that nobody reads counts nowhere.
+        _ = context.channel.setOption(ChannelOptions.socketOption(.so_sndbuf), value: ServerLimits.systemSendBytes)
         let watcher = ByteWatcher { bound.value.handler.bytesArrived(bound.value.context) }
         try? context.pipeline.syncOperations.addHandler(watcher, position: .first)
         schedule(context)

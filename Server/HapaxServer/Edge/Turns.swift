@@ -20,6 +20,8 @@ final class Turns: Sendable {
     private let patience: Duration?
     /// How long a turn lasts before it looks whether others are to go first.
     private static let slice: Duration = .milliseconds(2)
+    /// A tenth of a slice at most, however dear they are.
+    private static let unclockedBytes = 4 * 1024
 
     private init(_ queue: sending TurnQueue<Waiter>, patience: Duration? = nil) {
         state = Locked(State(queue: queue))
@@ -50,13 +52,24 @@ final class Turns: Sendable {
     struct Turn: ~Copyable {
         fileprivate let turns: Turns
         fileprivate let project: Int32
-        fileprivate var began: ContinuousClock.Instant
+        fileprivate var began = ContinuousClock.now
+        /// Worked on since the clock was looked at.
+        private var bytes = 0
 
-        /// To be called between pieces of work, however small.
-        mutating func mayPass() async {
-            let now = ContinuousClock.now
-            guard now - began >= Turns.slice else { return }
-            await turns.giveWay(project, used: now - began)
+        fileprivate init(_ turns: Turns, _ project: Int32) {
+            (self.turns, self.project) = (turns, project)
+        }
+
+        /// Whether others may go first now. To be called between pieces of work, however small; the clock is looked at once in a while.
+        mutating func isOver(after count: Int) -> Bool {
+            bytes += count
+            guard bytes >= Turns.unclockedBytes else { return false }
+            bytes = 0
+            return .now - began >= Turns.slice
+        }
+
+        mutating func giveWay() async {
+            await turns.giveWay(project, used: .now - began)
             began = .now
         }
     }
@@ -66,7 +79,7 @@ final class Turns: Sendable {
         _ project: Int32, _ body: (inout Turn) async throws(RequestProblem) -> Value
     ) async throws(RequestProblem) -> Value {
         guard await begin(project) else { throw RequestProblem(.overloaded, detail: "too many requests wait for their turn") }
-        var turn = Turn(turns: self, project: project, began: .now)
+        var turn = Turn(self, project)
         let result: Result<Value, RequestProblem>
         do throws(RequestProblem) { result = .success(try await body(&turn)) } catch { result = .failure(error) }
         let used = ContinuousClock.now - turn.began

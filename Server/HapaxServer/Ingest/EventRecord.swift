@@ -43,6 +43,7 @@ package struct EventRecord: Sendable {
         sequence = event.sequence
         let content = event.fingerprint
         fingerprint = content.value
-        properties = content.hasPlainKeys ? event.properties : PlainKeys.rewritten(event.properties)[...]
+        properties =
+            content.hasPlainKeys ? event.properties : PlainKeys.rewritten(event.properties, hasRepeats: content.hasRepeatedKeys)[...]
     }
 }

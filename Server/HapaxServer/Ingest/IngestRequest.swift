@@ -43,7 +43,7 @@ package struct IngestRequest: Sendable {
         self.init(empty: body, projectID: projectID, bytes: bytes)
         for event in body.events {
             add(event, body.envelope)
-            await turn.mayPass()
+            if turn.isOver(after: event.wire.count) { await turn.giveWay() }
         }
     }
 

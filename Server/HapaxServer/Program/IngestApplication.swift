@@ -42,7 +42,8 @@ package struct IngestApplication: Service {
         let connections = Connections(limits: options.limits)
         let application = Application(
             responder: Routes(
-                keys: keys, writer: writer, store: store, live: live, zones: zones, limits: options.limits, metrics: metrics, logger: logger,
+                keys: keys, writer: writer, store: store, live: live, zones: zones, limits: options.limits, metrics: metrics,
+                logger: logger,
                 currentTime: currentTime
             )
             .responder(metrics),

@@ -55,12 +55,20 @@ struct IngestRoute: Sendable {
             // Nobody would read the answer; whoever still wants the events stored sends them again.
             guard context.isConnected else { throw RequestProblem(.tooSlow, detail: "the connection has ended") }
             let bytes = try RequestBodyReader.unpacked(body)
-            await turn.mayPass()
-            let scanned = try scan(bytes, isLines: isLines)
-            await turn.mayPass()
-            let request = await IngestRequest(scanned, projectID: projectID, bytes: bytes.count, in: &turn)
-            return (request, scanned.envelope.batchID)
+            if turn.isOver(after: bytes.count) { await turn.giveWay() }
+            var scan = BodyScan(bytes[...], isLines: isLines)
+            var read = 0
+            while try next(&scan) {
+                if turn.isOver(after: scan.position - read) { await turn.giveWay() }
+                read = scan.position
+            }
+            let request = await IngestRequest(scan.found, projectID: projectID, bytes: bytes.count, in: &turn)
+            return (request, scan.found.envelope.batchID)
         }
+    }
+
+    private func next(_ scan: inout BodyScan) throws(RequestProblem) -> Bool {
+        do throws(BodyProblem) { return try scan.next() } catch { throw RequestProblem(error.code, detail: error.detail) }
     }
 
     private func dryRun(_ request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
@@ -120,14 +128,6 @@ struct IngestRoute: Sendable {
         case "application/x-ndjson": return true
         default:
             throw RequestProblem(.unsupportedType, detail: "the content type must be application/json or application/x-ndjson")
-        }
-    }
-
-    private func scan(_ bytes: [UInt8], isLines: Bool) throws(RequestProblem) -> ScannedBody {
-        do throws(BodyProblem) {
-            return isLines ? try ScannedBody(lines: bytes[...]) : try ScannedBody(json: bytes[...])
-        } catch {
-            throw RequestProblem(error.code, detail: error.detail)
         }
     }
 }

@@ -28,7 +28,8 @@ struct ReportRoutes: Sendable {
             guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
         }
         let now = currentTime() / 1_000
-        let report = try await reading.heavily(of: projectID, in: reading.questions, within: ServerLimits.heavyRead) { deadline throws(StoreError) in
+        let report = try await reading.heavily(of: projectID, in: reading.questions, within: ServerLimits.heavyRead) {
+            deadline throws(StoreError) in
             try await reports.report(projectID, (from, to), basis, now: now, until: deadline) { query throws(StoreError) in
                 try await cache.figures(query) { [reports] () async throws(StoreError) in
                     try await query.figures(reports.database, .question) { (sql) async throws(StoreError) in

@@ -40,6 +40,8 @@ package struct ServerLimits: Sendable {
     /// What a connection takes at most beside a body and an answer, a header block that does not end included: with ``connections`` the most
     /// that senders can make the server keep by connecting.
     package static let connectionBytes = 64 * 1024
+    /// Bytes of an answer that the system takes before its reader has; it takes twice as much in its own count.
+    package static let systemSendBytes = 256 * 1024
     /// Lines of a header block; the same.
     package static let headerFields = 100
     /// Requests of one connection that wait for their answers. Behind them the connection is closed: usual senders wait for each answer, and a

@@ -9,7 +9,9 @@ final class PostgresReader: EventReader {
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
         short = PostgresQuerySession(uri: uri, name: "short", breaker: breaker)
-        heavy = (0..<ServerLimits.heavyReads + ServerLimits.exportReads).map { PostgresQuerySession(uri: uri, name: "heavy.\($0)", breaker: breaker) }
+        heavy = (0..<ServerLimits.heavyReads + ServerLimits.exportReads).map {
+            PostgresQuerySession(uri: uri, name: "heavy.\($0)", breaker: breaker)
+        }
         free = Locked(Array(heavy.indices))
     }
 
