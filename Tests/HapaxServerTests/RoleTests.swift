@@ -63,31 +63,15 @@ struct RoleTests {
     func servingRoleAloneServes() async throws {
         let roles = try await Roles()
         await (try roles.open(admin: roles.admin)).close()
-        let log = RecordedWarnings()
-        let store = try await roles.open(admin: nil, day: Sample.day + 31, logger: Logger(label: "test", factory: { _ in log }))
+        let log = RecordedLog()
+        let store = try await roles.open(admin: nil, day: Sample.day + 31, logger: log.logger)
         #expect(try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0).isEmpty)
         try await store.performUpkeep()
-        #expect(log.warnings.withLock { $0 }.contains { $0.contains("may make no partitions") && $0.contains("2") })
+        #expect(log.lines.contains { $0.message.contains("may make no partitions") && $0.metadata["store.months.left"] == "2" })
         await store.close()
         let fresh = try await Roles()
         let error = await #expect(throws: StoreError.self) { try await fresh.open(admin: nil) }
         guard case .unusable(let reason) = error else { Issue.record("\(String(describing: error))"); return }
         #expect(reason.contains("store-admin"))
-    }
-}
-
-/// Keeps what is warned of.
-private struct RecordedWarnings: LogHandler {
-    let warnings = Locked<[String]>([])
-    var metadata: Logger.Metadata = [:]
-    var logLevel = Logger.Level.warning
-
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-        get { metadata[key] }
-        set { metadata[key] = newValue }
-    }
-
-    func log(event: LogEvent) {
-        warnings.withLock { $0.append("\(event.message) \(event.metadata ?? [:])") }
     }
 }

@@ -29,6 +29,7 @@ struct RunningServer: Sendable {
     /// Starts a server on the store, runs `body`, stops it gracefully and waits for its end.
     static func run<Value: Sendable>(
         on store: any EventStore = ScriptedStore(), keys: Keys = RunningServer.keys, options: ServerOptions = RunningServer.options,
+        logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
         _ body: @Sendable @escaping (RunningServer) async throws -> Value
     ) async throws -> Value {
         var options = options
@@ -36,8 +37,7 @@ struct RunningServer: Sendable {
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let application = IngestApplication(
             store: store, keys: keys, options: options, currentTime: { Sample.now },
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
-            onListening: { continuation.yield($0) })
+            logger: logger, onListening: { continuation.yield($0) })
         let group = ServiceGroup(
             configuration: .init(services: [application], logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })))
         return try await withThrowingTaskGroup(of: Void.self) { tasks in

@@ -68,8 +68,8 @@ struct ConnectionDeadlines {
         }
     }
 
-    /// Whether an answer that is written now is about the request that is arriving.
-    var isFirst: Bool { unanswered == 1 }
+    /// Whether the request that is being answered still owes its body.
+    var awaitsBody: Bool { unanswered == 1 && reading == .body }
     /// Whether a body is being read that nobody wants.
     var isDiscarding: Bool { if case .discarding = reading { true } else { false } }
 

@@ -2,12 +2,12 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 import NIOCore
+import NIOHTTP1
 import NIOHTTPTypes
 
 /// Stands between one connection and the routes: performs what ``ConnectionDeadlines`` and ``Connections`` decide.
 ///
-/// Also answers `Expect: 100-continue` (RFC 9110 §10.1.1), and reads on behind a refusal until the body has come, so that a sender that reads
-/// last gets its answer (RFC 9112 §9.6).
+/// Also reads on behind a refusal until the body has come, so that a sender that reads last gets its answer (RFC 9112 §9.6).
 @available(macOS 14, *)
 final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
@@ -47,7 +47,11 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         // What the system keeps of an answer that nobody reads counts nowhere.
         _ = context.channel.setOption(ChannelOptions.socketOption(.so_sndbuf), value: ServerLimits.systemSendBytes)
         let watcher = ByteWatcher { bound.value.handler.bytesArrived(bound.value.context) }
-        try? context.pipeline.syncOperations.addHandler(watcher, position: .first)
+        let pipeline = context.pipeline.syncOperations
+        try? pipeline.addHandler(watcher, position: .first)
+        if let decoder = try? pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self) {
+            try? pipeline.addHandler(MessageRules(), position: .after(decoder))
+        }
         schedule(context)
     }
 
@@ -81,9 +85,6 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         switch unwrapInboundIn(data) {
         case .head(let request):
             action = deadlines.headArrived(now, closes: Self.asksForTheEnd(request))
-            if action == .forward, deadlines.isFirst, request.headerFields[.expect]?.lowercased() == "100-continue" {
-                context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
-            }
         case .body(let bytes):
             action = deadlines.bodyArrived(bytes.readableBytes, now)
             if action == .forward, let id, !connections.bytesArrived(id, bytes.readableBytes, now) {
@@ -131,6 +132,16 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
             return
         }
         send(unwrapOutboundIn(data), context, promise)
+    }
+
+    /// Answers `Expect: 100-continue` (RFC 9110 §10.1.1): behind what the header alone decides, and not where the body comes unasked.
+    func triggerUserOutboundEvent(context: ChannelHandlerContext, event: Any, promise: EventLoopPromise<Void>?) {
+        guard event is BodyWanted else { return context.triggerUserOutboundEvent(event, promise: promise) }
+        guard !hasRefused, deadlines.awaitsBody else {
+            promise?.succeed()
+            return
+        }
+        context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: promise)
     }
 
     private func send(_ part: HTTPResponsePart, _ context: ChannelHandlerContext, _ promise: EventLoopPromise<Void>?) {
@@ -212,6 +223,9 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         perform(action, context)
     }
 }
+
+/// A route has begun to read the body of a request that asked for `100 Continue`.
+struct BodyWanted: Sendable {}
 
 /// Sees bytes before they are taken apart.
 private final class ByteWatcher: ChannelInboundHandler {

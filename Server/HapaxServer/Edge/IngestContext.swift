@@ -9,6 +9,7 @@ struct IngestContext: RequestContext {
     private let channel: any Channel
     /// The name of the request in the log, in its answer's header and in its refusal.
     let requestID: String
+    let channel: any Channel
 
     init(source: Source) {
         coreContext = .init(source: source)

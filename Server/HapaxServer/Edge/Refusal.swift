@@ -40,7 +40,10 @@ struct RefusalMiddleware: RouterMiddleware {
     func handle(
         _ request: Request, context: Context, next: (Request, Context) async throws -> Response
     ) async throws -> Response {
-        var response: Response
+        var (request, response) = (request, Response(status: .internalServerError))
+        if request.headers[.expect]?.lowercased() == "100-continue" {
+            request.body = RequestBody(asyncSequence: ExpectedBody(base: request.body, channel: context.channel))
+        }
         do {
             if checksHost { try HostCheck.check(request.head.authority) }
             response = try await next(request, context)
@@ -48,6 +51,11 @@ struct RefusalMiddleware: RouterMiddleware {
             response = refusal(problem, context)
         } catch let error as HTTPError where error.status == .notFound {
             response = nothingThere(request, context)
+        } catch {
+            // The kind alone: what an error says may hold what was sent (I14).
+            context.logger.error("A request could not be answered", metadata: ["error.type": "\(type(of: error))"])
+            response = refusal(
+                RequestProblem(.internalError, detail: "the server failed; whether a batch was stored is not known"), context)
         }
         response.headers[RequestProblem.requestIDField] = context.requestID
         // The length that GET would have, and no body (RFC 9110 §9.3.2).

@@ -25,11 +25,11 @@ struct ExportRoute: Sendable {
         let query = EventQuery(
             projectID: projectID, received: min(span.lowerBound, settled)..<min(span.upperBound, settled), name: parameters.text("event"),
             distinctID: parameters.text("distinct_id"), limit: .max, after: after)
-        let isCompressed = request.headers[.acceptEncoding]?.lowercased().contains("gzip") == true
+        let isCompressed = request.headers.takes("gzip", in: .acceptEncoding)
         var response = Response(
             status: .ok, headers: [.contentType: "application/x-ndjson", .cacheControl: "no-store", .vary: "accept-encoding"])
         if isCompressed { response.headers[.contentEncoding] = "gzip" }
-        if request.method == .head { return response }
+        if request.method == .head { return response.withoutLength() }
         let place = try places.take(1, of: projectID)
         response.body = ResponseBody { writer in
             try await send(query, compressor: isCompressed ? Gzip.Compressor() : nil, to: &writer)

@@ -14,7 +14,7 @@ struct LiveRoute: Sendable {
         let filter = LiveFeed.Filter(
             name: parameters.text("event").map { Array($0.utf8) }, outcome: try parameters.word("outcome", Receipt.Outcome.self))
         var response = Response(status: .ok, headers: [.contentType: "text/event-stream", .cacheControl: "no-store"])
-        if request.method == .head { return response }
+        if request.method == .head { return response.withoutLength() }
         guard let watch = live.watch(projectID, filter) else {
             throw RequestProblem(.projectBusy, detail: "\(ServerLimits.liveStreams) streams of this project are open already")
         }

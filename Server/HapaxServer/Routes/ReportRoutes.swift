@@ -41,13 +41,9 @@ struct ReportRoutes: Sendable {
         // Both are known only now where one of them was left out.
         guard report.from <= report.to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
         guard report.to.daysSince1970 - report.from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
-        guard Self.wantsCSV(request) else { return try reading.answer(report.json(), to: projectID) }
+        guard request.headers.takes("text/csv", in: .accept) else { return try reading.answer(report.json(), to: projectID) }
         return try reading.answer(report.csv(), to: projectID, type: "text/csv; charset=utf-8; header=present")
     }
 
     private static let tooManyDays = RequestProblem(.rangeTooLarge, detail: "a report is of \(ServerLimits.reportDays) days at most")
-
-    private static func wantsCSV(_ request: Request) -> Bool {
-        request.headers[.accept]?.split(separator: ",").contains { $0.lowercased().contains("text/csv") } == true
-    }
 }

@@ -68,3 +68,23 @@ struct Routes {
         Response(status: .ok, headers: [.contentType: type], body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
     }
 }
+
+@available(macOS 14, *)
+extension Response {
+    /// The answer to HEAD where GET sends what nobody has counted (RFC 9110 §9.3.2).
+    func withoutLength() -> Response {
+        var response = self
+        response.body = ResponseBody { writer in try await writer.finish(nil) }
+        return response
+    }
+}
+
+extension HTTPFields {
+    /// Whether a list with weights (RFC 9110 §12.4.2) names a value, and not to rule it out.
+    func takes(_ value: String, in field: HTTPField.Name) -> Bool {
+        self[values: field].flatMap { $0.split(separator: ",") }.contains { element in
+            let parts = element.lowercased().filter { $0 != " " && $0 != "\t" }.split(separator: ";")
+            return parts.first.map { $0 == value } == true && !parts.dropFirst().contains { $0.wholeMatch(of: /q=0(\.0{0,3})?/) != nil }
+        }
+    }
+}

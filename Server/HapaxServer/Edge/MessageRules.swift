@@ -1,0 +1,58 @@
+import NIOCore
+import NIOHTTP1
+
+/// What HTTP/1.1 asks for and the framework leaves open (RFC 9112): a request says one host (§3.2), HTTP/1.0 gets neither chunks nor interim answers
+/// and its connection ends behind the answer (§6.1, §9.3), and an answer to HEAD has no body, in chunks or not (§6.3).
+///
+/// Stands where the version is still known, next to the decoder.
+final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias InboundOut = HTTPServerRequestPart
+    typealias OutboundIn = HTTPServerResponsePart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private struct Asked {
+        var isHead: Bool
+        var isOld: Bool
+    }
+
+    /// Requests that have not been answered to the end, in their order; ``ConnectionDeadlines`` bounds them.
+    private var asked = CircularBuffer<Asked>()
+    private var hasRefused = false
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !hasRefused else { return }
+        guard case .head(var head) = unwrapInboundIn(data) else { return context.fireChannelRead(data) }
+        let isOld = head.version != .http1_1
+        let hosts = head.headers["host"]
+        guard hosts.count == 1 || (isOld && hosts.isEmpty), hosts.allSatisfy(Self.mayBeHost) else {
+            hasRefused = true
+            // Answered as everything else that is no HTTP.
+            return context.fireErrorCaught(HTTPParserError.invalidHeaderToken)
+        }
+        asked.append(Asked(isHead: head.method == .HEAD, isOld: isOld))
+        if isOld {
+            head.headers.replaceOrAdd(name: "connection", value: "close")
+            head.headers.remove(name: "expect")
+        }
+        context.fireChannelRead(wrapInboundOut(.head(head)))
+    }
+
+    private static func mayBeHost(_ value: String) -> Bool { !value.contains { " \t/?#@\\".contains($0) } }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        switch unwrapOutboundIn(data) {
+        case .head(var head):
+            if asked.first?.isOld == true { head.version = .http1_0 }
+            context.write(wrapOutboundOut(.head(head)), promise: promise)
+        case .body where asked.first?.isHead == true: context.write(Self.nothing(wrapOutboundOut), promise: promise)
+        case .body: context.write(data, promise: promise)
+        case .end:
+            // In chunks the end is bytes as well.
+            let isHead = asked.popFirst()?.isHead == true
+            context.write(isHead ? Self.nothing(wrapOutboundOut) : data, promise: promise)
+        }
+    }
+
+    private static func nothing(_ wrap: (HTTPServerResponsePart) -> NIOAny) -> NIOAny { wrap(.body(.byteBuffer(ByteBuffer()))) }
+}
