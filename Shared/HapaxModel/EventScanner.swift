@@ -209,15 +209,24 @@ private struct EventScan {
     ) throws(EventProblem) -> Int64? {
         guard cursor.current == UInt8(ascii: "-") || cursor.current &- 0x30 < 10 else {
             try cursor.value(depth: 1)
-            note(field, EventProblem(invalid, detail: "\(name) must be an integer"))
+            note(field, EventProblem(invalid, detail: "\(name) must be an integer\(field == .time ? ", in milliseconds since 1970" : "")"))
             return nil
         }
         let range = try cursor.number()
-        guard let value = cursor.integer(range), value >= 0, value <= maximum else {
-            note(field, EventProblem(invalid, detail: "\(name) must be an integer from 0 to \(maximum)"))
+        guard let value = cursor.wholeNumber(range), value >= 0, value <= maximum else {
+            let hint = field == .time ? Self.unit(cursor.double(range)).map { ", in milliseconds; this looks like \($0)" } : nil
+            note(field, EventProblem(invalid, detail: "\(name) must be an integer from 0 to \(maximum)\(hint ?? "")"))
             return nil
         }
         return value
+    }
+
+    /// What a time that is none in milliseconds most likely is, between 1973 and 5138.
+    private static func unit(_ time: Double) -> String? {
+        for (unit, scale) in [("seconds", 1.0), ("microseconds", 1e6), ("nanoseconds", 1e9)] {
+            if ScannedEvent.secondsOfToday ~= time / scale { return unit }
+        }
+        return nil
     }
 
     private mutating func properties() throws(EventProblem) {

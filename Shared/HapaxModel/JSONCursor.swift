@@ -242,7 +242,7 @@ struct JSONCursor {
         if position == start { throw Self.invalid("a digit is expected") }
     }
 
-    private func double(_ range: Range<Int>) -> Double {
+    func double(_ range: Range<Int>) -> Double {
         Double(String(decoding: bytes[range], as: UTF8.self)) ?? .infinity
     }
 
@@ -263,6 +263,44 @@ struct JSONCursor {
         }
         if negative { return value }
         return value == .min ? nil : -value
+    }
+
+    /// The same by value, however it is written (`12.0`, `1.2e1`).
+    func wholeNumber(_ range: Range<Int>) -> Int64? {
+        if let number = integer(range) { return number }
+        var (value, zeros, exponent, index) = (Int64(0), 0, 0, range.lowerBound)
+        let isNegative = bytes[index] == UInt8(ascii: "-")
+        func times(_ value: Int64, tens: Int) -> Int64? {
+            var value = value
+            for _ in 0..<tens where value != 0 {
+                let (product, isTooLarge) = value.multipliedReportingOverflow(by: 10)
+                if isTooLarge { return nil }
+                value = product
+            }
+            return value
+        }
+        var isFraction = false
+        while index < range.upperBound, bytes[index] | 0x20 != UInt8(ascii: "e") {
+            if bytes[index] == UInt8(ascii: ".") { isFraction = true }
+            let digit = bytes[index] &- 0x30
+            index += 1
+            guard digit < 10 else { continue }
+            if isFraction { exponent -= 1 }
+            zeros += 1
+            guard digit > 0 else { continue }
+            // Zeros count only once something stands behind them.
+            guard let shifted = times(value, tens: zeros) else { return nil }
+            let (sum, isTooLarge) = shifted.addingReportingOverflow(Int64(digit))
+            if isTooLarge { return nil }
+            (value, zeros) = (sum, 0)
+        }
+        if index < range.upperBound {
+            guard let written = Int(String(decoding: bytes[(index + 1)..<range.upperBound], as: UTF8.self)) else { return nil }
+            exponent += written
+        }
+        if value == 0 { return 0 }
+        guard (0...18).contains(exponent + zeros), let whole = times(value, tens: exponent + zeros) else { return nil }
+        return isNegative ? -whole : whole
     }
 
     private mutating func word(_ word: StaticString) throws(EventProblem) {

@@ -10,6 +10,8 @@ package struct Receipt: Hashable, Sendable {
     package var stored: Int
     /// Every event that was not stored now, in the order of the request.
     package var results: [Result]
+    /// For people, about what was stored and is hardly what was meant.
+    package var hint: String?
 
     /// What became of one event that was not stored now.
     package struct Result: Hashable, Sendable {
@@ -56,7 +58,8 @@ package struct Receipt: Hashable, Sendable {
     }
 
     /// Counts are taken as they are; whether they add up, ``verdicts(for:sent:)`` asks.
-    package init(batchID: EventID?, received: Int, stored: Int, results: [Result]) {
+    package init(batchID: EventID?, received: Int, stored: Int, results: [Result], hint: String? = nil) {
+        self.hint = hint
         self.batchID = batchID
         self.received = received
         self.stored = stored
@@ -130,7 +133,12 @@ extension Receipt {
             }
             writer.raw("}")
         }
-        writer.raw("]}")
+        writer.raw("]")
+        if let hint {
+            writer.raw(#","hint":"#)
+            writer.string(hint)
+        }
+        writer.raw("}")
         return writer.bytes
     }
 

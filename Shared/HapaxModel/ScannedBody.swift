@@ -40,6 +40,7 @@ package struct BodyScan {
     /// Bytes read so far.
     package private(set) var position = 0
     private var hasEvents = false
+    private var looksLikeEvent = false
     /// Where the value of each field is; of repeated ones the last. Read once the envelope is over: a field that comes again and again costs little.
     private var fields: [Field: Int] = [:]
     package private(set) var found = ScannedBody()
@@ -53,7 +54,8 @@ package struct BodyScan {
 
     /// - Parameter isLines: Whether it is newline-delimited JSON.
     package init(_ body: ArraySlice<UInt8>, isLines: Bool) {
-        self.body = body
+        // A byte order mark in front may be ignored (RFC 8259 §8.1), and some programs write one.
+        self.body = body.starts(with: [0xEF, 0xBB, 0xBF]) ? body.dropFirst(3) : body
         stage = isLines ? .lines : .start
     }
 
@@ -99,13 +101,18 @@ package struct BodyScan {
         case UInt8(ascii: "{"):
             cursor.position += 1
             cursor.skipWhitespace()
-            if cursor.skip(UInt8(ascii: "}")) { throw Self.eventsAreMissing }
+            if cursor.skip(UInt8(ascii: "}")) { throw eventsAreMissing }
             stage = .fields
         default: throw BodyProblem("the body must be an object or an array")
         }
     }
 
-    private static let eventsAreMissing = BodyProblem("events is missing")
+    private var eventsAreMissing: BodyProblem {
+        BodyProblem(
+            looksLikeEvent
+                ? "events is missing; this looks like an event itself: send one a line as application/x-ndjson, or an array of them"
+                : "events is missing")
+    }
 
     /// - Returns: Whether there are none.
     @discardableResult
@@ -151,6 +158,7 @@ package struct BodyScan {
         guard cursor.skip(UInt8(ascii: ":")) else { throw BodyProblem("the envelope is not valid JSON") }
         cursor.skipWhitespace()
         guard cursor.equals(key, "events") else {
+            if cursor.equals(key, "event") || cursor.equals(key, "event_id") { looksLikeEvent = true }
             try value(of: key, &cursor)
             return try endField(&cursor)
         }
@@ -167,7 +175,7 @@ package struct BodyScan {
         cursor.skipWhitespace()
         if cursor.skip(UInt8(ascii: ",")) { return }
         guard cursor.skip(UInt8(ascii: "}")) else { throw BodyProblem("the envelope is not valid JSON") }
-        guard hasEvents else { throw Self.eventsAreMissing }
+        guard hasEvents else { throw eventsAreMissing }
         for (field, start) in fields { read(field, JSONCursor(cursor.bytes, at: start)) }
         stage = .end
     }
@@ -245,7 +253,7 @@ package struct BodyScan {
 
     private func element(_ cursor: inout JSONCursor) -> Int64? {
         cursor.skipWhitespace()
-        guard cursor.current &- 0x30 < 10, let range = try? cursor.number(), let number = cursor.integer(range) else { return nil }
+        guard cursor.current &- 0x30 < 10, let range = try? cursor.number(), let number = cursor.wholeNumber(range) else { return nil }
         cursor.skipWhitespace()
         return number
     }
@@ -258,7 +266,7 @@ package struct BodyScan {
 
     private func integer(_ value: JSONCursor) -> Int64? {
         var cursor = value
-        guard let range = try? cursor.number(), let number = cursor.integer(range), number >= 0 else { return nil }
+        guard let range = try? cursor.number(), let number = cursor.wholeNumber(range), number >= 0 else { return nil }
         return number
     }
 

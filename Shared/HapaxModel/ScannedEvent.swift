@@ -28,4 +28,10 @@ package struct ScannedEvent: Sendable {
         return (name == other.name ? [] : ["event"]) + (distinctID == other.distinctID ? [] : ["distinct_id"])
             + names.map { "properties." + String(decoding: $0, as: UTF8.self) }.sorted()
     }
+
+    /// Seconds from 1973 to 5138; as milliseconds they lie before 1973.
+    static let secondsOfToday = 1e8...1e11
+
+    /// Whether its time is most likely in seconds, and so some fifty years off. It is stored as it is.
+    package static func looksLikeSeconds(_ time: Int64) -> Bool { secondsOfToday ~= Double(time) }
 }

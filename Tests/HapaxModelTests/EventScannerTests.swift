@@ -230,6 +230,30 @@ struct EventScannerTests {
         }
     }
 
+    @Test(
+        "S15: a whole number is one however it is written",
+        arguments: [
+            ("1763679999000.0", 1_763_679_999_000), ("1.763679999e12", 1_763_679_999_000), ("17636799990000E-1", 1_763_679_999_000),
+            ("0.0", 0), ("-0.0", 0), ("0e999", 0), ("0.00001e+5", 1),
+            ("253402300799999.000000000000000000000000000000", 253_402_300_799_999),
+            ("1.5", nil), ("1e-1", nil), ("1e19", nil), ("1e900", nil), ("9223372036854775808.0", nil), ("-1.0", nil),
+            ("0.100000000000000000000000000001e1", nil),
+        ] as [(String, Int64?)])
+    func wholeNumbersAreTakenByValue(text: String, value: Int64?) {
+        let event = EventText(["time": text, "sequence": text]).scanned
+        #expect(event.problem == nil ? event.time == value && event.sequence == value : value == nil)
+    }
+
+    @Test(
+        "S15: a time in another unit is refused with the unit that it looks like",
+        arguments: [
+            ("1763679999.25", "seconds"), ("1763679999000000", "microseconds"), ("1763679999000000000", "nanoseconds"),
+            ("\"2026-01-01\"", "milliseconds"),
+        ])
+    func unitOfTimeIsNamed(text: String, unit: String) {
+        #expect(EventText(["time": text]).scanned.problem?.detail.contains(unit) == true)
+    }
+
     @Test func theClientsCheckIsTheServersScan() {
         #expect(EventScanner.check(EventText().bytes) == nil)
         #expect(EventScanner.check(EventText(["time": "-1"]).bytes)?.reason == .invalidTime)

@@ -23,6 +23,17 @@ struct ScannedBodyTests {
         #expect(try read(#"{"\u0065vents":[]}"#).events.isEmpty)
     }
 
+    @Test("S15: a byte order mark in front is skipped") func byteOrderMarkIsSkipped() throws {
+        #expect(try read("\u{FEFF}[\(Self.good)]").events.map(\.problem) == [nil])
+        #expect(try ScannedBody(lines: Array("\u{FEFF}\(Self.good)\n\(Self.other)".utf8)[...]).events.map(\.problem) == [nil, nil])
+    }
+
+    @Test("S15: events sent as if they were a batch are told how they are sent", arguments: [good, good + "\n" + other])
+    func eventInPlaceOfABatchIsNamed(text: String) {
+        #expect(#expect(throws: BodyProblem.self) { try read(text) }?.detail.contains("application/x-ndjson") == true)
+        #expect(#expect(throws: BodyProblem.self) { try read("{}") }?.detail == "events is missing")
+    }
+
     @Test func linesAreReadEachByItself() throws {
         let text = "\n\(Self.good)\r\n  \n{broken\n\(Self.other)"
         let body = try ScannedBody(lines: Array(text.utf8)[...])
@@ -39,7 +50,7 @@ struct ScannedBodyTests {
             "{\"events\":[]}{}", "[]]", "[", "{", "{\"events\":[],\"events\":[]}", "{\"events\":[],}", "{\"events\" []}",
             "{\"x\":nope,\"events\":[]}",
             "{\"x\":[1,\"events\":[]}", "{x:1,\"events\":[]}", "{\"batch_id\":,\"events\":[]}", "{\"refused\":{\"a\" 1},\"events\":[]}",
-            "{\"refused\":{\"a\":1,\"events\":[]}", "\u{FEFF}[]",
+            "{\"refused\":{\"a\":1,\"events\":[]}", "\u{FEFF}\u{FEFF}[]",
         ])
     func unreadableBodyIsRefused(text: String) {
         #expect(throws: BodyProblem.self) { try read(text) }

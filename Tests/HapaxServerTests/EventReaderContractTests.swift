@@ -309,18 +309,20 @@ struct PropertyFilterTests {
             ("plan:pro", true), ("plan:Pro", false), ("n:1", true), ("n:1.0", true), ("n:10e-1", true), ("n:2", false), ("text:1", true),
             ("yes:true", true), ("none:null", true), ("deep.x:a:b", true), ("list:[1,2]", true), ("list:[2,1]", false),
             ("missing:null", false),
-            ("empty:", true), (#"plan:"pro""#, true), ("é:1", true), ("e\u{301}:1", false),
+            ("empty:", true), (#"plan:"pro""#, true), ("é:1", true), ("e\u{301}:1", false), (#""a:b":1"#, true), (#""a:b":2"#, false),
+            (#""a\u003ab":1"#, true), (#""plan":pro"#, true),
         ])
     func valuesAreMet(text: String, isMet: Bool) throws {
         let properties =
-            #"{"plan":"pro","n":1,"text":"1","yes":true,"none":null,"deep":{"x":"a:b"},"list":[1, 2.0],"empty":"","\#u{E9}":1}"#
+            #"{"plan":"pro","n":1,"text":"1","yes":true,"none":null,"deep":{"x":"a:b"},"list":[1, 2.0],"empty":"","\#u{E9}":1,"a:b":1}"#
         let row = EventRow(
             id: Sample.id(1), name: [], distinctID: [], time: 0, receivedAt: Timestamp(clampingUnixMilliseconds: 0),
             properties: Array(properties.utf8))
         #expect(try #require(PropertyFilter(text)).keeps(row) == isMet)
     }
 
-    @Test("Without a name and a colon there is nothing to ask for", arguments: ["", "plan", ":pro"])
+    @Test(
+        "Without a name and a colon there is nothing to ask for", arguments: ["", "plan", ":pro", "\"a:b", "\"a\"", "\"\":1", #""a\x":1"#])
     func incompleteFiltersAreNone(text: String) {
         #expect(PropertyFilter(text) == nil)
     }

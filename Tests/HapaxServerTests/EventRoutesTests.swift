@@ -126,6 +126,31 @@ struct EventRoutesTests {
     }
 
     @Test("An empty batch is answered, and stores nothing")
+    @Test("S15: times that look like seconds are stored as they are, and the receipt and a dry run say so")
+    func secondsAreHintedAt() async throws {
+        try await RunningServer.run { server in
+            let events = [1_763_679_999, 1_763_679_999_000, 0].enumerated().map { Sample.event(Sample.id(UInt64($0 + 1)), time: $1) }
+            let body = EventBatch(envelope: .init(), events: events).encoded()
+            let dry = try await RawHTTP.post(port: server.port, path: "/v1/events?dry_run=true", headers: RunningServer.headers, body: body)
+            let answer = try await server.post(body)
+            #expect(try answer.receipt().stored == 3)
+            for message in [dry, answer] {
+                #expect(String(decoding: message.body, as: UTF8.self).contains(#"before 1973: 1""#))
+            }
+            #expect(!String(decoding: try await server.post(Self.batch([4])).body, as: UTF8.self).contains("hint"))
+        }
+    }
+
+    @Test("S10: a clock that is behind is 503 with its own code")
+    func clockBehindHasItsCode() async throws {
+        let store = ScriptedStore()
+        store.fail { _ in .clockBehind }
+        try await RunningServer.run(on: store) { server in
+            let answer = try await server.post(Self.batch([1]))
+            #expect(answer.problemCode == .clockBehind)
+        }
+    }
+
     func emptyBatchIsAnswered() async throws {
         try await RunningServer.run { server in
             let receipt = try await server.receipt(#"{"events":[]}"#)

@@ -11,6 +11,12 @@ package struct IngestRequest: Sendable {
     /// Whether there is nothing to store.
     var isEmpty: Bool { entries.isEmpty && report == nil }
 
+    /// What a sender most likely did not mean, though it can be stored.
+    var hint: String? {
+        let count = entries.count { if case .record(let record) = $0 { ScannedEvent.looksLikeSeconds(record.time) } else { false } }
+        return count > 0 ? "events whose time looks like seconds instead of milliseconds, and so lies before 1973: \(count)" : nil
+    }
+
     package enum Entry: Sendable {
         case record(EventRecord)
         /// Cannot be stored as it is; looked up all the same if its id could be read.

@@ -42,7 +42,8 @@ struct IngestRoute: Sendable {
         metrics.answered(results)
         live.answered(ingest, results)
         let unstored = results.filter { $0.outcome != .stored }
-        let receipt = Receipt(batchID: batchID, received: results.count, stored: results.count - unstored.count, results: unstored)
+        let receipt = Receipt(
+            batchID: batchID, received: results.count, stored: results.count - unstored.count, results: unstored, hint: ingest.hint)
         return Routes.response("application/json", receipt.encoded())
     }
 
@@ -103,6 +104,10 @@ struct IngestRoute: Sendable {
             writer.raw(#","detail":"#)
             writer.optional(result.detail)
             writer.raw("}")
+        }
+        if let hint = request.hint {
+            writer.raw(#","hint":"#)
+            writer.string(hint)
         }
         writer.raw("}")
         return writer.bytes

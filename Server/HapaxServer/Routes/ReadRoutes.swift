@@ -60,7 +60,9 @@ struct ReadRoutes: Sendable {
             distinctID: parameters.text("distinct_id"),
             installID: try parameters.id("install_id"), limit: try parameters.count("limit", upTo: ServerLimits.pageEvents, default: 100),
             after: try parameters.parse("after", "must be what an answer gave as next") { EventPosition(text: $0) })
-        let filter = try parameters.parse("where", "must be PROPERTY:VALUE") { PropertyFilter($0) }
+        let filter = try parameters.parse(
+            "where", #"must be PROPERTY:VALUE, with quotation marks around a name that has a colon: "a:b":VALUE"#
+        ) { PropertyFilter($0) }
         let page = try await heavily(of: projectID, in: questions, within: ServerLimits.listRead) { deadline throws(StoreError) in
             try await store.reader.events(query, until: deadline, where: filter.map { filter in { filter.keeps($0) } })
         }

@@ -8,12 +8,22 @@ struct PropertyFilter: Sendable {
     /// Hashes of what the value may be: the text as it stands, and the JSON that it spells.
     private let hashes: Set<UInt64>
 
-    /// - Parameter text: A name, a colon and a value. `amount:12.5` finds the number, however it is written, and the text.
+    /// - Parameter text: A name, a colon and a value. `amount:12.5` finds the number, however it is written, and the text. A name with a colon
+    ///   stands in quotation marks, as in JSON: `"a:b":1`.
     /// - Returns: nil without a name and a colon.
     init?(_ text: String) {
-        guard let colon = text.firstIndex(of: ":"), colon > text.startIndex else { return nil }
+        let colon: String.Index?
+        if text.hasPrefix("\"") {
+            guard let end = text.firstRange(of: /"(\\.|[^"\\])*"/)?.upperBound,
+                case .string(let quoted) = try? PropertyValue(json: String(text[..<end])), end < text.endIndex, text[end] == ":"
+            else { return nil }
+            (name, colon) = (quoted, end)
+        } else {
+            colon = text.firstIndex(of: ":")
+            name = String(text[..<(colon ?? text.startIndex)])
+        }
+        guard let colon, !name.isEmpty else { return nil }
         self.text = text
-        name = String(text[..<colon])
         let value = String(text[text.index(after: colon)...])
         var hashes = [Fingerprint.hash(text: Array(value.utf8)[...])]
         if (try? PropertyValue(json: value)) != nil { hashes.append(Fingerprint.hash(json: Array(value.utf8)[...])) }
