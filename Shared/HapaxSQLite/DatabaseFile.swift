@@ -22,7 +22,8 @@ package enum DatabaseFile {
     }
 
     /// Our one connection never waits for itself; another process only ever looks.
-    package static let busyMode = Database.BusyMode.timeout(5)
+    package static let busyMode = Database.BusyMode.timeout(Double(busyMilliseconds) / 1_000)
+    package static let busyMilliseconds = 5_000
 
     /// Makes directory and file if they are missing, readable by their owner only, and follows links: two names of one file must meet at one
     /// lock.

@@ -40,6 +40,34 @@ struct SQLiteEventStoreTests {
         }
     }
 
+    @Test("S20: a running server empties its log into the file, and waits for no reader of an old state; a stop leaves one file")
+    func fileAloneHoldsWhatWasStored() async throws {
+        let (directory, copy) = (TemporaryDirectory(), TemporaryDirectory())
+        let path = directory.path + "/events.sqlite"
+        let store = try Self.open(path)
+        var configuration = Configuration()
+        configuration.allowsUnsafeTransactions = true
+        for number: UInt64 in 1...3 {
+            let reader = try DatabaseQueue(path: path, configuration: configuration)
+            try await reader.writeWithoutTransaction { try $0.execute(sql: "BEGIN; SELECT count(*) FROM events") }
+            _ = try await store.commit(Sample.group([Sample.record(Sample.id(number))]), writer: 0)
+            try await store.refresh()
+            try await reader.writeWithoutTransaction { try $0.execute(sql: "COMMIT") }
+            try reader.close()
+        }
+        try await store.refresh()
+        try FileManager.default.copyItem(atPath: path, toPath: copy.path + "/events.sqlite")
+        let copied = try Self.open(copy.path + "/events.sqlite")
+        for number: UInt64 in 1...3 {
+            #expect(try await copied.reader.event(EventKey(id: Sample.id(number), projectID: 1)) != nil)
+        }
+        for (store, directory) in [(store, directory), (copied, copy)] {
+            await store.close()
+            #expect(
+                try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == ["events.sqlite", "events.sqlite.lock"])
+        }
+    }
+
     // MARK: - Power cuts
 
     /// What had been acknowledged at a moment at which the power was cut.

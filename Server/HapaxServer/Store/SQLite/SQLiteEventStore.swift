@@ -124,7 +124,7 @@ package final class SQLiteEventStore: EventStore {
     /// One file has one place for all days.
     package var moving: Range<Int32>? { nil }
 
-    /// Catches up with what a user's events are found by.
+    /// Catches up with what a user's events are found by, and empties the write-ahead log into the file.
     package func refresh() async throws(StoreError) {
         while let (segment, runs) = try await rows.read(SQLiteUserRuns.next) {
             do {
@@ -132,6 +132,16 @@ package final class SQLiteEventStore: EventStore {
             } catch {
                 throw Self.translated(error)
             }
+        }
+        await emptyLog()
+    }
+
+    /// What copies the file alone has then all but the latest seconds. Somebody who reads an old state is not waited for: the next time will do.
+    private func emptyLog() async {
+        try? await database.writeWithoutTransaction { db in
+            try db.execute(sql: "PRAGMA busy_timeout = 0")
+            defer { try? db.execute(sql: "PRAGMA busy_timeout = \(DatabaseFile.busyMilliseconds)") }
+            _ = try db.checkpoint(.truncate)
         }
     }
 
