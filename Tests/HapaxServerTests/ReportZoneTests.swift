@@ -28,7 +28,9 @@ struct ReportZoneTests {
             $0.contains("/") && FileManager.default.fileExists(atPath: "/usr/share/zoneinfo/\($0)")
         }
         #expect(zones.count > 300)
-        let pairs = zones.flatMap { zone in days.map { (zone, $0) } } + strange
+        // S12: names without a slash.
+        let plain = ReportZone.plainNames.subtracting(["UTC"]).sorted()
+        let pairs = (zones + plain).flatMap { zone in days.map { (zone, $0) } } + strange
         let lines = try pairs.map { name, text in
             let (zone, day) = (try #require(ReportZone(name)), try #require(CalendarDay(text)))
             return "\(name) \(day) \(zone.start(of: day)) \(zone.close(of: day))\n"
@@ -37,9 +39,19 @@ struct ReportZoneTests {
     }
 
     @Test(
-        "What is no zone of the time zone database is none", arguments: ["", "Mars/Olympus", "GMT+0130", "../etc/passwd", "CET", "Europe/"])
+        "What is no zone of the time zone database is none",
+        arguments: ["", "Mars/Olympus", "GMT+0130", "../etc/passwd", "PST", "IST", "Europe/"])
     func othersAreNone(name: String) {
         #expect(ReportZone(name) == nil)
+    }
+
+    @Test("S12: rules that the system has newer ones of are named", arguments: [("2999a", true), ("1999z", false)])
+    func newerRulesAreNamed(version: String, isNewer: Bool) throws {
+        let directory = TemporaryDirectory()
+        try Data("# version \(version)\n# redo\n".utf8).write(to: directory.url.appending(path: "tzdata.zi"))
+        let (used, newer) = ReportZone.databaseVersion(system: directory.path("tzdata.zi"))
+        #expect(used.hasPrefix("20") && (newer == version) == isNewer)
+        #expect(ReportZone.databaseVersion(system: directory.path("none")).newer == nil)
     }
 
     @Test("A zone that changes holds from two days ahead; days meet without gap or overlap, and those before keep their bounds")

@@ -72,6 +72,11 @@ public enum HapaxServer {
         let keys = keys(configuration, projects)
         var zones: [Int32: String] = [:]
         for entry in configuration.timeZones { zones[projects[entry.project] ?? 0] = entry.zone }
+        if case let (used, newer?) = ReportZone.databaseVersion(), !zones.isEmpty {
+            logger.warning(
+                "The system knows newer rules for time zones than this program, whose own count",
+                metadata: ["tzdata.used": "\(used)", "tzdata.system": "\(newer)"])
+        }
         let host = configuration.options.host
         var options = configuration.options
         let descriptors = Descriptors.raise(to: options.limits.connections + ServerLimits.reservedDescriptors)

@@ -9,14 +9,32 @@ struct ReportZone: Hashable, Sendable {
 
     static let utc = ReportZone(name: "UTC", zone: .gmt)
 
-    /// - Returns: nil for what the time zone database of this machine does not hold.
+    /// Names without a slash; Foundation takes abbreviations as well, and those are of several zones.
+    static let plainNames: Set<String> = [
+        "UTC", "GMT", "Cuba", "Egypt", "Eire", "GB", "GB-Eire", "Greenwich", "Hongkong", "Iceland", "Iran", "Israel", "Jamaica", "Japan",
+        "Kwajalein",
+        "Libya", "NZ", "NZ-CHAT", "Navajo", "PRC", "Poland", "Portugal", "ROC", "ROK", "Singapore", "Turkey", "UCT", "Universal", "W-SU",
+        "Zulu",
+        "CET", "EET", "MET", "WET", "CST6CDT", "EST5EDT", "MST7MDT", "PST8PDT",
+    ]
+
+    /// - Returns: nil for what the time zone database of Swift's runtime does not hold.
     init?(_ name: String) {
-        // Foundation also takes abbreviations, and makes up zones like GMT+0130; its list of known names lacks many, such as Asia/Kolkata.
-        guard name == "UTC" || name.wholeMatch(of: /[A-Za-z0-9_+-]+(\/[A-Za-z0-9_+-]+)+/) != nil, let zone = TimeZone(identifier: name)
+        // Foundation also makes up zones like GMT+0130; its list of known names lacks many, such as Asia/Kolkata.
+        guard Self.plainNames.contains(name) || name.wholeMatch(of: /[A-Za-z0-9_+-]+(\/[A-Za-z0-9_+-]+)+/) != nil,
+            let zone = TimeZone(identifier: name)
         else {
             return nil
         }
         self.init(name: name, zone: zone)
+    }
+
+    /// The release of the time zone database in use, such as `2025b`, and a newer one that the system has: Swift's runtime brings its own.
+    static func databaseVersion(system path: String = "/usr/share/zoneinfo/tzdata.zi") -> (used: String, newer: String?) {
+        let used = TimeZone.timeZoneDataVersion
+        let text = FileHandle(forReadingAtPath: path).flatMap { try? $0.read(upToCount: 64) }.map { String(decoding: $0, as: UTF8.self) }
+        let version = text?.prefixMatch(of: /# version ([0-9]{4}[a-z]+)/).map { String($0.1) }
+        return (used, version.flatMap { $0 > used ? $0 : nil })
     }
 
     private init(name: String, zone: TimeZone) {

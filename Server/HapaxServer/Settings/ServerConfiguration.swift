@@ -84,7 +84,7 @@ package struct ServerConfiguration: Sendable {
         readKeys = try Self.projectKeys(value(.readKeys) ?? "", .readKeys)
         timeZones = try Self.entries(value(.timeZones) ?? "", .timeZones, "must be PROJECT=ZONE, several separated by commas").map {
             guard ReportZone($0.value) != nil else {
-                throw Problem(.timeZones, "names a zone that this machine's time zone database does not hold: \($0.value)")
+                throw Problem(.timeZones, "names a zone that the time zone database of this program does not hold: \($0.value)")
             }
             return ProjectZone(project: $0.project, zone: $0.value)
         }
