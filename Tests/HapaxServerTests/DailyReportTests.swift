@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import Logging
 import TestSupport
 import Testing
 
@@ -41,13 +42,17 @@ struct DailyReportTests {
         }
 
         /// Stores events that are received now.
-        func receive(_ events: [(name: String, time: Int64, user: String, properties: Properties)], project: Int32 = 1) async throws {
+        ///
+        /// - Parameter idsOf: The day that their ids are of, in days since 1970.
+        func receive(
+            _ events: [(name: String, time: Int64, user: String, properties: Properties)], project: Int32 = 1, idsOf day: Int32 = Sample.day
+        ) async throws {
             let records = events.map { event in
                 let number = state.withLock { state in
                     state.number += 1
                     return state.number
                 }
-                let id = Sample.id(number)
+                let id = Sample.id(number, day: day)
                 let bytes = Sample.event(id, name: event.name, distinctID: event.user, time: event.time, properties: event.properties)
                 return EventRecord(EventScanner.scan(bytes[...]), id: id, projectID: project, envelope: .init())
             }
@@ -122,6 +127,7 @@ struct DailyReportTests {
         }
         func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
         func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
+        func places() async throws(StoreError) -> String { try await base.places() }
         func settled() async throws(StoreError) -> Int64 { min(try await base.settled(), now * 1_000) }
         func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
             try await base.received(from: from, to: to, parts: parts)
@@ -148,6 +154,7 @@ struct DailyReportTests {
         }
         func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
         func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
+        func places() async throws(StoreError) -> String { try await base.places() }
         func settled() async throws(StoreError) -> Int64 { try await base.settled() }
         func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
             try await base.received(from: from, to: to, parts: parts)
@@ -308,20 +315,49 @@ struct DailyReportTests {
     func openTransactionIsWaitedFor() async throws {
         let fixture = try await StoreUnderTest(.postgres)
         let store = try await fixture.open()
-        let before = try await store.reports.settled()
-        let writer = try PostgresConnection(uri: fixture.place)
-        try writer.execute("SET application_name = 'hapax-server writer'; BEGIN; SELECT now()")
-        let began = try #require(try writer.query("SELECT (extract(epoch FROM now()) * 1000)::int8").first?[0].flatMap { Int64($0) })
-        // A session of anybody else holds up nobody.
+        // Sessions of anybody else hold up nobody; this one keeps the server's own from its end.
         let other = try PostgresConnection(uri: fixture.place)
-        try other.execute("BEGIN; SELECT now()")
-        for _ in 0..<3 {
-            let settled = try await store.reports.settled()
-            #expect(settled >= before && settled <= began)
-        }
-        try writer.execute("COMMIT")
-        while try await store.reports.settled() <= began {}
+        try other.execute("BEGIN; LOCK TABLE events IN EXCLUSIVE MODE")
+        async let committing = store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
+        // Open for longer than every transaction is waited for.
+        let open = """
+            SELECT (extract(epoch FROM xact_start) * 1000)::int8 FROM pg_stat_activity
+            WHERE wait_event_type = 'Lock' AND datname = current_database() AND clock_timestamp() - xact_start > interval '3 seconds'
+            """
+        var began: Int64?
+        while began == nil { began = try await fixture.rows(open).first.flatMap { Int64($0[0]) } }
+        let limit = try #require(began)
+        for _ in 0..<3 { #expect(try await store.reports.settled() <= limit) }
+        try other.execute("COMMIT")
+        #expect(try await committing.isEmpty)
+        while try await store.reports.settled() <= limit {}
         await store.close()
+    }
+
+    @Test("S4: while a long transaction holds up rows on their way to their month, their day does not close and no export passes them")
+    func dayWaitsForRowsOnTheirWay() async throws {
+        let books = try await Books(.postgres, zone: "UTC", start: "2026-01-12T10:00:00Z")
+        try await books.receive("$AppStart", at: "2026-01-12T09:00:00Z")
+        let month = try #require(PostgresPartitions.months(from: Sample.day, count: 5).last)
+        try await books.receive([("order", (books.now - 60) * 1_000, "u2", [:])], idsOf: month.buckets.lowerBound)
+        let upkeep = try await PostgresEventStore(
+            uri: books.fixture.place, today: { Sample.day + 31 }, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+        let holder = try PostgresConnection(uri: books.fixture.place)
+        try holder.execute("BEGIN; LOCK TABLE ONLY events IN ACCESS SHARE MODE")
+        await #expect(throws: StoreError.self) { try await upkeep.performUpkeep() }
+        #expect(try await books.fixture.rows("SELECT count(*) FROM events") == [["1"]])
+        books.move(to: "2026-01-14T12:00:00Z")
+        try await books.close()
+        #expect(try await books.day("2026-01-12").state == .closing)
+        await #expect(throws: StoreError.self) { try await books.export() }
+        try holder.execute("ROLLBACK")
+        try await upkeep.performUpkeep()
+        try await books.close()
+        let day = try await books.day("2026-01-12")
+        #expect(day.state == .closed && day.figures.events == 2 && day.late == 0)
+        #expect(try await books.export().split(separator: "\n").count == 2)
+        await upkeep.close()
+        await books.store.close()
     }
 
     // MARK: - R62
@@ -395,6 +431,28 @@ struct DailyReportTests {
         #expect(after.map(\.zone.name).prefix(5).allSatisfy { $0 == "Europe/Berlin" } && after.last?.zone.name == "America/Los_Angeles")
         #expect(zip(after, after.dropFirst()).allSatisfy { $0.ends == $1.starts })
         try await books.expectPythonAgrees(try await books.report("2026-01-10", "2026-01-21"))
+        await books.store.close()
+    }
+
+    @Test(
+        "S7: a server that no setting tells of a project's zone leaves it as it is, also a zone that is no longer set",
+        arguments: StoreUnderTest.Kind.allCases)
+    func unknownZoneIsKept(kind: StoreUnderTest.Kind) async throws {
+        let books = try await Books(kind, zone: "Asia/Kolkata", start: "2026-01-12T10:00:00Z")
+        try await books.receive("a", at: "2026-01-12T09:00:00Z")
+        try await books.close()
+        books.zones.withLock { $0 = [:] }
+        try await books.close()
+        books.move(to: "2026-01-20T20:00:00Z")
+        try await books.close()
+        let days = try await books.report("2026-01-10", "2026-01-22").days
+        #expect(days.allSatisfy { $0.bounds.zone.name == "Asia/Kolkata" })
+        // UTC can be asked for by name.
+        books.zones.withLock { $0[1] = .utc }
+        try await books.close()
+        books.move(to: "2026-01-25T20:00:00Z")
+        try await books.close()
+        #expect(try await books.day("2026-01-25", .all).bounds.zone == .utc)
         await books.store.close()
     }
 

@@ -19,9 +19,7 @@ struct PartitionTests {
     }
 
     /// A version 7 id of a day.
-    private static func id(_ day: Int32, _ number: UInt64) -> EventID {
-        EventID(high: UInt64(day) * 86_400_000 << 16 | 0x7000, low: 0b10 << 62 | number) ?? Sample.id(number)
-    }
+    private static func id(_ day: Int32, _ number: UInt64) -> EventID { Sample.id(number, day: day) }
 
     /// Bounds that meet nothing or are met twice; none if the partitions hold every integer once.
     private static func gaps(_ uri: String) async throws -> [[String]] {
@@ -131,7 +129,7 @@ struct PartitionTests {
         await store.close()
     }
 
-    @Test("Half a million rows dated 2099 hold up neither upkeep nor a writer for longer than a lock may be waited for")
+    @Test("Half a million rows dated 2099 stop neither upkeep nor a writer: months are made, and events stored meanwhile")
     func farIDsDoNotStopUpkeep() async throws {
         let uri = try await PostgresCluster.shared.makeDatabase()
         let clock = Locked(Sample.day)
@@ -142,24 +140,25 @@ struct PartitionTests {
             SELECT 1, gen_random_uuid(), 47000 + n % 400, 'e', 'd', now(), 0, '{}' FROM generate_series(1, 500000) n
             """, uri)
         clock.withLock { $0 += 365 }
-        let isDone = Atomic(false)
+        let turn = Atomic(0)
         async let writing = {
-            var (longest, number) = (Duration.zero, UInt64(1))
-            while !isDone.load(ordering: .acquiring), !Task.isCancelled {
-                let start = ContinuousClock.now
+            var (stored, number) = (0, UInt64(1))
+            while true {
+                let began = turn.load(ordering: .acquiring)
+                if began < 0 || Task.isCancelled { return stored }
                 _ = try await store.commit(Sample.group([Sample.record(Sample.id(number))]), writer: 0)
-                longest = max(longest, .now - start)
+                // Begun and ended within one turn of upkeep.
+                if began > 0, turn.load(ordering: .acquiring) == began { stored += 1 }
                 number += 1
             }
-            return longest
         }()
         // On a busy machine it gives way to the writer, and goes on with its next turn; what it comes to is looked at below.
-        var turns = 1
-        while (try? await store.performUpkeep()) == nil, turns < 20 { turns += 1 }
-        isDone.store(true, ordering: .releasing)
-        let longest = try await writing
-        // No measurement of speed: the old way held writers for the whole of its 30 s or failed.
-        #expect(longest < .seconds(10))
+        for number in 1..<20 {
+            turn.store(number, ordering: .releasing)
+            if (try? await store.performUpkeep()) != nil { break }
+        }
+        turn.store(-1, ordering: .releasing)
+        #expect(try await writing > 0)
         #expect(try await Self.gaps(uri) == [])
         #expect(try await Self.query("SELECT count(*) FROM event_partitions", uri) == [["19"]])
         await store.close()

@@ -8,9 +8,10 @@ enum Sample {
     /// The same in days.
     static let day = Int32(now / 86_400_000)
 
-    /// The n-th id of a fixed sequence: version 7, dated 2026-01-01.
-    static func id(_ number: UInt64) -> EventID {
-        EventID(high: UInt64(now) << 16 | 0x7000, low: 0b10 << 62 | number) ?? EventID.derived(name: "unreachable", key: "\(number)")
+    /// The n-th id of a fixed sequence: version 7, dated 2026-01-01 unless another day is given.
+    static func id(_ number: UInt64, day: Int32 = day) -> EventID {
+        EventID(high: UInt64(day) * 86_400_000 << 16 | 0x7000, low: 0b10 << 62 | number)
+            ?? EventID.derived(name: "unreachable", key: "\(number)")
     }
 
     static func event(

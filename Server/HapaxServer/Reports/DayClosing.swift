@@ -6,11 +6,13 @@ import HapaxModel
 /// where to go on.
 struct DayClosing: Sendable {
     let database: any ReportDatabase
-    /// The zone of each project by its number; UTC for those that are not there.
+    /// The zone of each project by its number. One that is not there keeps the zone it has, and begins with UTC.
     let zones: [Int32: ReportZone]
 
     /// Days whose bounds are written before they begin.
     private static let secondsAhead: Int64 = 86_400
+    /// Bounds of past days that one transaction writes.
+    private static let boundsAtOnce = 1_000
 
     /// Does all that is due.
     ///
@@ -22,14 +24,15 @@ struct DayClosing: Sendable {
                 let history = try await zones(of: projectID, now: now)
                 try await fillBounds(projectID, history, now: now)
             }
+            let places = try await database.places()
             let settled = try await database.settled() / 1_000
             let projects = try await database.rows("SELECT project_id FROM report_progress ORDER BY project_id").compactMap {
                 $0[0].flatMap { Int32($0) }
             }
             for projectID in projects {
-                while let day = try await next(projectID, closesUpTo: settled) { try await close(projectID, day) }
+                while let day = try await next(projectID, closesUpTo: settled) { try await close(projectID, day, places) }
             }
-            try await foldLate(upTo: settled)
+            try await foldLate(upTo: settled, places)
         }
     }
 
@@ -38,14 +41,15 @@ struct DayClosing: Sendable {
     /// Its zones as the store has them, with a changed setting added.
     private func zones(of projectID: Int32, now: Int64) async throws(StoreError) -> ZoneHistory {
         var history = try await Self.zones(of: projectID, database.rows)
-        let wanted = zones[projectID] ?? .utc
         guard let known = history else {
+            let first = zones[projectID] ?? .utc
             try await database.write([
-                "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(CalendarDay.first), \(wanted.name))"
+                "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(CalendarDay.first), \(first.name))"
             ])
-            return ZoneHistory(wanted)
+            return ZoneHistory(first)
         }
-        guard known.latest != wanted else { return known }
+        // A server that no setting tells of this project leaves its zone to those that know it.
+        guard let wanted = zones[projectID], known.latest != wanted else { return known }
         let day = ZoneHistory.firstDay(of: wanted, now: now)
         // One that was to hold from a later day, and never did, is forgotten.
         try await database.write([
@@ -64,7 +68,7 @@ struct DayClosing: Sendable {
         var history: ZoneHistory?
         for row in rows {
             guard let day = row[0].flatMap({ CalendarDay($0) }), let zone = row[1].flatMap({ ReportZone($0) }) else {
-                throw .unusable("this machine does not know the time zone \(row[1] ?? "") (tzdata)")
+                throw .unusable("this program does not know the time zone \(row[1] ?? "")")
             }
             if history == nil { history = ZoneHistory(zone) } else { history?.add(zone, from: day) }
         }
@@ -128,7 +132,13 @@ struct DayClosing: Sendable {
         return ReportDay(day: day, starts: numbers[0], ends: numbers[1], closes: numbers[2], zone: zone)
     }
 
-    private func close(_ projectID: Int32, _ day: ReportDay) async throws(StoreError) {
+    /// What was read while rows were moved is not told.
+    private func write(_ statements: [ReportSQL], ifStill places: String) async throws(StoreError) {
+        guard try await database.places() == places else { throw .unavailable("a month was being split off meanwhile") }
+        try await database.write(statements)
+    }
+
+    private func close(_ projectID: Int32, _ day: ReportDay, _ places: String) async throws(StoreError) {
         let folded = try await database.rows(
             "SELECT \(database.dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
         try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, to: day.closes)
@@ -145,7 +155,7 @@ struct DayClosing: Sendable {
         statements.append(
             "UPDATE report_progress SET next_day = \(day.day.advanced(by: 1)), folded_to = \(instant: day.closes) WHERE project_id = \(projectID)"
         )
-        try await database.write(statements)
+        try await write(statements, ifStill: places)
     }
 
     /// Everybody's first start among what was received in a span. Doing it again changes nothing.
@@ -168,7 +178,7 @@ struct DayClosing: Sendable {
 
     /// Counts what was received after its day had closed, up to an instant. Most events come so soon that they cannot be late, whatever
     /// their day.
-    private func foldLate(upTo settled: Int64) async throws(StoreError) {
+    private func foldLate(upTo settled: Int64, _ places: String) async throws(StoreError) {
         let row = try await database.rows("SELECT \(database.dialect.milliseconds("late_to")) FROM report_late_progress")
         let from = (row.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
         guard from < settled else { return }
@@ -197,7 +207,7 @@ struct DayClosing: Sendable {
             }
         }
         statements.append("UPDATE report_late_progress SET late_to = \(instant: settled)")
-        try await database.write(statements)
+        try await write(statements, ifStill: places)
     }
 
     /// Imported history needs bounds of days before the first.
@@ -215,13 +225,18 @@ struct DayClosing: Sendable {
                 let known = row[2].flatMap({ CalendarDay($0) }),
                 let history = try await Self.zones(of: projectID, database.rows)
             else { continue }
-            var day = history.day(at: time / 1_000)
-            var statements: [ReportSQL] = []
-            while day < known {
-                statements.append(Self.insert(history.bounds(of: day), projectID))
-                day = day.advanced(by: 1)
+            let first = history.day(at: time / 1_000)
+            // Backwards from what is known, so that no gap is left, and in parts: one event of 1970 asks for twenty thousand days.
+            var next = known
+            while first < next {
+                let part = max(first, next.advanced(by: -Self.boundsAtOnce))
+                var statements: [ReportSQL] = []
+                while part < next {
+                    next = next.advanced(by: -1)
+                    statements.append(Self.insert(history.bounds(of: next), projectID))
+                }
+                try await database.write(statements)
             }
-            if !statements.isEmpty { try await database.write(statements) }
         }
     }
 }

@@ -33,7 +33,9 @@ struct ServerSetting: Sendable {
         name: "admin-key", placeholder: "KEY", help: "Who may read /metrics, and every project. Without it nobody may.")
     static let timeZones = ServerSetting(
         name: "time-zones", placeholder: "LIST",
-        help: "The zone whose days a project's reports are of: PROJECT=ZONE (Europe/Berlin), several separated by commas. UTC for others.")
+        help:
+            "The zone whose days a project's reports are of: PROJECT=ZONE (Europe/Berlin), several separated by commas. Others keep theirs, at first UTC."
+    )
     static let postgresWriters = ServerSetting(
         name: "postgres-writers", placeholder: "NUMBER", help: "Sessions that commit at the same time, 1 to 16.", defaultText: "2")
     static let maximumConnections = ServerSetting(

@@ -100,6 +100,18 @@ enum PostgresPartitions {
         return numbers.count == 2 && numbers[0] < numbers[1] ? numbers[0]..<numbers[1] : nil
     }
 
+    /// When the first of the rows was received that are on their way, and so may be missing from `events`; NULL if none are.
+    static let movingSince = """
+        (SELECT min(obj_description(oid, 'pg_constraint'))::timestamptz FROM pg_constraint
+         WHERE conrelid = to_regclass('\(future)') AND conname LIKE 'hapax\\_moving\\_%')
+        """
+
+    /// A text that another one follows when a month begins to be split off, and when it has been: what was read between two equal ones lay where it
+    /// lies.
+    static let places = """
+        (SELECT concat_ws(' ', from_bucket, \(movingSince)) FROM event_partitions WHERE is_open)
+        """
+
     /// The months that are due and not made yet, in order: from the open partition's first day, so that a server that slept for months leaves
     /// no gap.
     static func due(_ connection: PostgresConnection, today: Int32) throws(PostgresError) -> [Month] {
@@ -113,7 +125,7 @@ enum PostgresPartitions {
     /// Makes the month at the beginning of the open partition a partition of its own. What was begun before and cut off goes on.
     ///
     /// 1. The month is forbidden in the open partition, by a CHECK that is not validated. From then on its ids are answered `retry`.
-    /// 2. Its rows move, some blocks a transaction, to a table that is not attached yet.
+    /// 2. Its rows move, some blocks a transaction, to a table that is not attached yet. Since when they were received is noted before.
     /// 3. The CHECK is validated, which locks nobody out, so that PostgreSQL believes the new bounds without a look.
     /// 4. In one short transaction the open partition is detached, the month attached, and the rest attached again.
     ///
@@ -125,6 +137,7 @@ enum PostgresPartitions {
             try connection.execute(
                 "CREATE TABLE IF NOT EXISTS \(month.name) (LIKE events INCLUDING DEFAULTS INCLUDING INDEXES, CONSTRAINT hapax_month CHECK "
                     + "(bucket >= \(month.buckets.lowerBound) AND bucket < \(month.buckets.upperBound)))")
+            try announce(connection, month)
             // Once validated there is nothing left to move: only the last step is tried again.
             guard try !isValidated(connection, month) else { return }
             try move(connection, month)
@@ -147,6 +160,20 @@ enum PostgresPartitions {
                         + "CHECK (bucket >= \(month.buckets.upperBound)) NOT VALID")
             }
         }
+    }
+
+    /// Notes with the CHECK when the first row of the month was received, see ``movingSince``: nothing of the month can be added any more.
+    private static func announce(_ connection: PostgresConnection, _ month: Month) throws(PostgresError) {
+        let first = try connection.query(
+            """
+            SELECT to_char(min(received_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM (
+              SELECT received_at FROM \(future) WHERE bucket >= \(month.buckets.lowerBound) AND bucket < \(month.buckets.upperBound)
+              UNION ALL SELECT received_at FROM \(month.name)
+            ) AS rows
+            """
+        ).first?[0]
+        guard let first else { return }
+        try connection.execute("COMMENT ON CONSTRAINT \(month.constraint) ON \(future) IS '\(first)'")
     }
 
     /// One pass is enough: nothing of the month can be added any more.

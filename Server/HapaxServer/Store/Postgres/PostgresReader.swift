@@ -67,7 +67,24 @@ final class PostgresReader: EventReader {
     private static let widest = 20
     private static func forwardMicroseconds(_ width: Int) -> Int64 { 14_648 << Int64(2 * width) }
 
+    /// Whoever goes on from the last line must not have passed rows that were on their way meanwhile.
     func stepForward(
+        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> ExportStep {
+        func places() async throws(StoreError) -> [String?] {
+            let sql = "SELECT \(PostgresPartitions.places), (extract(epoch FROM \(PostgresPartitions.movingSince)) * 1000000)::int8"
+            return try await heavyQuery(sql, [], until: deadline).first ?? []
+        }
+        let before = try await places()
+        let step = try await unguardedStep(query, width: &width, until: deadline)
+        let missingFrom = before.last.flatMap { $0 }.flatMap { Int64($0) } ?? .max
+        guard missingFrom >= query.received.upperBound, try await places() == before else {
+            throw .unavailable("a month is being split off")
+        }
+        return step
+    }
+
+    private func unguardedStep(
         _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> ExportStep {
         let start = max(query.received.lowerBound, query.after?.receivedAt.unixMicroseconds ?? 0)

@@ -172,6 +172,9 @@ actor PostgresWriter {
 
     /// Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
     private static let begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    /// By this a session of ours is known whose transaction may still store something, see ``PostgresReports/settled()``.
+    static let applicationName = "hapax-server writer"
+
 
     private func begin(on connection: PostgresConnection) throws(StoreError) {
         try translating { () throws(PostgresError) in try connection.execute(Self.begin) }
@@ -189,7 +192,7 @@ actor PostgresWriter {
             // The look-up of ids must walk the index, whatever the statistics say; nothing may wait for ever.
             try connection.execute(
                 """
-                SET application_name = 'hapax-server writer'; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
+                SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
                 SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
                 """)
             try PostgresSettings.pin(connection)

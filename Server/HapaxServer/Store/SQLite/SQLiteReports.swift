@@ -58,6 +58,9 @@ final class SQLiteReports: ReportDatabase {
         do { return try await writer.write { [raiseReceived] _ in raiseReceived() } } catch { throw SQLiteEventStore.translated(error) }
     }
 
+    /// One file has one place for all rows.
+    func places() async throws(StoreError) -> String { "" }
+
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
         guard from < to else { return [] }
         let rows = try await reader.rows(receivedFrom: from, to: to)
