@@ -62,6 +62,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case overloaded
         /// The store does not answer: try again later.
         case storeUnavailable = "store_unavailable"
+        /// The store's clock is behind what it has shown before, as after a failover to a machine whose clock is wrong: try again later.
+        case clockBehind = "clock_behind"
         /// The server is about to end: try again, elsewhere or later.
         case stopping
         /// A defect of the server; whether the batch was stored is not known.
@@ -81,7 +83,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .misdirected: 421
             case .rangeTooLarge: 422
             case .projectBusy: 429
-            case .overloaded, .storeUnavailable, .stopping: 503
+            case .overloaded, .storeUnavailable, .clockBehind, .stopping: 503
             case .internalError: 500
             }
         }
@@ -107,6 +109,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .projectBusy: "The project has more waiting than it may"
             case .overloaded: "The server has more waiting than it may hold"
             case .storeUnavailable: "The store cannot be reached"
+            case .clockBehind: "The store's clock is behind"
             case .stopping: "The server is stopping"
             case .internalError: "The server failed"
             }

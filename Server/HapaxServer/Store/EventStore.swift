@@ -75,6 +75,8 @@ package enum StoreError: Error, Hashable, Sendable {
     case noPartition
     /// What was asked would take longer than it may.
     case tooHeavy
+    /// The database's clock shows less than an instant that has been told as settled: what is stored now would come into days that are closed.
+    case clockBehind
     /// The store must not be used as it is: its settings, its version, or somebody else's lock. Trying again does not help.
     case unusable(String)
 }
@@ -87,6 +89,7 @@ extension StoreError: CustomStringConvertible {
         case .dataRefused(let state): "the store refused an event's data (SQLSTATE \(state))"
         case .noPartition: "no partition takes an event's day"
         case .tooHeavy: "the question takes longer than it may"
+        case .clockBehind: "the database's clock is behind what has been told as settled"
         case .unusable(let reason): "the store cannot be used: \(reason)"
         }
     }

@@ -5,6 +5,7 @@ actor PostgresAdministration {
     private let uri: String
     private let allowsUnsafe: Bool
     private let breaker: Locked<ConnectionBreaker>
+    private let told: Locked<Int64>
     private let executor = SerialQueueExecutor(label: "hapax.postgres.administration")
     private var connection: PostgresConnection?
 
@@ -13,7 +14,8 @@ actor PostgresAdministration {
     /// For TID range scans, which upkeep needs. The tests run on 15 to 18.
     private static let oldestMajorVersion = 14
 
-    init(uri: String, allowsUnsafe: Bool, breaker: Locked<ConnectionBreaker>) {
+    init(uri: String, allowsUnsafe: Bool, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
+        self.told = told
         self.uri = uri
         self.allowsUnsafe = allowsUnsafe
         self.breaker = breaker
@@ -32,6 +34,7 @@ actor PostgresAdministration {
                 throw .unusable("PostgreSQL \(connection.majorVersion) is too old; \(Self.oldestMajorVersion) or later is needed")
             }
             try PostgresSettings.checkEncoding(connection)
+            try PostgresPooling.check(connection, uri)
             if !allowsUnsafe { try PostgresSettings.checkDurability(connection) }
             return try translating { () throws(PostgresError) in try connection.query("SELECT current_user").first?[0] ?? "" }
         }
@@ -74,9 +77,9 @@ actor PostgresAdministration {
     func check() throws(StoreError) {
         try withConnection { (connection) throws(StoreError) in
             try PostgresSettings.checkWritable(connection)
-            if allowsUnsafe { return try translating { () throws(PostgresError) in _ = try connection.query("SELECT 1") } }
             // Not ready as long as writers refuse to work.
-            try PostgresSettings.checkDurability(connection)
+            try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
+            if !allowsUnsafe { try PostgresSettings.checkDurability(connection) }
         }
     }
 

@@ -42,13 +42,13 @@ package final class PostgresEventStore: EventStore {
     package init(
         uri: String, options: Options = Options(), today: (@Sendable () -> Int32)? = nil, logger: Logger
     ) async throws(StoreError) {
-        let breaker = Locked(ConnectionBreaker())
-        administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker)
+        let (breaker, told) = (Locked(ConnectionBreaker()), Locked<Int64>(0))
+        administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker, told: told)
         upkeep = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
-        writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker) }
+        writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker, told: told) }
         let reader = PostgresReader(uri: uri, breaker: breaker)
         self.reader = reader
-        worker = PostgresReports(uri: uri, reader: reader, breaker: breaker)
+        worker = PostgresReports(uri: uri, reader: reader, breaker: breaker, told: told)
         hasAdminRole = options.admin != nil
         self.today = today
         self.logger = logger

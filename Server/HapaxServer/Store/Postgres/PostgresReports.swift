@@ -4,11 +4,14 @@ import HapaxModel
 final class PostgresReports: ReportDatabase {
     private let reader: PostgresReader
     private let worker: PostgresQuerySession
+    /// The latest instant that has been told as settled, in Unix milliseconds.
+    private let told: Locked<Int64>
 
     /// Two servers must not do the same work at once. Any number that no other program is likely to use.
     private static let advisoryLock: Int64 = 0x4861_7061_79
 
-    init(uri: String, reader: PostgresReader, breaker: Locked<ConnectionBreaker>) {
+    init(uri: String, reader: PostgresReader, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
+        self.told = told
         self.reader = reader
         worker = PostgresQuerySession(uri: uri, name: "worker", breaker: breaker, isReadOnly: false)
     }

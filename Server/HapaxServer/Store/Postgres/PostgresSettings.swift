@@ -1,13 +1,14 @@
 /// What must hold of a database before anything is acknowledged from it.
 enum PostgresSettings {
-    /// With what an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, a crash can leave a torn page
+    /// With `track_activities` off no session sees when another one's transaction began, and a day would close before its last events are there.
+    /// With the others an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, a crash can leave a torn page
     /// (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table
     /// (https://www.postgresql.org/docs/current/sql-createtable.html, UNLOGGED).
     static func unsafe(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
         try connection.query(
             """
             SELECT name || '=' || setting FROM pg_settings
-            WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes') AND setting = 'off'
+            WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'track_activities') AND setting = 'off'
             UNION ALL
             SELECT relname || ' UNLOGGED' FROM pg_class
             WHERE relpersistence = 'u' AND oid IN (SELECT relid FROM pg_partition_tree(to_regclass('events')))
@@ -30,7 +31,7 @@ enum PostgresSettings {
         let settings = try translating { () throws(PostgresError) in try unsafe(connection) }
         guard settings.isEmpty else {
             throw .unusable(
-                "an acknowledged event could be lost with \(settings.joined(separator: ", ")); "
+                "an acknowledged event could be lost, or be missing from its day, with \(settings.joined(separator: ", ")); "
                     + "mend it, or start with --\(ServerSetting.unsafeAllowNonDurableStore.name)")
         }
     }
@@ -42,6 +43,19 @@ enum PostgresSettings {
         guard isReadOnly else { return }
         connection.giveUp()
         throw .unavailable("the database is read-only")
+    }
+
+    /// After a failover the clock may be another machine's. What is stored below what has been told as settled would come too late for a day that
+    /// is closed, and behind an export that has passed it.
+    ///
+    /// - Parameter told: In Unix milliseconds, by this server; what days were closed by is in the database itself.
+    static func checkClock(_ connection: PostgresConnection, told: Int64) throws(StoreError) {
+        let sql = """
+            SELECT now() <= greatest(to_timestamp($1::int8 / 1000.0), (SELECT late_to FROM report_late_progress),
+              (SELECT max(folded_to) FROM report_progress))
+            """
+        let isBehind = try translating { () throws(PostgresError) in try connection.query(sql, ["\(told)"]).first?[0] == "t" }
+        if isBehind { throw .clockBehind }
     }
 
     /// In any other encoding some text has no place, and good events would be refused for it.

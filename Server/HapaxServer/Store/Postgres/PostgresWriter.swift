@@ -5,6 +5,7 @@ actor PostgresWriter {
     private let uri: String
     private let options: PostgresEventStore.Options
     private let breaker: Locked<ConnectionBreaker>
+    private let told: Locked<Int64>
     private let executor: SerialQueueExecutor
     private var connection: PostgresConnection?
     /// When what a session cannot pin was looked at.
@@ -12,7 +13,8 @@ actor PostgresWriter {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    init(uri: String, number: Int, options: PostgresEventStore.Options, breaker: Locked<ConnectionBreaker>) {
+    init(uri: String, number: Int, options: PostgresEventStore.Options, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
+        self.told = told
         self.uri = uri
         self.breaker = breaker
         self.options = options
@@ -170,20 +172,19 @@ actor PostgresWriter {
         return fresh
     }
 
-    /// Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
-    private static let begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     /// By this a session of ours is known whose transaction may still store something, see ``PostgresReports/settled()``.
     static let applicationName = "hapax-server writer"
 
+    /// Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
+    private static let begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
     private func begin(on connection: PostgresConnection) throws(StoreError) {
         try translating { () throws(PostgresError) in try connection.execute(Self.begin) }
     }
 
     private func checkAgain(_ connection: PostgresConnection) throws(StoreError) {
-        guard !options.unsafeAllowNonDurableStore, checkedAt + options.durabilityRecheck <= .now else { return }
-        try PostgresSettings.checkDurability(connection)
-        checkedAt = .now
+        guard checkedAt + options.durabilityRecheck <= .now else { return }
+        try check(connection)
     }
 
     private func connect() throws(StoreError) -> PostgresConnection {
@@ -201,9 +202,14 @@ actor PostgresWriter {
             throw StoreError(error)
         }
         // Behind the pin: what is checked is what stays.
-        if !options.unsafeAllowNonDurableStore { try PostgresSettings.checkDurability(connection) }
-        checkedAt = .now
+        try check(connection)
         return connection
+    }
+
+    private func check(_ connection: PostgresConnection) throws(StoreError) {
+        if !options.unsafeAllowNonDurableStore { try PostgresSettings.checkDurability(connection) }
+        try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
+        checkedAt = .now
     }
 
     static let probeSQL = """
