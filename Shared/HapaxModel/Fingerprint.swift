@@ -142,8 +142,11 @@ package struct Fingerprint: Hashable, Sendable {
                     if byte == UInt8(ascii: ".") {
                         isFraction = true
                     } else if byte &- 0x30 < 10 {
-                        if isFraction { exponent -= 1 }
-                        if count > 1 || byte != 0x30 {
+                        if isFraction { exponent &-= 1 }
+                        if count > EventLimits.maximumNumberCharacters {
+                            // Longer than any number that has been checked.
+                            exponent &+= 1
+                        } else if count > 1 || byte != 0x30 {
                             buffer[count] = byte
                             count += 1
                         }
@@ -161,7 +164,7 @@ package struct Fingerprint: Hashable, Sendable {
                         written = written &* 10 &+ Int32(cursor.current &- 0x30)
                         cursor.position += 1
                     }
-                    exponent += isNegative ? -written : written
+                    exponent = isNegative ? exponent &- written : exponent &+ written
                 }
                 while count > 1, buffer[count - 1] == 0x30 {
                     count -= 1

@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HapaxServer
@@ -190,6 +191,33 @@ struct ConnectionTableTests {
         // One of those that came last, since all others have gone.
         let next = table.shed() ?? 0
         #expect((11...20).contains(next))
+    }
+
+    @Test("S17: whoever took a standing first goes first, after any number of changes, as if all had been looked through")
+    func chainsFindTheFirst() {
+        var random = SeededRandom.printed()
+        var (table, known) = (Self.table(connections: 1_000), [(id: UInt64, standing: ConnectionTable.Standing)]())
+        let standings: [ConnectionTable.Standing] = [.idle, .arriving, .answered, .answering]
+        for number: UInt64 in 1...5_000 {
+            switch Int.random(in: 0..<4, using: &random) {
+            case 0:
+                _ = table.opened(number, Self.at(0))
+                known.append((number, .arriving))
+            case 1 where !known.isEmpty:
+                let place = Int.random(in: 0..<known.count, using: &random)
+                let standing = standings[Int.random(in: 0..<4, using: &random)]
+                let id = known[place].id
+                table.stands(id, standing, Self.at(0))
+                guard known[place].standing != standing else { continue }
+                known.remove(at: place)
+                known.append((id, standing))
+            case 2 where !known.isEmpty: table.closed(known.remove(at: Int.random(in: 0..<known.count, using: &random)).id)
+            default:
+                let first = standings.dropLast().lazy.compactMap { standing in known.firstIndex { $0.standing == standing } }.first
+                #expect(table.shed() == first.map { known[$0].id })
+                if let first { known.remove(at: first) }
+            }
+        }
     }
 
     @Test("When bodies fill the room the slowest gives way; nobody faster does; one alone always has room")

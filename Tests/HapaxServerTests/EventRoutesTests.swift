@@ -219,6 +219,39 @@ struct EventRoutesTests {
     }
 
     @Test("A connection is kept and several requests on it are answered in order")
+    @Test("S16: a derived id that is there with another content is a duplicate, and counted")
+    func derivedIDWithOtherContentIsCounted() async throws {
+        try await RunningServer.run { server in
+            let id = EventID.derived(name: "order_paid", key: "A-18")
+            for amount in [1.0, 1.0, 2.0] {
+                let body = EventBatch(envelope: .init(), events: [Sample.event(id, properties: ["amount": amount])]).encoded()
+                _ = try await server.receipt(body)
+            }
+            let metrics = try await server.metrics()
+            #expect(metrics.contains("\nhapax_derived_other_content_total 1\n"))
+        }
+    }
+
+    @Test("What is logged of refused events, and of refused requests, holds nothing that was sent (I14)")
+    func logsHoldNothingThatWasSent() async throws {
+        let (store, log) = (ScriptedStore(), RecordedLog(level: .trace))
+        store.fail { $0.records.isEmpty ? nil : .dataRefused("22P05") }
+        try await RunningServer.run(on: store, logger: log.logger) { server in
+            let event = Sample.event(
+                Sample.id(1), name: "secret_name", distinctID: "secret_user", properties: ["secret_key": "secret_value"])
+            for body in [Array("[".utf8) + event + Array("]".utf8), Array(#"[{"event":"secret_name"}]"#.utf8), Array("{secret".utf8)] {
+                _ = try await server.post(body)
+            }
+            _ = try await server.post("[]", headers: ["Authorization": "Bearer secret_key"])
+            store.fail { _ in .unavailable("test") }
+            _ = try await server.post(Array("[".utf8) + event + Array("]".utf8))
+        }
+        let text = "\(log.lines)"
+        #expect(log.lines.contains { $0.message == "Refused a request" && $0.metadata["problem.code"] == "malformed" })
+        #expect(log.lines.contains { $0.message == "A group could not be committed" })
+        for word in ["secret", RunningServer.key, "\(Sample.id(1))"] { #expect(!text.contains(word), "\(word): \(text)") }
+    }
+
     func connectionIsKept() async throws {
         try await RunningServer.run { server in
             let connection = try await RawHTTP(port: server.port)

@@ -7,7 +7,7 @@ struct ConnectionTable {
     typealias ID = UInt64
 
     /// What a connection is doing, from the first to go to the last.
-    enum Standing: Equatable {
+    enum Standing: Hashable {
         case idle
         /// A request is on its way and has not wholly arrived.
         case arriving
@@ -30,6 +30,9 @@ struct ConnectionTable {
         var standing = Standing.arriving
         /// When it took that standing.
         var since: NIODeadline
+        /// Its neighbours in the chain of its standing.
+        var before: ID?
+        var after: ID?
         /// Of bodies that have not been answered.
         var bytes = 0
         /// It has been told to go and does not count any more, but its event loop has not come to it.
@@ -37,7 +40,14 @@ struct ConnectionTable {
         var isCut = false
     }
 
+    /// Connections of one standing that are to stay, in the order in which they took it: so who goes first is found without a search.
+    private struct Chain {
+        var first: ID?
+        var last: ID?
+    }
+
     private let limits: ServerLimits
+    private var chains: [Standing: Chain] = [:]
     private var connections: [ID: Connection] = [:]
     private(set) var arrivingBytes = 0
     private var leaving = 0
@@ -52,6 +62,7 @@ struct ConnectionTable {
     /// - Returns: Who has to go: another one, the new one itself, or nobody.
     mutating func opened(_ id: ID, _ now: NIODeadline) -> ID? {
         connections[id] = Connection(since: now)
+        link(id, .arriving)
         return count > limits.connections ? shed(for: id) : nil
     }
 
@@ -60,6 +71,7 @@ struct ConnectionTable {
     /// - Parameter newcomer: The last to go; nil if the system itself has no room for one more.
     mutating func shed(for newcomer: ID? = nil) -> ID? {
         guard let id = first(of: .idle) ?? first(of: .arriving, but: newcomer) ?? first(of: .answered) ?? newcomer else { return nil }
+        unlink(id)
         connections[id]?.isLeaving = true
         leaving += 1
         return id
@@ -67,15 +79,32 @@ struct ConnectionTable {
 
     /// The one that took a standing first.
     private func first(of standing: Standing, but newcomer: ID? = nil) -> ID? {
-        connections.filter { $0.value.standing == standing && !$0.value.isLeaving && $0.key != newcomer }.min {
-            $0.value.since < $1.value.since
-        }?.key
+        guard let first = chains[standing]?.first else { return nil }
+        return first == newcomer ? connections[first]?.after : first
+    }
+
+    private mutating func link(_ id: ID, _ standing: Standing) {
+        var chain = chains[standing] ?? Chain()
+        connections[id]?.before = chain.last
+        connections[id]?.after = nil
+        if let last = chain.last { connections[last]?.after = id } else { chain.first = id }
+        chain.last = id
+        chains[standing] = chain
+    }
+
+    /// One that is leaving is in no chain.
+    private mutating func unlink(_ id: ID) {
+        guard let known = connections[id], !known.isLeaving else { return }
+        if let before = known.before { connections[before]?.after = known.after } else { chains[known.standing]?.first = known.after }
+        if let after = known.after { connections[after]?.before = known.before } else { chains[known.standing]?.last = known.before }
     }
 
     mutating func stands(_ id: ID, _ standing: Standing, _ now: NIODeadline) {
         guard let known = connections[id], known.standing != standing else { return }
+        unlink(id)
         connections[id]?.standing = standing
         connections[id]?.since = now
+        if !known.isLeaving { link(id, standing) }
     }
 
     /// Some of a body has come.
@@ -117,6 +146,7 @@ struct ConnectionTable {
 
     mutating func closed(_ id: ID) {
         release(id)
+        unlink(id)
         if connections.removeValue(forKey: id)?.isLeaving == true { leaving -= 1 }
     }
 }

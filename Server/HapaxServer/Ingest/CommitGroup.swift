@@ -85,6 +85,15 @@ struct CommitGroup {
         }
     }
 
+    /// Derived ids that the store had with another content: the second arrival is a duplicate by promise, and the other one may be somebody
+    /// else's who has occupied the id.
+    func derivedWithOtherContent(found: [EventKey: Int64]) -> Int {
+        if found.isEmpty { return 0 }
+        return storeGroup.records.count { record in
+            record.key.id.isDerived && found[record.key, default: record.fingerprint] != record.fingerprint
+        }
+    }
+
     /// Why a record is not in the store although it was asked to store it.
     enum Unstored: Equatable {
         case refused(EventProblem)

@@ -52,8 +52,8 @@ struct GroupCommitStateMachine<Item> {
     }
 
     private let limits: Limits
-    private var waiting: [Waiting] = []
-    /// Waiting requests before this index have been taken.
+    private var waiting: [Waiting?] = []
+    /// Waiting requests before this index have been taken, and are nil.
     private var head = 0
     /// Bytes of requests that wait or are being committed.
     private(set) var heldBytes = 0
@@ -118,13 +118,14 @@ struct GroupCommitStateMachine<Item> {
 
     private mutating func takeGroup() -> [Waiting] {
         var (end, events, bytes) = (head, 0, 0)
-        while end < waiting.count {
-            events += waiting[end].events
-            bytes += waiting[end].bytes
+        while end < waiting.count, let next = waiting[end] {
+            events += next.events
+            bytes += next.bytes
             if end > head, events > limits.groupEvents || bytes > limits.groupBytes { break }
             end += 1
         }
-        let group = Array(waiting[head..<end])
+        let group = waiting[head..<end].compactMap { $0 }
+        for taken in head..<end { waiting[taken] = nil }
         head = end
         // Amortised: what is moved has been passed by at least as many.
         if head * 2 >= waiting.count {

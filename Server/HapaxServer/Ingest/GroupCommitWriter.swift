@@ -5,7 +5,7 @@ import Logging
 package final class GroupCommitWriter: Sendable {
     private let store: any EventStore
     private let metrics: ServerMetrics
-    private let logger: Logger
+    private let failures: FailureLog
     private let state: Locked<State>
 
     private let now: @Sendable () -> ContinuousClock.Instant
@@ -14,8 +14,6 @@ package final class GroupCommitWriter: Sendable {
         var machine: GroupCommitStateMachine<Submission>
         /// Writers that wait, by number.
         var sleepers: [Int: CheckedContinuation<Void, Never>] = [:]
-        /// What was logged last, when, and how often it was kept back since.
-        var reported: (error: StoreError, at: ContinuousClock.Instant, silent: Int)?
     }
 
     private struct Submission: Sendable {
@@ -29,7 +27,8 @@ package final class GroupCommitWriter: Sendable {
     ) {
         self.store = store
         self.metrics = metrics
-        self.logger = logger
+        failures = FailureLog(
+            "A group could not be committed", recovery: "Groups are committed again", level: .error, logger: logger, now: now)
         self.now = now
         var limits = GroupCommitStateMachine<Submission>.Limits()
         limits.heldBytes = heldBytes
@@ -124,11 +123,15 @@ package final class GroupCommitWriter: Sendable {
     private func commit(_ submissions: [Submission], writer: Int) async {
         do throws(StoreError) {
             let outcomes = try await outcomes(submissions.map(\.request), writer: writer)
+            failures.succeeded()
             for (submission, outcomes) in zip(submissions, outcomes) { submission.answer.resume(returning: .success(outcomes)) }
         } catch {
             metrics.groupFailed()
-            report(error)
-            let problem = RequestProblem(.storeUnavailable, detail: "nothing is known about this batch; send it again")
+            failures.failed(error)
+            let problem =
+                error == .clockBehind
+                ? RequestProblem(.clockBehind, detail: "the database's clock is behind what has been told of it; send the batch again")
+                : RequestProblem(.storeUnavailable, detail: "nothing is known about this batch; send it again")
             for submission in submissions { submission.answer.resume(returning: .failure(problem)) }
         }
     }
@@ -140,29 +143,14 @@ package final class GroupCommitWriter: Sendable {
             let group = CommitGroup(requests, horizon: store.horizon, moving: store.moving)
             do throws(StoreError) {
                 try await commit(group.storeGroup, writer: writer, &attempt)
-                metrics.groupCommitted(records: group.storeGroup.records.count)
+                metrics.groupCommitted(
+                    records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(found: attempt.found))
                 return group.outcomes(found: attempt.found, unstored: attempt.unstored)
             } catch .noPartition where attempt.mayBeginAnew {
                 attempt.hasRefreshed = true
                 try await store.refresh()
             }
         }
-    }
-
-    /// An outage fails thousands of groups: each reason is told once in ten seconds, with how many there were.
-    private func report(_ error: StoreError) {
-        let now = now()
-        let silent: Int? = state.withLock { state in
-            if let last = state.reported, last.error == error, now < last.at + ServerLimits.logInterval {
-                state.reported?.silent += 1
-                return nil
-            }
-            defer { state.reported = (error, now, 0) }
-            return state.reported?.silent ?? 0
-        }
-        guard let silent else { return }
-        logger.error(
-            "A group could not be committed", metadata: ["store.error": "\(error)", "groups.untold": "\(silent)"])
     }
 
     /// What the parts of one group came to.

@@ -13,13 +13,15 @@ package final class ServerMetrics: Sendable {
         var groups = 0
         var groupRecords = 0
         var failedGroups = 0
+        var derivedWithOtherContent = 0
         var lastUpkeep: Timestamp?
     }
 
     package init() {}
 
-    func groupCommitted(records: Int) {
+    func groupCommitted(records: Int, derivedWithOtherContent: Int = 0) {
         counts.withLock { counts in
+            counts.derivedWithOtherContent += derivedWithOtherContent
             counts.groups += 1
             counts.groupRecords += records
         }
@@ -64,6 +66,9 @@ package final class ServerMetrics: Sendable {
             RequestProblem.Code.allCases.map { (#"{code="\#($0.rawValue)"}"#, counts.refusals[$0] ?? 0) })
         metric("hapax_groups_committed_total", "Transactions of the store.", [("", counts.groups)])
         metric("hapax_group_records_total", "Distinct events in those transactions.", [("", counts.groupRecords)])
+        metric(
+            "hapax_derived_other_content_total", "Duplicates under a derived id whose content differs from what is stored.",
+            [("", counts.derivedWithOtherContent)])
         metric("hapax_groups_failed_total", "Groups answered with 503.", [("", counts.failedGroups)])
         return text
     }

@@ -144,6 +144,8 @@ public enum HapaxServer {
 private enum EarlyStop {
     static func install() {
         for number in [SIGTERM, SIGINT] { signal(number) { _exit(128 + $0) } }
+        // The end of a terminal, or a log rotation's habit, is no reason to stop.
+        signal(SIGHUP, SIG_IGN)
     }
 }
 

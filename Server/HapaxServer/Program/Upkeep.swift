@@ -9,6 +9,7 @@ struct UpkeepService: Service {
     /// The wall clock in Unix milliseconds.
     let currentTime: @Sendable () -> Int64
     let logger: Logger
+    var pause: @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
 
     func run() async throws {
         try? await cancelWhenGracefulShutdown {
@@ -30,13 +31,13 @@ struct UpkeepService: Service {
                 logger.warning("Upkeep could not be done and will be tried again", metadata: ["store.error": "\(error)"])
                 interval = ServerLimits.upkeepIntervalAfterFailure
             }
-            try await Task.sleep(for: interval)
+            try await pause(interval)
         }
     }
 
     private func refresh() async throws {
         while true {
-            try await Task.sleep(for: ServerLimits.refreshInterval)
+            try await pause(ServerLimits.refreshInterval)
             // If the store does not answer, senders are told so already.
             do throws(StoreError) {
                 try await store.refresh()

@@ -31,9 +31,11 @@ package final class Live: Sendable {
         }
         let now = now
         let refusals = refused.suffix(ServerLimits.refusals).map { LiveFeed.Refusal($0, $1, now) }
+        let isWatched = feed.withLock { $0.isWatched(request.projectID) }
+        guard isWatched || !refusals.isEmpty else { return }
+        // Outside of the lock: whoever answers another project's request waits for it.
+        let rows = isWatched ? zip(request.entries, results).compactMap { LiveFeed.Row($0, $1, now) } : []
         feed.withLock { feed in
-            guard feed.isWatched(request.projectID) || !refusals.isEmpty else { return }
-            let rows = zip(request.entries, results).compactMap { LiveFeed.Row($0, $1, now) }
             feed.answered(request.projectID, counts, rows: rows)
             for refusal in refusals { feed.refused(request.projectID, refusal, .now) }
         }

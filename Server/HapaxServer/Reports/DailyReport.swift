@@ -131,21 +131,31 @@ actor ReportCache {
     private var entries: [Key: Entry] = [:]
     private var running: [Key: Task<Result<DailyFigures, StoreError>, Never>] = [:]
 
+    /// Whoever comes first behind its end; by then another one may have begun.
+    private func forget(_ task: Task<Result<DailyFigures, StoreError>, Never>, of key: Key) {
+        if running[key] == task { running[key] = nil }
+    }
+
     /// - Parameter compute: Called unless it is known, or being computed.
     func figures(
         _ query: DailyQuery, _ compute: @escaping @Sendable () async throws(StoreError) -> DailyFigures
     ) async throws(StoreError) -> DailyFigures {
         let key = Key(projectID: query.projectID, day: query.day, receivedBefore: query.receivedBefore)
+        while let task = running[key] {
+            let result = await task.value
+            // The first asker's time was up, which says nothing of ours.
+            guard result == .failure(.tooHeavy) else { return try result.get() }
+            forget(task, of: key)
+        }
         let now = ContinuousClock.now
         entries = entries.filter { $0.value.until > now }
         if let entry = entries[key] { return entry.figures }
-        if let task = running[key] { return try await task.value.get() }
         let task = Task { () -> Result<DailyFigures, StoreError> in
             do throws(StoreError) { return .success(try await compute()) } catch { return .failure(error) }
         }
         running[key] = task
         let result = await task.value
-        running[key] = nil
+        forget(task, of: key)
         if case .success(let figures) = result {
             let age = max(ServerLimits.reportAge, (.now - now) * ServerLimits.reportScans)
             entries[key] = Entry(figures: figures, until: .now + age)

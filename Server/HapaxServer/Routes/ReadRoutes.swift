@@ -9,12 +9,12 @@ struct ReadRoutes: Sendable {
     let keys: Keys
     let store: any EventStore
     let live: Live
-    let logger: Logger
+    let failures: FailureLog
     let questions = Turns.questions()
     private let answers: Budget
 
-    init(keys: Keys, store: any EventStore, live: Live, limits: ServerLimits, logger: Logger) {
-        (self.keys, self.store, self.live, self.logger) = (keys, store, live, logger)
+    init(keys: Keys, store: any EventStore, live: Live, limits: ServerLimits, failures: FailureLog) {
+        (self.keys, self.store, self.live, self.failures) = (keys, store, live, failures)
         answers = Budget(
             limit: limits.untakenAnswers, limitOfOne: limits.untakenAnswers / 2, what: "answers have not been taken yet")
     }
@@ -160,11 +160,13 @@ struct ReadRoutes: Sendable {
 
     func reading<Value>(_ body: () async throws(StoreError) -> Value) async throws(RequestProblem) -> Value {
         do throws(StoreError) {
-            return try await body()
+            let value = try await body()
+            failures.succeeded()
+            return value
         } catch .tooHeavy {
             throw RequestProblem(.rangeTooLarge, detail: "this takes longer than a question may; ask for a shorter span")
         } catch {
-            logger.warning("The store could not be read", metadata: ["store.error": "\(error)"])
+            failures.failed(error)
             throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
         }
     }

@@ -18,7 +18,8 @@ struct Routes {
         currentTime: @escaping @Sendable () -> Int64
     ) {
         checksHost = keys.holdsDemoKeys
-        let reading = ReadRoutes(keys: keys, store: store, live: live, limits: limits, logger: logger)
+        let failures = FailureLog("The store could not be read", recovery: "The store can be read again", logger: logger)
+        let reading = ReadRoutes(keys: keys, store: store, live: live, limits: limits, failures: failures)
         let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, reading: reading)
         let reports = ReportRoutes(
             reading: reading, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
@@ -42,7 +43,7 @@ struct Routes {
             return Self.response("application/json", Array(#"{"status":"ready"}"#.utf8))
         }
         let overview = StoreRoute(
-            keys: keys, store: store, writer: writer, readiness: readiness, metrics: metrics, live: live, logger: logger)
+            keys: keys, store: store, writer: writer, readiness: readiness, metrics: metrics, live: live, failures: failures)
         add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
         add("/metrics", .get) { request, _ in
             try keys.checkAdmin(request.headers[.authorization])

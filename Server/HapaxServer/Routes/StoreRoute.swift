@@ -1,7 +1,6 @@
 import HTTPTypes
 import HapaxModel
 import Hummingbird
-import Logging
 
 /// `GET /v1/store`: how the store is, for who runs it.
 @available(macOS 14, *)
@@ -12,7 +11,7 @@ struct StoreRoute: Sendable {
     let readiness: ReadinessProbe
     let metrics: ServerMetrics
     let live: Live
-    let logger: Logger
+    let failures: FailureLog
 
     func respond(to request: Request) async throws -> Response {
         try keys.checkAdmin(request.headers[.authorization])
@@ -24,7 +23,7 @@ struct StoreRoute: Sendable {
             overview = try await store.reader.overview()
             settled = try await store.reports.settled()
         } catch {
-            logger.warning("The store could not be read", metadata: ["store.error": "\(error)"])
+            failures.failed(error)
         }
         var writer = JSONWriter()
         writer.raw(#"{"state":"#)

@@ -1,4 +1,5 @@
 import CLibpq
+import Dispatch
 import HapaxModel
 
 #if canImport(Glibc)
@@ -103,12 +104,23 @@ package final class PostgresConnection {
         if let failure, wantsMore { throw failure }
     }
 
+    /// Asks for the end of what runs. `PQcancel` connects and waits without a time-out, so it does that elsewhere; a session for which it takes too
+    /// long is given up, since what comes late would end whatever is asked next.
     private func cancel() {
-        guard let handle = PQgetCancel(connection) else { return }
-        var message = [CChar](repeating: 0, count: 256)
-        _ = PQcancel(handle, &message, 256)
-        PQfreeCancel(handle)
+        nonisolated(unsafe) let handle = PQgetCancel(connection)
+        guard handle != nil else { return }
+        let isDone = DispatchSemaphore(value: 0)
+        Self.cancelling.async {
+            var message = [CChar](repeating: 0, count: 256)
+            _ = PQcancel(handle, &message, 256)
+            PQfreeCancel(handle)
+            isDone.signal()
+        }
+        if isDone.wait(timeout: .now() + Self.cancelSeconds) == .timedOut { giveUp() }
     }
+
+    private static let cancelling = DispatchQueue(label: "hapax.postgres.cancel", attributes: .concurrent)
+    private static let cancelSeconds = 5.0
 
     private static func texts(_ rows: PostgresRows, _ row: Int) -> [String?] {
         (0..<rows.columnCount).map { column in rows.bytes(row, column).map { String(decoding: $0, as: UTF8.self) } }
