@@ -1,4 +1,5 @@
 import HapaxModel
+import Logging
 import TestSupport
 import Testing
 
@@ -125,7 +126,6 @@ struct EventRoutesTests {
         }
     }
 
-    @Test("An empty batch is answered, and stores nothing")
     @Test("S15: times that look like seconds are stored as they are, and the receipt and a dry run say so")
     func secondsAreHintedAt() async throws {
         try await RunningServer.run { server in
@@ -151,6 +151,7 @@ struct EventRoutesTests {
         }
     }
 
+    @Test("An empty batch is answered, and stores nothing")
     func emptyBatchIsAnswered() async throws {
         try await RunningServer.run { server in
             let receipt = try await server.receipt(#"{"events":[]}"#)
@@ -218,7 +219,6 @@ struct EventRoutesTests {
         }
     }
 
-    @Test("A connection is kept and several requests on it are answered in order")
     @Test("S16: a derived id that is there with another content is a duplicate, and counted")
     func derivedIDWithOtherContentIsCounted() async throws {
         try await RunningServer.run { server in
@@ -252,6 +252,7 @@ struct EventRoutesTests {
         for word in ["secret", RunningServer.key, "\(Sample.id(1))"] { #expect(!text.contains(word), "\(word): \(text)") }
     }
 
+    @Test("A connection is kept and several requests on it are answered in order")
     func connectionIsKept() async throws {
         try await RunningServer.run { server in
             let connection = try await RawHTTP(port: server.port)

@@ -12,6 +12,9 @@ final class ScriptedStore: EventStore {
         var watchers: [CheckedContinuation<Void, Never>] = []
         var refreshes = 0
         var checkFails = false
+        var upkeeps = 0
+        var upkeepFails = false
+        var moving: Range<Int32>?
     }
 
     private let state = Locked(State())
@@ -25,6 +28,11 @@ final class ScriptedStore: EventStore {
     func fail(_ failure: @escaping @Sendable (StoreGroup) -> StoreError?) {
         state.withLock { $0.failure = failure }
     }
+
+    var upkeeps: Int { state.withLock { $0.upkeeps } }
+
+    func failUpkeep(_ fails: Bool) { state.withLock { $0.upkeepFails = fails } }
+    func move(_ days: Range<Int32>?) { state.withLock { $0.moving = days } }
 
     func failChecks() {
         state.withLock { $0.checkFails = true }
@@ -63,9 +71,15 @@ final class ScriptedStore: EventStore {
     func check() async throws(StoreError) {
         if state.withLock({ $0.checkFails }) { throw .unavailable("test") }
     }
-    let moving: Range<Int32>? = nil
+    var moving: Range<Int32>? { state.withLock { $0.moving } }
     func refresh() async throws(StoreError) { state.withLock { $0.refreshes += 1 } }
-    func performUpkeep() async throws(StoreError) {}
+    func performUpkeep() async throws(StoreError) {
+        let fails = state.withLock { state in
+            state.upkeeps += 1
+            return state.upkeepFails
+        }
+        if fails { throw .unavailable("test") }
+    }
     func close() async {}
 
     func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
