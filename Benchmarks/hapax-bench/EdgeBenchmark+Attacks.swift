@@ -61,6 +61,7 @@ extension EdgeBenchmark {
             ("an event that names itself again and again", events("{}", name: list(#""e","event":"e""#))),
             ("a name that is an object of escaped keys", events("{}", name: "{\(list(escaped, bytes: 2_000))}")),
             ("a name that is no text, again and again", events("{}", name: list(#"0,"event":0"#))),
+            ("a name that is too long, again and again", events("{}", name: list(#""\(String(repeating: "x", count: 201))","event":0"#))),
             ("one event of a megabyte", events(#"{"a":[\#(list("0", bytes: 1_000_000))]}"#)),
             ("an envelope of one field again and again", #"{\#(list(#""held":[[1,1]]"#, bytes: 1_000_000)),"events":[]}"#),
         ]

@@ -74,7 +74,7 @@ private struct EventScan {
 
     /// Problems with fields are kept until the event's end is reached: the rest must still be valid JSON, the id may follow, and a key
     /// that comes again takes the place of what was wrong (the last of repeated keys wins).
-    private var fieldProblems: [(field: Fields, problem: EventProblem)] = []
+    private var fieldProblems: [(field: Fields, problem: () -> EventProblem)] = []
     private var seen: Fields = []
 
     private struct Fields: OptionSet {
@@ -135,7 +135,7 @@ private struct EventScan {
         if keys > EventLimits.maximumKeysPerObject {
             return EventProblem(.tooManyKeys, detail: "an object has more than \(EventLimits.maximumKeysPerObject) keys")
         }
-        if let first = fieldProblems.first { return first.problem }
+        if let first = fieldProblems.first { return first.problem() }
         if !seen.contains(.id) { return EventProblem(.missingID, detail: "event_id is missing") }
         if !seen.contains(.name) { return EventProblem(.missingName, detail: "event is missing") }
         if !seen.contains(.time) { return EventProblem(.missingTime, detail: "time is missing") }
@@ -214,11 +214,16 @@ private struct EventScan {
         }
         let range = try cursor.number()
         guard let value = cursor.wholeNumber(range), value >= 0, value <= maximum else {
-            let hint = field == .time ? Self.unit(cursor.double(range)).map { ", in milliseconds; this looks like \($0)" } : nil
-            note(field, EventProblem(invalid, detail: "\(name) must be an integer from 0 to \(maximum)\(hint ?? "")"))
+            let cursor = cursor
+            note(field, Self.outOfRange(name, upTo: maximum, invalid, time: field == .time ? cursor.double(range) : nil))
             return nil
         }
         return value
+    }
+
+    private static func outOfRange(_ name: String, upTo maximum: Int64, _ reason: EventProblem.Reason, time: Double?) -> EventProblem {
+        let hint = time.flatMap(unit).map { ", in milliseconds; this looks like \($0)" } ?? ""
+        return EventProblem(reason, detail: "\(name) must be an integer from 0 to \(maximum)\(hint)")
     }
 
     /// What a time that is none in milliseconds most likely is, between 1973 and 5138.
@@ -249,7 +254,8 @@ private struct EventScan {
         if !fieldProblems.isEmpty { fieldProblems.removeAll { $0.field == field } }
     }
 
-    private mutating func note(_ field: Fields, _ problem: EventProblem) {
+    /// - Parameter problem: Put in words only if it is told.
+    private mutating func note(_ field: Fields, _ problem: @escaping @autoclosure () -> EventProblem) {
         fieldProblems.append((field, problem))
     }
 

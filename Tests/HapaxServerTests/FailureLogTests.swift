@@ -27,7 +27,7 @@ struct FailureLogTests {
         let (store, log) = (ScriptedStore(), RecordedLog())
         let writer = GroupCommitWriter(store: store, metrics: ServerMetrics(), logger: log.logger)
         let reading = ReadRoutes(
-            keys: RunningServer.keys, store: store, live: Live(currentTime: { Sample.now }),
+            keys: RunningServer.keys, store: store, live: Live(currentTime: { Sample.now }), limits: ServerLimits(),
             failures: FailureLog("The store could not be read", recovery: "The store can be read again", logger: log.logger))
         async let running: Void = writer.run()
         for fails in [true, true, false, false] {

@@ -6,7 +6,6 @@ import NIOCore
 @available(macOS 14, *)
 struct IngestContext: RequestContext {
     var coreContext: CoreRequestContextStorage
-    private let channel: any Channel
     /// The name of the request in the log, in its answer's header and in its refusal.
     let requestID: String
     let channel: any Channel
