@@ -45,6 +45,14 @@ struct StoppedServerTests {
         try await expectOnce(ids, in: store)
     }
 
+    @Test("the end of a terminal is no stop (S27)")
+    func hangUpChangesNothing() async throws {
+        let server = try await ServerUnderTest.start(try await PipelineStore(.sqlite))
+        server.process.kill(SIGHUP)
+        #expect(try await RawHTTP.get(port: server.port, path: "/health/live").status == 200)
+        #expect(await server.stop() == .exited(0))
+    }
+
     @Test("a shutdown ends within its time, keeps what was not acknowledged, and the next client sends it (R38, I1, I15)")
     func shutdownEnds() async throws {
         let store = try await PipelineStore(.sqlite)

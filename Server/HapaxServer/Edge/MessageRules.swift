@@ -1,8 +1,8 @@
 import NIOCore
 import NIOHTTP1
 
-/// What HTTP/1.1 asks for and the framework leaves open (RFC 9112): a request says one host (§3.2), HTTP/1.0 gets neither chunks nor interim answers
-/// and its connection ends behind the answer (§6.1, §9.3), and an answer to HEAD has no body, in chunks or not (§6.3).
+/// What HTTP/1.1 asks for and the framework leaves open (RFC 9112): a request says one host (§3.2), HTTP/1.0 gets neither chunks nor
+/// interim answers and its connection ends behind the answer (§6.1, §9.3), and an answer to HEAD has no body, in chunks or not (§6.3).
 ///
 /// Stands where the version is still known, next to the decoder.
 final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {

@@ -34,7 +34,7 @@ struct ServerSetting: Sendable {
     static let timeZones = ServerSetting(
         name: "time-zones", placeholder: "LIST",
         help:
-            "The zone whose days a project's reports are of: PROJECT=ZONE (Europe/Berlin), several separated by commas. Others keep theirs, at first UTC."
+            "The zone of a project's days in reports: PROJECT=ZONE (Europe/Berlin), by commas. Others keep theirs, at first UTC."
     )
     static let postgresWriters = ServerSetting(
         name: "postgres-writers", placeholder: "NUMBER", help: "Sessions that commit at the same time, 1 to 16.", defaultText: "2")

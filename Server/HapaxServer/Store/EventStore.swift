@@ -75,7 +75,8 @@ package enum StoreError: Error, Hashable, Sendable {
     case noPartition
     /// What was asked would take longer than it may.
     case tooHeavy
-    /// The database's clock shows less than an instant that has been told as settled: what is stored now would come into days that are closed.
+    /// The database's clock shows less than an instant that has been told as settled: what is stored now would come into days that are
+    /// closed.
     case clockBehind
     /// The store must not be used as it is: its settings, its version, or somebody else's lock. Trying again does not help.
     case unusable(String)

@@ -8,8 +8,8 @@ struct PropertyFilter: Sendable {
     /// Hashes of what the value may be: the text as it stands, and the JSON that it spells.
     private let hashes: Set<UInt64>
 
-    /// - Parameter text: A name, a colon and a value. `amount:12.5` finds the number, however it is written, and the text. A name with a colon
-    ///   stands in quotation marks, as in JSON: `"a:b":1`.
+    /// - Parameter text: A name, a colon and a value. `amount:12.5` finds the number, however it is written, and the text. A name with a
+    ///   colon stands in quotation marks, as in JSON: `"a:b":1`.
     /// - Returns: nil without a name and a colon.
     init?(_ text: String) {
         let colon: String.Index?

@@ -104,8 +104,8 @@ package final class PostgresConnection {
         if let failure, wantsMore { throw failure }
     }
 
-    /// Asks for the end of what runs. `PQcancel` connects and waits without a time-out, so it does that elsewhere; a session for which it takes too
-    /// long is given up, since what comes late would end whatever is asked next.
+    /// Asks for the end of what runs. `PQcancel` connects and waits without a time-out, so it does that elsewhere; a session for which it
+    /// takes too long is given up, since what comes late would end whatever is asked next.
     private func cancel() {
         nonisolated(unsafe) let handle = PQgetCancel(connection)
         guard handle != nil else { return }

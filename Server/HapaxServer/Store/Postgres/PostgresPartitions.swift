@@ -106,8 +106,8 @@ enum PostgresPartitions {
          WHERE conrelid = to_regclass('\(future)') AND conname LIKE 'hapax\\_moving\\_%')
         """
 
-    /// A text that another one follows when a month begins to be split off, and when it has been: what was read between two equal ones lay where it
-    /// lies.
+    /// A text that another one follows when a month begins to be split off, and when it has been: what was read between two equal ones lay
+    /// where it lies.
     static let places = """
         (SELECT concat_ws(' ', from_bucket, \(movingSince)) FROM event_partitions WHERE is_open)
         """

@@ -73,7 +73,7 @@ final class PostgresReader: EventReader {
     ) async throws(StoreError) -> ExportStep {
         func places() async throws(StoreError) -> [String?] {
             let sql = "SELECT \(PostgresPartitions.places), (extract(epoch FROM \(PostgresPartitions.movingSince)) * 1000000)::int8"
-            return try await heavyQuery(sql, [], until: deadline).first ?? []
+            return try await shortQuery(sql).first ?? []
         }
         let before = try await places()
         let step = try await unguardedStep(query, width: &width, until: deadline)

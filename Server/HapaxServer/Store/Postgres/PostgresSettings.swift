@@ -1,8 +1,8 @@
 /// What must hold of a database before anything is acknowledged from it.
 enum PostgresSettings {
-    /// With `track_activities` off no session sees when another one's transaction began, and a day would close before its last events are there.
-    /// With the others an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, a crash can leave a torn page
-    /// (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table
+    /// With `track_activities` off no session sees when another one's transaction began, and a day would close before its last events are
+    /// there. With the others an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, a crash can leave a torn
+    /// page (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table
     /// (https://www.postgresql.org/docs/current/sql-createtable.html, UNLOGGED).
     static func unsafe(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
         try connection.query(
@@ -45,8 +45,8 @@ enum PostgresSettings {
         throw .unavailable("the database is read-only")
     }
 
-    /// After a failover the clock may be another machine's. What is stored below what has been told as settled would come too late for a day that
-    /// is closed, and behind an export that has passed it.
+    /// After a failover the clock may be another machine's. What is stored below what has been told as settled would come too late for a
+    /// day that is closed, and behind an export that has passed it.
     ///
     /// - Parameter told: In Unix milliseconds, by this server; what days were closed by is in the database itself.
     static func checkClock(_ connection: PostgresConnection, told: Int64) throws(StoreError) {

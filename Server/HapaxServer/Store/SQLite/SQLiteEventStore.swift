@@ -136,7 +136,8 @@ package final class SQLiteEventStore: EventStore {
         await emptyLog()
     }
 
-    /// What copies the file alone has then all but the latest seconds. Somebody who reads an old state is not waited for: the next time will do.
+    /// What copies the file alone has then all but the latest seconds. Somebody who reads an old state is not waited for: the next time
+    /// will do.
     private func emptyLog() async {
         try? await database.writeWithoutTransaction { db in
             try db.execute(sql: "PRAGMA busy_timeout = 0")
