@@ -8,8 +8,9 @@ struct EventsCommand: AsyncParsableCommand {
         commandName: "events",
         abstract: "Shows what a server has stored: the latest events, or one by its id.",
         discussion: """
-            Without an id: one line for each event, the latest first. If there may be more, standard error says with which --after the list \
-            goes on.
+            Without an id: one line for each event, the last received first, beginning with when it was received. If there may be more, \
+            standard error says with which --after the list goes on. Imported history was received when it was imported: --happened-from \
+            and --happened-to ask for when events happened.
 
             With an id: whether it is stored, and the event; or why it was refused, as far back as that server remembers. Exits with 0 only \
             if it is stored, with 1 if it was refused, if nothing is known of it, or if the server refuses.
@@ -34,18 +35,13 @@ struct EventsCommand: AsyncParsableCommand {
     @Option(name: .customLong("where"), help: ArgumentHelp("Only events with this property: PROPERTY:VALUE.", valueName: "property"))
     var property: String?
 
-    @Option(help: ArgumentHelp("Received from this day (UTC) or instant (RFC 3339) on.", valueName: "time"))
-    var from: String?
-
-    @Option(help: ArgumentHelp("Received before this day or instant.", valueName: "time"))
-    var to: String?
-
     @Option(help: ArgumentHelp("So many at most, up to 1000.", valueName: "number"))
     var limit = 100
 
     @Option(help: ArgumentHelp("Go on where an earlier list ended.", valueName: "place"))
     var after: String?
 
+    @OptionGroup var span: SpanOptions
     @OptionGroup var reading: ReadOptions
     @OptionGroup var output: OutputOptions
 
@@ -57,9 +53,9 @@ struct EventsCommand: AsyncParsableCommand {
 
     private var filters: [(String, String?)] {
         [
-            ("event", event), ("distinct_id", user), ("install_id", install?.description), ("where", property), ("from", from), ("to", to),
+            ("event", event), ("distinct_id", user), ("install_id", install?.description), ("where", property),
             ("limit", "\(limit)"), ("after", after),
-        ]
+        ] + span.parameters
     }
 
     private func tellOne(_ line: EventLine, _ answer: [UInt8]) throws {

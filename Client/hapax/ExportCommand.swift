@@ -19,19 +19,13 @@ struct ExportCommand: AsyncParsableCommand {
 
             Examples:
               hapax export --output events.ndjson
-              hapax export --from 2026-11-01 --event order_paid | jq .properties.amount
+              hapax export --happened-from 2026-11-01 --event order_paid | jq .properties.amount
             """)
 
     @Option(
         name: .shortAndLong, help: ArgumentHelp("The file; it goes on where it ends. Default: standard output.", valueName: "file"),
         completion: .file())
     var output: String?
-
-    @Option(help: ArgumentHelp("Received from this day (UTC) or instant (RFC 3339) on.", valueName: "time"))
-    var from: String?
-
-    @Option(help: ArgumentHelp("Received before this day or instant.", valueName: "time"))
-    var to: String?
 
     @Option(help: ArgumentHelp("Only events of this name.", valueName: "name"))
     var event: String?
@@ -42,6 +36,7 @@ struct ExportCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Only what follows this event.", valueName: "id"))
     var after: EventID?
 
+    @OptionGroup var span: SpanOptions
     @OptionGroup var reading: ReadOptions
 
     func validate() throws {
@@ -61,7 +56,7 @@ struct ExportCommand: AsyncParsableCommand {
             let transport = SystemTransport.make()
             let before = lines.count
             let request = try reading.request(
-                "v1/export", [("from", from), ("to", to), ("event", event), ("distinct_id", user), ("after", lines.last?.description)],
+                "v1/export", span.parameters + [("event", event), ("distinct_id", user), ("after", lines.last?.description)],
                 timeout: .seconds(7 * 86_400)
             ) { bytes in
                 // What cannot be written ends the transfer.
@@ -86,8 +81,10 @@ struct ExportCommand: AsyncParsableCommand {
 
     private func finish(_ lines: ExportLines) throws {
         if let failure = lines.finish() { end(failure) }
+        let isByArrival = lines.last == nil && (span.from ?? span.to) != nil
         Terminal.complain(
-            "\(lines.count) event\(lines.count == 1 ? "" : "s") written" + (lines.last.map { "; what comes later: --after \($0)" } ?? ""))
+            "\(lines.count) event\(lines.count == 1 ? "" : "s") written" + (lines.last.map { "; what comes later: --after \($0)" } ?? "")
+                + (isByArrival ? "; --from and --to are about when events were received, see --happened-from" : ""))
     }
 }
 

@@ -3,6 +3,25 @@ import Foundation
 import HapaxClient
 import HapaxModel
 
+/// Which events, by when they were received and when they happened.
+struct SpanOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("Received from this day (UTC) or instant (RFC 3339) on.", valueName: "time"))
+    var from: String?
+
+    @Option(help: ArgumentHelp("Received before this day or instant.", valueName: "time"))
+    var to: String?
+
+    @Option(help: ArgumentHelp("Happened from this day (UTC) or instant on, by the event's own time.", valueName: "time"))
+    var happenedFrom: String?
+
+    @Option(help: ArgumentHelp("Happened before this day or instant.", valueName: "time"))
+    var happenedTo: String?
+
+    var parameters: [(String, String?)] {
+        [("from", from), ("to", to), ("happened_from", happenedFrom), ("happened_to", happenedTo)]
+    }
+}
+
 /// Where to read, and as whom.
 struct ReadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The server's base URL. Default: $HAPAX_SERVER.", valueName: "url"))

@@ -31,7 +31,8 @@ struct EventReaderContractTests {
                     return EventRecord(
                         EventScanner.scan(
                             Sample.event(
-                                id, name: ["a", "b", "c"][Int(next % 3)], distinctID: "u\(next % 5)", sequence: Int64(next),
+                                id, name: ["a", "b", "c"][Int(next % 3)], distinctID: "u\(next % 5)",
+                                time: Sample.now - Int64(next % 9) * 86_400_000, sequence: Int64(next),
                                 properties: [
                                     "n": Int64(next % 7), "big": String(repeating: "x", count: Int(next % 200)),
                                 ])[...]),
@@ -52,6 +53,11 @@ struct EventReaderContractTests {
     }
 
     private static let always = 0..<Int64.max
+    /// From five days before to two days before, this instant included; in Unix microseconds.
+    private static let days = (Sample.now - 5 * 86_400_000) * 1_000..<(Sample.now - 2 * 86_400_000) * 1_000 + 1
+
+    private static func isOfDays(_ event: EventRow) -> Bool { days.contains(event.time * 1_000) }
+
     private static var later: ContinuousClock.Instant { .now + .seconds(300) }
 
     /// The whole list, in pages of random length.
@@ -92,6 +98,10 @@ struct EventReaderContractTests {
             query.installID = .derived(name: "install", key: "1")
             let install = try await Self.list(reader, query, &random)
             #expect(install.map(\.id) == all.filter { $0.installID == query.installID }.map(\.id))
+            query = whole
+            query.happened = Self.days
+            let happened = try await Self.list(reader, query, &random)
+            #expect(happened.map(\.id) == all.filter(Self.isOfDays).map(\.id))
             let filter = try #require(PropertyFilter("n:3.0"))
             let found = try await Self.list(reader, whole, &random, where: filter.keeps)
             #expect(found.map(\.id) == all.filter { $0.sequence.map { $0 % 7 == 3 } ?? false }.map(\.id))
@@ -134,6 +144,10 @@ struct EventReaderContractTests {
         (query.name, query.distinctID) = ("b", "u2")
         let filtered = try await export(query).map(\.id)
         #expect(filtered == (try await past.ids(1, where: "event = 'b' AND distinct_id = 'u2'")).reversed())
+        query = whole
+        query.happened = Self.days
+        let happened = try await export(query)
+        #expect(happened.map(\.id) == all.filter(Self.isOfDays).map(\.id) && !happened.isEmpty && happened.count < all.count)
         for _ in 0..<5 {
             let place = Int.random(in: 0..<all.count, using: &random)
             query = whole

@@ -43,15 +43,18 @@ struct QueryParameters {
             ?? count
     }
 
-    /// From `from` up to and without `to`, in Unix microseconds; without them from the beginning, and without an end.
-    func span() throws(RequestProblem) -> Range<Int64> {
+    /// From the first parameter up to and without the second, in Unix microseconds; without them from the beginning, and without an end.
+    func span(_ first: String = "from", _ last: String = "to") throws(RequestProblem) -> Range<Int64> {
         let form = "must be a day (2026-11-25, UTC) or an instant in the form of RFC 3339"
         func instant(_ text: String) -> Int64? { (CalendarDay(text).map { Timestamp($0) } ?? Timestamp(text))?.unixMicroseconds }
-        let from = try parse("from", form, instant) ?? 0
-        let to = try parse("to", form, instant) ?? .max
-        guard from <= to else { throw Self.problem("to", "must not be before from") }
+        let from = try parse(first, form, instant) ?? 0
+        let to = try parse(last, form, instant) ?? .max
+        guard from <= to else { throw Self.problem(last, "must not be before \(first)") }
         return from..<to
     }
+
+    /// The span of the events' own times, as ``span(_:_:)`` gives it.
+    func happened() throws(RequestProblem) -> Range<Int64> { try span("happened_from", "happened_to") }
 
     /// One of a set of words.
     func word<Word: RawRepresentable & CaseIterable>(_ name: String, _: Word.Type) throws(RequestProblem) -> Word?

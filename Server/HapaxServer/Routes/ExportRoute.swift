@@ -17,14 +17,16 @@ struct ExportRoute: Sendable {
     }
 
     func respond(to request: Request) async throws -> Response {
-        let (parameters, projectID, _) = try reading.question(request, ["from", "to", "event", "distinct_id", "after"])
+        let (parameters, projectID, _) = try reading.question(
+            request, ["from", "to", "happened_from", "happened_to", "event", "distinct_id", "after"])
         let span = try parameters.span()
         let after = try await position(try parameters.id("after"), projectID)
         let store = reading.store
         let settled = try await reading.reading { () throws(StoreError) in try await store.reports.settled() } * 1_000
         let query = EventQuery(
-            projectID: projectID, received: min(span.lowerBound, settled)..<min(span.upperBound, settled), name: parameters.text("event"),
-            distinctID: parameters.text("distinct_id"), limit: .max, after: after)
+            projectID: projectID, received: min(span.lowerBound, settled)..<min(span.upperBound, settled),
+            happened: try parameters.happened(), name: parameters.text("event"), distinctID: parameters.text("distinct_id"), limit: .max,
+            after: after)
         let isCompressed = request.headers.takes("gzip", in: .acceptEncoding)
         var response = Response(
             status: .ok, headers: [.contentType: "application/x-ndjson", .cacheControl: "no-store", .vary: "accept-encoding"])

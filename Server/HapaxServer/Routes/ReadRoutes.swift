@@ -54,9 +54,9 @@ struct ReadRoutes: Sendable {
 
     func events(_ request: Request) async throws -> Response {
         let (parameters, projectID, _) = try question(
-            request, ["from", "to", "event", "distinct_id", "install_id", "where", "limit", "after"])
+            request, ["from", "to", "happened_from", "happened_to", "event", "distinct_id", "install_id", "where", "limit", "after"])
         let query = EventQuery(
-            projectID: projectID, received: try parameters.span(), name: parameters.text("event"),
+            projectID: projectID, received: try parameters.span(), happened: try parameters.happened(), name: parameters.text("event"),
             distinctID: parameters.text("distinct_id"),
             installID: try parameters.id("install_id"), limit: try parameters.count("limit", upTo: ServerLimits.pageEvents, default: 100),
             after: try parameters.parse("after", "must be what an answer gave as next") { EventPosition(text: $0) })
@@ -80,7 +80,9 @@ struct ReadRoutes: Sendable {
         writer.raw(#","query":{"#)
         writer.span(query.received)
         for (name, value) in [
-            ("event", query.name), ("distinct_id", query.distinctID), ("install_id", query.installID?.description), ("where", filter?.text),
+            ("happened_from", query.happened.lowerBound == 0 ? nil : Timestamp(unixMicroseconds: query.happened.lowerBound)?.description),
+            ("happened_to", Timestamp(unixMicroseconds: query.happened.upperBound)?.description), ("event", query.name),
+            ("distinct_id", query.distinctID), ("install_id", query.installID?.description), ("where", filter?.text),
             ("after", query.after?.text),
         ] where value != nil {
             writer.raw(",")

@@ -90,6 +90,8 @@ package struct EventQuery: Sendable {
     package var projectID: Int32
     /// Only those received in this span, in Unix microseconds.
     package var received: Range<Int64>
+    /// Only those whose own time lies in this span, in Unix microseconds.
+    package var happened: Range<Int64> = 0..<Int64.max
     package var name: String?
     package var distinctID: String?
     package var installID: EventID?

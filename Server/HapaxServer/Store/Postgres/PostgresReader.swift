@@ -196,6 +196,7 @@ private struct Conditions {
     init(_ query: EventQuery, received: Range<Int64>) {
         require("project_id =", "\(query.projectID)")
         require(received)
+        if query.happened != 0..<Int64.max { require(query.happened, of: "time") }
         if let name = query.name { require("event =", name) }
         if let distinctID = query.distinctID { require("distinct_id =", distinctID) }
         if let installID = query.installID { require("install_id =", "\(installID)") }
@@ -213,10 +214,10 @@ private struct Conditions {
         list.append("(received_at, event_id) \(comparison) ($\(parameters.count - 1)::timestamptz, $\(parameters.count)::uuid)")
     }
 
-    /// - Parameter received: In Unix microseconds; up to `Int64.max` means without an end.
-    mutating func require(_ received: Range<Int64>) {
-        if let from = Timestamp(unixMicroseconds: received.lowerBound) { require("received_at >=", from.description) }
-        if let to = Timestamp(unixMicroseconds: received.upperBound) { require("received_at <", to.description) }
+    /// - Parameter span: In Unix microseconds; up to `Int64.max` means without an end.
+    mutating func require(_ span: Range<Int64>, of column: String = "received_at") {
+        if let from = Timestamp(unixMicroseconds: span.lowerBound) { require("\(column) >=", from.description) }
+        if let to = Timestamp(unixMicroseconds: span.upperBound) { require("\(column) <", to.description) }
     }
 }
 

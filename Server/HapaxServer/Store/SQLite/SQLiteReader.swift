@@ -167,13 +167,12 @@ final class SQLiteReader: EventReader {
     }
 
     private static func rows(_ received: Range<Int64>, in db: Database) throws -> Range<Int64> {
-        // The first whole millisecond from each on.
-        func bound(_ microseconds: Int64) throws -> Int64 {
-            try firstRow(at: microseconds / 1_000 + (microseconds % 1_000 > 0 ? 1 : 0), in: db)
-        }
-        let first = try bound(received.lowerBound)
-        return first..<max(first, try bound(received.upperBound))
+        let first = try firstRow(at: millisecond(received.lowerBound), in: db)
+        return first..<max(first, try firstRow(at: millisecond(received.upperBound), in: db))
     }
+
+    /// The first whole millisecond from an instant on.
+    private static func millisecond(_ microseconds: Int64) -> Int64 { microseconds / 1_000 + (microseconds % 1_000 > 0 ? 1 : 0) }
 
     /// The first row that was received at an instant or later; the one behind the last if none was.
     private static func firstRow(at instant: Int64, in db: Database) throws -> Int64 {
@@ -218,6 +217,8 @@ final class SQLiteReader: EventReader {
             conditions.append(condition)
             arguments += StatementArguments(values)
         }
+        if query.happened.lowerBound > 0 { require("time >= ?", millisecond(query.happened.lowerBound)) }
+        if query.happened.upperBound < .max { require("time < ?", millisecond(query.happened.upperBound)) }
         if let name = query.name { require("event = ?", name) }
         if let distinctID = query.distinctID { require("distinct_id = ?", distinctID) }
         if let installID = query.installID { require("install_id = ?", Data(installID.bytes)) }
