@@ -13,14 +13,16 @@ struct DailyReportCommand: AsyncParsableCommand {
         commandName: "daily",
         abstract: "Shows users, events, sessions of each day, in the project's time zone.",
         discussion: """
-            A closed day never changes again, but for the number of events that came after it closed (late). An open day shows what has \
-            arrived by now. Figures of apps (active and new users, sessions) are shown if there are any.
+            A closed day never changes again, but for the number of events that arrived after its report had closed (late); with --basis \
+            all these are in its figures, which then can change. An open day shows what has arrived by now. Figures of apps (active and \
+            new users, sessions) are shown if there are any. Below stand the commonest events of all these days together.
 
             Exits with 0, or with 1 if the server does not answer what it was asked.
 
             Examples:
               hapax report daily
               hapax report daily --from 2026-11-01 --to 2026-12-01 --csv > november.csv
+              hapax report daily --csv --by event > events.csv
             """)
 
     @Option(help: ArgumentHelp("From this day of the project's zone on. Default: the last seven days.", valueName: "day"))
@@ -29,28 +31,34 @@ struct DailyReportCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Before this day. Default: today is the last.", valueName: "day"))
     var to: String?
 
-    @Option(help: ArgumentHelp("closed: as days were when they closed; all: with what came later.", valueName: "closed|all"))
+    @Option(help: ArgumentHelp("closed: without late events; all: with them.", valueName: "closed|all"))
     var basis: String?
 
     @Flag(help: "Print CSV: one line a day, with its bounds.")
     var csv = false
+
+    @Option(help: ArgumentHelp("With --csv; event: one line for each name of a day's events, with its count.", valueName: "day|event"))
+    var by: String?
 
     @OptionGroup var reading: ReadOptions
     @OptionGroup var output: OutputOptions
 
     func validate() throws {
         if csv && output.json { throw ValidationError("Either --csv or --json.") }
+        if by != nil && !csv { throw ValidationError("--by goes with --csv.") }
     }
 
     func run() async throws {
         let answer = try await reading.answer(
-            "v1/reports/daily", [("from", from), ("to", to), ("basis", basis)], accept: csv ? "text/csv" : "application/json")
+            "v1/reports/daily", [("from", from), ("to", to), ("basis", basis), ("by", by)], accept: csv ? "text/csv" : "application/json")
         if csv { return Terminal.write(answer) }
         if output.json, let line = EventLine(answer[...]) { return Terminal.write(line.oneLine) }
         guard let report = try? JSONDecoder().decode(DailyFigures.self, from: Data(answer)) else { throw ReadOptions.foreignAnswer() }
         report.lines.forEach(Terminal.say)
-        for warning in report.warnings where warning.code == "only_late" {
-            Terminal.complain("\(warning.day): all its \(warning.late) events came after it closed; --basis all shows them")
+        for warning in report.warnings {
+            if warning.code == "counting_late" { Terminal.complain("counting what came late: ask again in some seconds") }
+            guard warning.code == "only_late", let day = warning.day, let late = warning.late else { continue }
+            Terminal.complain("\(day): all its \(late) events arrived after its report had closed; --basis all counts them")
         }
     }
 }
@@ -58,7 +66,14 @@ struct DailyReportCommand: AsyncParsableCommand {
 /// What a report's table is made of.
 private struct DailyFigures: Decodable {
     struct Day: Decodable {
-        struct Events: Decodable { var total: Int64 }
+        struct Name: Decodable {
+            var event: String
+            var count: Int64
+        }
+        struct Events: Decodable {
+            var total: Int64
+            var by_name: [Name]
+        }
         var day: String
         var state: String
         var users: Int64
@@ -76,8 +91,8 @@ private struct DailyFigures: Decodable {
 
     struct Warning: Decodable {
         var code: String
-        var day: String
-        var late: Int64
+        var day: String?
+        var late: Int64?
     }
 
     var query: Query
@@ -97,13 +112,31 @@ private struct DailyFigures: Decodable {
         ]
         let shown = columns.filter(\.isShown)
         let rows = [shown.map(\.title)] + days.map { day in shown.map { $0.cell(day) } }
-        let widths = shown.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+        return Self.table(rows, texts: 2) + ["time zone: \(Terminal.printable(query.time_zone))"] + names
+    }
+
+    /// The commonest events of all days together.
+    private var names: [String] {
+        let counts = days.flatMap(\.events.by_name).reduce(into: [:]) { $0[$1.event, default: 0] += $1.count }
+        let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(Self.shownNames)
+        let rest = days.reduce(0) { $0 + $1.events.total } - sorted.reduce(0) { $0 + $1.value }
+        let rows = sorted.map { [$0.key, "\($0.value)"] } + (rest > 0 ? [["(all others)", "\(rest)"]] : [])
+        return rows.isEmpty
+            ? [] : [""] + Self.table([["commonest events", days.count == 1 ? "count" : "count, all days"]] + rows, texts: 1)
+    }
+
+    private static let shownNames = 10
+
+    /// - Parameter texts: So many columns are aligned at their left, the others, which are numbers, at their right.
+    private static func table(_ rows: [[String]], texts: Int) -> [String] {
+        let rows = rows.map { $0.map(Terminal.printable) }
+        let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
         return rows.map { row in
             zip(row, widths).enumerated().map { column, cell in
                 let blank = String(repeating: " ", count: cell.1 - cell.0.count)
-                return Terminal.printable(column < 2 ? cell.0 + blank : blank + cell.0)
+                return column < texts ? cell.0 + blank : blank + cell.0
             }.joined(separator: "  ")
-        } + ["days of \(Terminal.printable(query.time_zone))"]
+        }
     }
 
     private static func span(_ milliseconds: Int64?) -> String {

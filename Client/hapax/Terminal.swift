@@ -17,13 +17,7 @@ enum Terminal {
 
     /// A text from an event, so that nothing in it commands the terminal or breaks the line.
     static func printable(_ text: String) -> String {
-        text.unicodeScalars.reduce(into: "") { result, scalar in
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator:
-                result += "\\u{" + String(scalar.value, radix: 16, uppercase: true) + "}"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
+        text.printable
     }
 
     /// What it quotes, as a server's reason for a refusal, commands no terminal.

@@ -398,17 +398,21 @@ struct DailyReportTests {
     }
 
     @Test(
-        "Imported history is late by definition: its closed days are empty and say so; all holds it",
+        "Imported history is late by definition: its closed days are empty and say so, or that it is being counted (S23); all holds it",
         arguments: StoreUnderTest.Kind.allCases)
     func importedHistoryIsLate(kind: StoreUnderTest.Kind) async throws {
         let books = try await Books(kind, start: "2026-01-12T10:00:00Z")
         try await books.receive("a", at: "2026-01-12T09:00:00Z")
         try await books.close()
         for year in [1970, 2019, 2025] { try await books.receive("$AppStart", at: "\(year)-06-15T10:00:00Z", user: "u\(year)") }
+        #expect(try await books.report("1970-06-15", "1970-06-16").isCountingLate)
+        #expect(try await !books.report("1970-06-16", "1970-06-17").isCountingLate)
+        #expect(try await !books.report("1970-06-15", "1970-06-16", .all).isCountingLate)
         books.move(to: "2026-01-12T11:00:00Z")
         try await books.close()
         for year in ["1970", "2019", "2025"] {
             let report = try await books.report("\(year)-06-15", "\(year)-06-16")
+            #expect(!report.isCountingLate)
             #expect(report.days[0].state == .closed && report.days[0].figures.events == 0 && report.onlyLate.map(\.late) == [1], "\(year)")
             let all = try await books.report("\(year)-06-15", "\(year)-06-16", .all)
             #expect(all.days[0].figures.newUsers == 1 && all.onlyLate.isEmpty)
@@ -521,6 +525,22 @@ struct DailyReportTests {
             name, (now - delay) * 1_000 + .random(in: 0...999, using: &random), "u\(Int.random(in: 0..<20, using: &random))",
             duration.map { ["$event_duration": $0] } ?? [:]
         )
+    }
+
+    @Test(
+        "A name in CSV breaks no line, commands no terminal, and is no formula of a spreadsheet (S27)",
+        arguments: [
+            ("order_paid", "order_paid"), ("a,\"b\"", "\"a,\"\"b\"\"\""), ("=1+1", "'=1+1"), ("@x,", "\"'@x,\""), ("1-1", "1-1"),
+            ("\u{1B}[2J\r\n\u{202E}", #"\u{1B}[2J\u{D}\u{A}\u{202E}"#), ("=\u{301}", "'=\u{301}"), ("\"\u{301}", "\"\"\"\u{301}\""),
+        ])
+    func namesAreSafeInCSV(name: String, cell: String) throws {
+        let day = ZoneHistory(.utc).bounds(of: .first)
+        var figures = DailyFigures()
+        (figures.events, figures.byName) = (5, [.init(event: name, count: 3)])
+        let report = DailyReport(
+            days: [.init(bounds: day, state: .open, figures: figures, late: 0)], from: .first, to: .first, zone: .utc, basis: .closed)
+        let csv = Array("day,state,event,count\r\n1970-01-01,open,\(cell),3\r\n1970-01-01,open,,2\r\n".utf8)
+        #expect(report.csvByEvent() == csv)
     }
 
     @Test(

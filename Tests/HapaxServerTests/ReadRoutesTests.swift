@@ -80,7 +80,8 @@ struct ReadRoutesTests {
             ("/v1/events?limit=", "limit"),
             ("/v1/events?limit", "limit"), ("/v1/events?limit=1&limit=1", "limit"), ("/v1/events?from=yesterday", "from"),
             ("/v1/events?from=2026-02-30", "from"), ("/v1/events?from=2026-01-02&to=2026-01-01", "to"),
-            ("/v1/events?install_id=x", "install_id"),
+            ("/v1/events?install_id=x", "install_id"), ("/v1/events?happened_from=x", "happened_from"),
+            ("/v1/export?happened_from=2026-01-02&happened_to=2026-01-01", "happened_to"), ("/v1/reports/daily?by=event", "by"),
             ("/v1/events?where=plan", "where"), ("/v1/events?after=x", "after"), ("/v1/events?after=1.x", "after"),
             ("/v1/events?event=%ff", "event"),
             ("/v1/events?event=a%00b", "event"), ("/v1/events?event=%4", "event"), ("/v1/events?evnet=x", "evnet"), ("/v1/events/x", "id"),
@@ -127,7 +128,15 @@ struct ReadRoutesTests {
                 "event_id": "\(Sample.id(1))", "event": "secret_name", "time": Sample.now, "distinct_id": "secret_user",
                 "properties": ["p": "secret_value"],
             ]
-            let one = try #require(try await list("/v1/events?limit=1&from=2025-12-31&to=2099-01-01")["events"] as? [NSDictionary])
+            // Both times: when it was received, and when it happened (S22).
+            let before = try await list("/v1/events?happened_to=2026-01-01")
+            #expect(
+                before["events"] as? [NSDictionary] == []
+                    && before["query"] as? NSDictionary
+                        == ["from": NSNull(), "to": NSNull(), "happened_to": "2026-01-01T00:00:00.000000Z", "limit": 100]
+            )
+            let spans = "from=2025-12-31&to=2099-01-01&happened_from=2026-01-01&happened_to=2026-01-02"
+            let one = try #require(try await list("/v1/events?limit=1&\(spans)")["events"] as? [NSDictionary])
             let receivedAt = try #require(one[0]["received_at"] as? String)
             #expect(Timestamp(receivedAt) != nil)
             let row: NSMutableDictionary = [
@@ -165,6 +174,9 @@ struct ReadRoutesTests {
             #expect(
                 lines[1].hasPrefix("2026-01-01,")
                     && lines[1].hasSuffix(",UTC,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,2026-01-02T04:00:00Z,1,0,0,0,0,,,1,0,0"))
+            // S27
+            let names = String(decoding: try await server.get(day + "&by=event", headers: ["Accept": "text/csv"]).body, as: UTF8.self)
+            #expect(names.hasPrefix("day,state,event,count\r\n2026-01-01,") && names.hasSuffix(",secret_name,1\r\n"), "\(names)")
             let week = try JSONSerialization.jsonObject(with: Data(try await server.get("/v1/reports/daily").body)) as? NSDictionary
             #expect((week?["days"] as? [Any])?.count == 7)
             for span in ["from=2024-01-01&to=2026-01-02", "from=1970-01-01", "to=9999-12-31&from=1970-01-01"] {
@@ -201,6 +213,8 @@ struct ReadRoutesTests {
             let rest = try await server.get("/v1/export?after=\(Sample.id(1))")
             #expect(String(decoding: rest.body, as: UTF8.self) == lines[1] + "\n")
             #expect(try await server.get("/v1/export?event=secret_name&to=2026-01-01").body.isEmpty)
+            let happened = try await server.get("/v1/export?happened_from=1970-01-01&happened_to=1970-01-02")
+            #expect(String(decoding: happened.body, as: UTF8.self) == lines[1] + "\n", "S22")
         }
     }
 

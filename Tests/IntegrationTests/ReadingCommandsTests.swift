@@ -97,6 +97,10 @@ struct ReadingCommandsTests {
                 && all.lines[1].hasSuffix(#"stored     order_paid  c+1 & Ü  {"plan":"pro"}"#))
         let found = try await Self.run(server, ["events", "--user", "c+1 & Ü", "--where", "plan:pro", "--event", "order_paid", "--json"])
         #expect(found.lines.count == 1 && found.lines[0].contains(#""event_id":"01980000-0000-7000-8000-100000000001""#))
+        // All happened on the first day of 1970, and was received now (S22).
+        let happened = ["events", "--happened-from", "1970-01-01", "--happened-to"]
+        #expect(try await Self.run(server, happened + ["1970-01-02"]).lines == all.lines)
+        #expect(try await Self.run(server, happened + ["1970-01-01T00:00:00Z"]).lines == [])
         let page = try await Self.run(server, ["events", "--limit", "1"])
         let next = try #require(page.errors.split(separator: " ").last)
         #expect(page.lines.count == 1 && page.errors.contains("there may be more: --after"))
@@ -130,7 +134,8 @@ struct ReadingCommandsTests {
     }
 
     @Test(
-        "report daily: a table, JSON and CSV of the same days, app figures only where there are any", arguments: PipelineStore.Kind.allCases
+        "report daily: a table with the commonest events, JSON and CSV of the same days, app figures only where there are any (S27)",
+        arguments: PipelineStore.Kind.allCases
     )
     func reportIsShown(kind: PipelineStore.Kind) async throws {
         let store = try await PipelineStore(kind)
@@ -139,23 +144,27 @@ struct ReadingCommandsTests {
         try await Self.send(server, Self.event(1, "order_paid"), Self.event(2, "order_paid"), Self.event(3, "$AppStart", user: "v"))
         let one = ["report", "daily", "--from", "1970-01-01", "--to", "1970-01-02"]
         let table = try await Self.run(server, one + ["--basis", "all"])
-        try #require(table.status == .exited(0) && table.lines.count == 3, "\(table)")
+        try #require(table.status == .exited(0) && table.lines.count == 7, "\(table)")
         #expect(
             table.lines[0].split(separator: " ").joined(separator: " ")
                 == "day state users events active new sessions mean session mean use late")
         #expect(table.lines[1].hasPrefix("1970-01-01  closed      2       3       1    1         0             -         -"))
-        #expect(table.lines[2] == "days of UTC")
+        #expect(
+            table.lines[2...] == ["time zone: UTC", "", "commonest events  count", "order_paid            2", "$AppStart             1"],
+            "\(table)")
         let today = try await Self.run(server, ["report", "daily"])
         #expect(today.lines.count == 9 && today.lines[0].split(separator: " ") == ["day", "state", "users", "events", "late"])
         #expect(today.lines[7].contains("open"))
         let csv = try await Self.run(server, one + ["--basis", "all", "--csv"])
         #expect(
             csv.lines.count == 2 && csv.lines[1].contains("1970-01-01T00:00:00Z,1970-01-02T00:00:00Z,1970-01-02T04:00:00Z,2,1,1,0,0,,,3,"))
+        let names = try await Self.run(server, one + ["--basis", "all", "--csv", "--by", "event"])
+        #expect(names.lines == ["day,state,event,count\r", "1970-01-01,closed,order_paid,2\r", "1970-01-01,closed,$AppStart,1\r"])
         let json = try await Self.run(server, one + ["--json"])
         #expect(json.lines.count == 1 && json.lines[0].contains(#""events":{"total":0,"by_name":[],"other":0}"#))
         for (arguments, status, says) in [
             (["report", "daily", "--from", "1"], 1, "invalid_parameter (from)"), (one + ["--basis", "x"], 1, "(basis)"),
-            (one + ["--csv", "--json"], 64, "Either --csv or --json"),
+            (one + ["--csv", "--json"], 64, "Either --csv or --json"), (one + ["--by", "event"], 64, "--by goes with --csv"),
         ] as [([String], Int32, String)] {
             let ran = try await Self.run(server, arguments)
             #expect(ran.status == .exited(status) && ran.errors.contains(says), "\(arguments): \(ran)")
@@ -193,6 +202,10 @@ struct ReadingCommandsTests {
         let third = "01980000-0000-7000-8000-\(100_000_000_000 + 11)"
         let rest = try await Self.run(server, ["export", "--after", third, "--event", "order_paid", "--user", "u"])
         #expect(rest.lines.count == 28 && rest.lines[0].contains(#""n":12"#))
+        // S22: received now, and of the first day of 1970.
+        #expect(try await Self.run(server, ["export", "--happened-to", "1970-01-02"]).lines.count == 31)
+        let received = try await Self.run(server, ["export", "--to", "1970-01-02"])
+        #expect(received.lines.isEmpty && received.errors.contains("see --happened-from"))
         let hapax = try ChildProcess(
             "hapax", ["import", file],
             environment: [

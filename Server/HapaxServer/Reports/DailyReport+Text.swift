@@ -17,7 +17,8 @@ extension DailyReport {
         writer.raw(#","days":"#)
         writer.list(days) { writer, day in day.write(to: &writer) }
         writer.raw(#","warnings":"#)
-        writer.list(onlyLate) { writer, day in
+        writer.list(onlyLate.map(Optional.some) + (isCountingLate ? [nil] : [])) { writer, day in
+            guard let day else { return writer.raw(#"{"code":"counting_late"}"#) }
             writer.raw(#"{"code":"only_late","day":"#)
             writer.string(day.bounds.day.description)
             writer.raw(#","late":"#)
@@ -26,6 +27,24 @@ extension DailyReport {
         }
         writer.raw("}")
         return writer.bytes
+    }
+
+    /// RFC 4180. A line is a name of a day's events with their count; of those that are not among the commonest the name is empty.
+    func csvByEvent() -> [UInt8] {
+        var lines = ["day,state,event,count"]
+        for day in days {
+            let names = day.figures.byName + (day.figures.other > 0 ? [.init(event: "", count: day.figures.other)] : [])
+            lines += names.map { "\(day.bounds.day),\(day.state.rawValue),\(Self.cell($0.event)),\($0.count)" }
+        }
+        return Array(lines.map { $0 + "\r\n" }.joined().utf8)
+    }
+
+    /// A text that was sent: it commands no terminal, breaks no line, and no spreadsheet takes it for a formula.
+    private static func cell(_ text: String) -> String {
+        let isFormula = text.unicodeScalars.first.map { ["=", "+", "-", "@"].contains($0) } == true
+        let scalars = text.printable.unicodeScalars.flatMap { $0 == "\"" ? [$0, $0] : [$0] }
+        let cell = (isFormula ? "'" : "") + String(String.UnicodeScalarView(scalars))
+        return scalars.contains { [",", "\""].contains($0) } ? "\"\(cell)\"" : cell
     }
 
     /// RFC 4180. A line is a day; no cell holds anything that was sent, so none has to be quoted, or kept from being taken for a formula.

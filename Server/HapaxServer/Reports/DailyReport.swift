@@ -32,6 +32,8 @@ struct DailyReport: Sendable {
     var basis: Basis
     /// Up to here late events are counted, in Unix seconds; nil before the first time.
     var lateAsOf: Int64?
+    /// Whether something came late to the closed days since then.
+    var isCountingLate = false
 
     /// Days whose events all came late, as those of imported history do: a report as they were closed is empty.
     var onlyLate: [Day] { basis == .closed ? days.filter { $0.state == .closed && $0.figures.events == 0 && $0.late > 0 } : [] }
@@ -96,7 +98,26 @@ struct DailyReportReader: Sendable {
             guard date < .last else { break }
             date = date.advanced(by: 1)
         }
+        report.isCountingLate = try await isCountingLate(projectID, report, ask)
         return report
+    }
+
+    /// Late events are counted some seconds after they came: an import would be invisible until then, and nothing would say so.
+    private func isCountingLate(
+        _ projectID: Int32, _ report: DailyReport, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+    ) async throws(StoreError) -> Bool {
+        let closed = report.days.filter { $0.state == .closed }.map(\.bounds)
+        guard report.basis == .closed, let first = closed.first, let last = closed.last else { return false }
+        do throws(StoreError) {
+            for received in try await database.received(from: report.lateAsOf ?? 0, to: .max, parts: .question) {
+                let event: ReportSQL =
+                    "SELECT 1 FROM events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: first.starts)"
+                if try await !ask("\(event) AND time < \(instant: last.ends) LIMIT 1").isEmpty { return true }
+            }
+            return false
+        } catch .tooHeavy {
+            return true
+        }
     }
 
     private func closed(

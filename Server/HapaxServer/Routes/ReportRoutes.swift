@@ -18,7 +18,7 @@ struct ReportRoutes: Sendable {
     }
 
     func daily(_ request: Request) async throws -> Response {
-        let (parameters, projectID, _) = try reading.question(request, ["from", "to", "basis"])
+        let (parameters, projectID, _) = try reading.question(request, ["from", "to", "basis", "by"])
         let form = "must be a day of the project's zone: 2026-11-25"
         let from = try parameters.parse("from", form) { CalendarDay($0) }
         let to = try parameters.parse("to", form) { CalendarDay($0) }
@@ -27,6 +27,9 @@ struct ReportRoutes: Sendable {
             guard from <= to else { throw QueryParameters.problem("to", "must not be before from") }
             guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
         }
+        let lines = try parameters.word("by", Lines.self) ?? .day
+        let wantsCSV = request.headers.takes("text/csv", in: .accept)
+        guard lines == .day || wantsCSV else { throw QueryParameters.problem("by", "is for text/csv; JSON has both") }
         let now = currentTime() / 1_000
         let report = try await reading.heavily(of: projectID, in: reading.questions, within: ServerLimits.heavyRead) {
             deadline throws(StoreError) in
@@ -41,8 +44,15 @@ struct ReportRoutes: Sendable {
         // Both are known only now where one of them was left out.
         guard report.from <= report.to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
         guard report.to.daysSince1970 - report.from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
-        guard request.headers.takes("text/csv", in: .accept) else { return try reading.answer(report.json(), to: projectID) }
-        return try reading.answer(report.csv(), to: projectID, type: "text/csv; charset=utf-8; header=present")
+        guard wantsCSV else { return try reading.answer(report.json(), to: projectID) }
+        return try reading.answer(
+            lines == .day ? report.csv() : report.csvByEvent(), to: projectID, type: "text/csv; charset=utf-8; header=present")
+    }
+
+    /// What a line of CSV is about.
+    private enum Lines: String, CaseIterable {
+        case day
+        case event
     }
 
     private static let tooManyDays = RequestProblem(.rangeTooLarge, detail: "a report is of \(ServerLimits.reportDays) days at most")
