@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import TestSupport
 import Testing
 
 @testable import HapaxServer
@@ -75,6 +76,16 @@ struct ServerConfigurationTests {
         }
         #expect(problem(off + ["--admin-key", "abcdefghijklmnop"], ["HAPAX_WRITE_KEYS": "shop=1234567890123456"]) == nil)
         #expect(problem(["--admin-key", "k"], ["HAPAX_WRITE_KEYS": "shop=k"])?.contains("in every app") == true)
+    }
+
+    @Test(".env.example with its keys replaced, and each of its commented lines uncommented, is good off loopback (S26)")
+    func exampleIsGood() throws {
+        let example = try String(contentsOf: PackageLayout.root.appending(path: ".env.example"), encoding: .utf8)
+        let settings = example.matches(of: /(?m)^#?(HAPAX_[A-Z_]+)=(.*)$/).map {
+            (String($0.1), String($0.2).replacing("replace-this-", with: "a-real-"))
+        }
+        let environment = Dictionary(settings) { $1 }
+        #expect(environment.count == 5 && problem(["--host", "0.0.0.0"], environment) == nil)
     }
 
     @Test("Read keys are read like write keys, and no key is of two kinds")
