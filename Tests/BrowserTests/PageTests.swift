@@ -101,6 +101,10 @@ struct PageTests {
     @Test("A filter by name and by outcome keeps rows that match, stands in the address, and says how many did not")
     func filtersKeepWhatMatches() async throws {
         try await ServerWithPage.run { server in
+            try await server.browser.run("document.getElementById('filter').dispatchEvent(new Event('focus'))")
+            // S6
+            let asked = "performance.getEntriesByType('resource').find((e) => e.name.includes('/v1/names'))"
+            try await server.browser.until("\(asked) && Date.now() - new Date(new URL(\(asked).name).searchParams.get('from')) < 90000000")
             try await server.browser.type("order_paid", into: "#filter")
             try await server.browser.until("location.hash === '#live?event=order_paid'")
             try await server.browser.until("document.getElementById('empty').innerText.includes('Nothing matches the filter')")
@@ -177,25 +181,39 @@ struct PageTests {
         }
     }
 
-    @Test("Find: an id with its receipt and event, a refused one, an unknown one, a user's events page by page")
+    @Test(
+        "Find: an id with its receipt and event, a refused one, an unknown one; a user's events as they happened, page by page (S22), a UUID's as well (S5)"
+    )
     func findAnswers() async throws {
         try await ServerWithPage.run { server in
             let browser = server.browser
-            try await server.send((1...150).map { ServerWithPage.event($0, user: "u<1>") })
-            try await server.send([ServerWithPage.event(500, "")])
+            let user = "01980000-0000-7000-8000-ABCDEF000000"
+            for first in [1, 801] {
+                try await server.send((first..<first + 600).map { ServerWithPage.event($0, user: "u<1>", daysAgo: 1 + $0 * 7 % 29) })
+            }
+            try await server.send([ServerWithPage.event(700, ""), ServerWithPage.event(701, user: user)])
             try await browser.run("document.getElementById('to-find').click()")
             try await browser.type(ServerWithPage.id(7).uppercased(), into: "#wanted")
             try await browser.until("document.getElementById('found').innerText.includes('Stored once')")
             #expect(try await browser.text(of: "#found").contains(#""event": "order_paid""#))
             try await browser.screenshot("find")
-            try await browser.type(ServerWithPage.id(500), into: "#wanted")
+            try await browser.type(ServerWithPage.id(700), into: "#wanted")
             try await browser.until("document.getElementById('found').innerText.includes('invalid_event')")
-            try await browser.type(ServerWithPage.id(999), into: "#wanted")
+            try await browser.type(ServerWithPage.id(9_999), into: "#wanted")
             try await browser.until("document.getElementById('found').innerText.includes('Nothing is known of it')")
+            try await browser.type(user, into: "#wanted")
+            try await browser.until("document.querySelectorAll('#found tr.row').length === 1 && location.hash.includes('\(user)')")
+            #expect(try await browser.text(of: "#found").contains("Nothing is known") == false)
             try await browser.type("u<1>", into: "#wanted")
-            try await browser.until("document.querySelectorAll('#found tr.row').length === 100")
+            try await browser.until("document.querySelectorAll('#found tr.row').length === 1000")
+            let isInOrder = """
+                [...document.querySelectorAll('#found tr.row')].map((row) => row.querySelector('time').dateTime)
+                  .every((time, i, all) => i === 0 || time <= all[i - 1])
+                """
+            #expect(try await browser.run(isInOrder) == "true")
             try await browser.run("document.querySelector('#found .more button').click()")
-            try await browser.until("document.querySelectorAll('#found tr.row').length === 150 && !document.querySelector('#found .more')")
+            try await browser.until("document.querySelectorAll('#found tr.row').length === 1200 && !document.querySelector('#found .more')")
+            #expect(try await browser.run(isInOrder) == "true")
             try await browser.type("nobody", into: "#wanted")
             try await browser.until("document.getElementById('found').innerText.includes('No event of this user')")
         }
@@ -223,6 +241,7 @@ struct PageTests {
             #expect(try await browser.run("document.getElementById('to-store').checkVisibility()") == "false")
             try await browser.run("document.getElementById('forget').click()")
             try await browser.until("!document.getElementById('key-form').hidden && document.getElementById('live').hidden")
+            #expect(try await browser.text(of: "#key-form").contains("HAPAX_READ_KEYS=shop=KEY"), "S26")
             try await browser.screenshot("key")
             try await browser.type("no-such-key", into: "#key")
             try await browser.until("document.getElementById('key-error').innerText.startsWith('unknown_key')")
@@ -232,9 +251,15 @@ struct PageTests {
             try await browser.until(
                 "document.getElementById('connection').textContent === 'connected' && document.getElementById('project').value === 'demo'")
             // One try above had a key that nobody has.
-            try await browser.until("document.getElementById('notice').innerText === ''")
+            let unknown = "document.getElementById('unknown-keys')"
+            #expect(try await browser.run("\(unknown).hidden") == "true")
             _ = try await RawHTTP.post(port: server.port, headers: ["Authorization": "Bearer nobody"], body: [])
-            try await browser.until("document.getElementById('notice').innerText.startsWith('1 request with an unknown key')")
+            try await browser.until("\(unknown).innerText.startsWith('1 request with an unknown key')")
+            // S28
+            try await browser.run("\(unknown).querySelector('button').click()")
+            #expect(try await browser.run("\(unknown).hidden") == "true")
+            _ = try await RawHTTP.post(port: server.port, headers: ["Authorization": "Bearer nobody"], body: [])
+            try await browser.until("!\(unknown).hidden && \(unknown).innerText.startsWith('2 requests')")
             try await server.send([ServerWithPage.event(1), ServerWithPage.event(2), ServerWithPage.event(3, "")])
             try await browser.run("document.getElementById('to-store').click()")
             try await browser.until("document.getElementById('store-state').innerText === 'ready'")
@@ -242,7 +267,7 @@ struct PageTests {
                 "document.querySelectorAll('#store-refusals tbody tr').length > 0 || (storage.load(), false)")
             let text = try await browser.text(of: "#store-body")
             #expect(
-                text.contains("Rows\n2") && text.contains("SQLite 3.") && text.contains("invalid_event") && text.contains("unknown key\n1"),
+                text.contains("Rows\n2") && text.contains("SQLite 3.") && text.contains("invalid_event") && text.contains("unknown key\n2"),
                 "\(text)")
             #expect(try await browser.run(Self.nameless) == "")
             #expect(try await browser.run(Self.faint) == "")
@@ -292,6 +317,58 @@ struct PageTests {
                 #expect(try await browser.run(Self.faint) == "", "\(section)")
                 if section != "find" { try await browser.screenshot("\(section)-\(width)-\(isDark ? "dark" : "light")") }
                 if section == "live" { try await browser.until(Self.rows("true") + " > 0") }
+            }
+        }
+    }
+
+    @Test("Behind a proxy that has it under a path, the page shows, asks and copies; nothing is asked outside of the path (S13)")
+    func pageLivesUnderAPath() async throws {
+        try await ServerWithPage.run { server in
+            let proxy = try PathProxy("/hapax", to: server.port)
+            try await server.browser.open("http://127.0.0.1:\(proxy.port)/hapax/#key=demo-read")
+            try await server.browser.until("document.getElementById('connection').textContent === 'connected'")
+            #expect(try await server.browser.text(of: "#empty").contains("HAPAX_SERVER=http://127.0.0.1:\(proxy.port)/hapax HAPAX_KEY="))
+            let first = try await server.browser.text(of: "#empty pre")
+            #expect(try await server.shell(first).contains(#""stored":1"#), "\(first)")
+            try await server.browser.until(Self.rows("row.classList.contains('stored')") + " === 1")
+            let again = try await server.browser.run("curlOfEvent(document.querySelector('\(Self.first)').row.event)")
+            #expect(again.contains("/hapax/v1/events"))
+            #expect(try await server.shell(again).contains(#""duplicates":1"#), "\(again)")
+            for section in ["report", "find?user=customer-1"] { try await server.browser.run("location.hash = '#\(section)'") }
+            try await server.browser.until("document.querySelectorAll('#found tr.row').length === 1")
+            #expect(proxy.strays == [])
+        }
+    }
+
+    @Test("The browser obeys the page's policy: nothing inline, nothing from elsewhere, no frame, no form, no base (T4)")
+    func policyIsObeyed() async throws {
+        try await ServerWithPage.run(isForbidden: true) { server in
+            // The same server under another name is another origin.
+            let elsewhere = "http://localhost:\(server.port)"
+            try await server.browser.run(
+                "(window.violated = [], document.addEventListener('securitypolicyviolation', (e) => window.violated.push(e.effectiveDirective)))"
+            )
+            for (name, attributes, directive) in [
+                ("script", "textContent: 'window.hit = 1'", "script-src-elem"),
+                ("script", "src: '\(elsewhere)/page.js'", "script-src-elem"),
+                ("style", "textContent: 'body { color: red }'", "style-src-elem"), ("img", "src: '\(elsewhere)/x.png'", "img-src"),
+                ("iframe", "src: location.href", "frame-src"), ("base", "href: '\(elsewhere)/'", "base-uri"),
+            ] {
+                try await server.browser.run("document.body.append(Object.assign(document.createElement('\(name)'), { \(attributes) }))")
+                try await server.browser.until("window.violated.pop() === '\(directive)'", seconds: 20)
+            }
+            for (action, directive) in [
+                ("fetch('\(elsewhere)/v1/events').catch(() => 0)", "connect-src"),
+                ("document.body.setAttribute('style', 'color: red')", "style-src-attr"), ("setTimeout('window.hit = 1')", "script-src"),
+                ("document.body.appendChild(document.createElement('form')).submit()", "form-action"),
+            ] {
+                try await server.browser.run(action)
+                try await server.browser.until("window.violated.pop() === '\(directive)'", seconds: 20)
+            }
+            #expect(try await server.browser.run("window.hit") == "undefined")
+            for path in ["/", "/page.js", "/page.css"] {
+                let policy = try await RawHTTP.get(port: server.port, path: path)["Content-Security-Policy"]
+                #expect(policy?.contains("default-src 'none'") == true && policy?.contains("frame-ancestors 'none'") == true, "\(path)")
             }
         }
     }

@@ -16,8 +16,10 @@ struct ServerWithPage: Sendable {
     var address: String { "http://127.0.0.1:\(port)" }
 
     /// The page is open, connected and shows what there is; behind `body` no script has failed and nothing was forbidden.
+    ///
+    /// - Parameter isForbidden: Whether `body` does what is forbidden.
     static func run(
-        width: Int = 1200, height: Int = 800, _ body: (ServerWithPage) async throws -> Void
+        width: Int = 1200, height: Int = 800, isForbidden: Bool = false, _ body: (ServerWithPage) async throws -> Void
     ) async throws {
         let directory = TemporaryDirectory("page")
         let (process, address) = try await start(directory, port: 0)
@@ -27,7 +29,7 @@ struct ServerWithPage: Sendable {
         try await server.browser.open(address)
         try await server.browser.until("document.getElementById('connection').textContent === 'connected'")
         try await body(server)
-        #expect(server.browser.complaints == [])
+        #expect(isForbidden || server.browser.complaints == [])
     }
 
     /// - Returns: The page's address, as the server prints it.

@@ -1,40 +1,56 @@
-// An id, or a user.
-
+// An event by its id, or a user's events. A user can be a UUID as well, as the anonymous ones of our own client are: for one both are asked.
 
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-let finding = null;
+let finding = null, foundByID = false, foundRows = [];
 
 async function find(text, after) {
   if (finding) finding.abort();
   finding = new AbortController();
   const { signal } = finding;
   const say = (...parts) => $("found").replaceChildren(...parts);
-  if (!after) say(el("p", { class: "empty" }, "Looking…"));
   try {
-    if (ID.test(text)) {
-      const data = await askJSON("/v1/events/" + text.toLowerCase(), {}, signal);
-      const row = rowOf(data.state === "refused" ? "refusal" : "event", data);
-      return say(el("div", { class: "panel" }, el("h3", { class: REFUSED.has(row.outcome) ? "alarm" : "" }, data.state === "stored" ? "Stored once" : "Refused"), ...detail(row)));
+    let nothing = el("div", { class: "empty" }, el("h3", {}, "No event of this user"), el("p", {}, "Users are compared letter by letter, as distinct_id was sent."));
+    if (!after) {
+      [foundByID, foundRows] = [false, []];
+      say(el("p", { class: "empty" }, "Looking…"));
+      if (ID.test(text)) {
+        try {
+          const panel = await findEvent(text.toLowerCase(), signal);
+          foundByID = true;
+          say(panel);
+        } catch (error) {
+          if (!(error instanceof Problem && error.status === 404)) throw error;
+          nothing = el("div", { class: "empty" }, el("h3", {}, error.code === "expired" ? "No longer kept" : "Nothing is known of it"),
+            el("p", {}, error.code === "expired" ? error.message : "No event of this id is stored, and this server refused none since it started, or of the last 200. It may still wait in its client’s queue: hapax status. No user has this id either."));
+        }
+      }
     }
-    const page = await askJSON("/v1/events", { distinct_id: text, limit: "100", after }, signal);
-    let body = after ? $("found").querySelector("tbody") : null;
-    if (!body) {
-      if (page.events.length === 0 && !page.next) return say(el("div", { class: "empty" }, el("h3", {}, "No event of this user"), el("p", {}, "Users are compared letter by letter, as distinct_id was sent.")));
-      const head = el("tr", {}, ...["Time", "Outcome", "Event", "User"].map((name) => el("th", { scope: "col" }, name)), el("th", { scope: "col", class: "number" }, "Delay"));
-      body = el("tbody");
-      say(el("table", { class: "rows", id: "found-rows" }, el("thead", {}, head), body));
-    }
-    for (const old of $("found").querySelectorAll(".more")) old.remove();
-    body.append(...page.events.map((data) => rowElement(rowOf("event", data))));
-    if (page.next) $("found").append(el("p", { class: "more" }, page.events.length ? "" : `Nothing down to ${page.searched_to}. `,
-      el("button", { type: "button", onclick: () => find(text, page.next) }, "Older ones")));
+    const page = await askJSON("v1/events", { distinct_id: text, limit: "1000", after }, signal);
+    foundRows.push(...page.events.map((data) => rowOf("event", data)));
+    if (foundRows.length || page.next) showFound(text, page);
+    else if (!foundByID) say(nothing);
   } catch (error) {
     if (signal.aborted) return;
     if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
-    if (error instanceof Problem && error.status === 404) {
-      return say(el("div", { class: "empty" }, el("h3", {}, error.code === "expired" ? "No longer kept" : "Nothing is known of it"),
-        el("p", {}, error.code === "expired" ? error.message : "No event of this id is stored, and this server refused none since it started, or of the last 200. It may still wait in its client’s queue: hapax status.")));
-    }
-    say(el("p", { class: "error" }, explain(error), " ", el("button", { type: "button", onclick: () => find(text) }, "Try again")));
+    const trouble = el("p", { class: "error" }, explain(error), " ", el("button", { type: "button", onclick: () => find(text) }, "Try again"));
+    if (foundByID) $("found").append(trouble); else say(trouble);
   }
+}
+
+async function findEvent(id, signal) {
+  const data = await askJSON("v1/events/" + id, {}, signal);
+  const row = rowOf(data.state === "refused" ? "refusal" : "event", data);
+  return el("div", { class: "panel" }, el("h3", { class: REFUSED.has(row.outcome) ? "alarm" : "" }, data.state === "stored" ? "Stored once" : "Refused"), ...detail(row));
+}
+
+// The server lists what it received last first. Here rows are in the order in which they happened, as far as they are loaded.
+function showFound(user, page) {
+  for (const old of $("found").querySelectorAll(".empty, .of-user")) old.remove();
+  if (foundRows.length) {
+    foundRows.sort((a, b) => b.event.time - a.event.time);
+    const head = el("tr", {}, ...["Happened", "Outcome", "Event", "User"].map((name) => el("th", { scope: "col" }, name)), el("th", { scope: "col", class: "number" }, "Delay"));
+    $("found").append(el("table", { class: "rows of-user" }, el("thead", {}, head), el("tbody", {}, ...foundRows.map((row) => rowElement(row, null, happened(row))))));
+  }
+  if (page.next) $("found").append(el("p", { class: "of-user more" }, foundRows.length ? `These are the ${grouped(foundRows.length)} received last. ` : `Nothing received since ${page.searched_to}. `,
+    el("button", { type: "button", onclick: () => find(user, page.next) }, "Load older ones")));
 }

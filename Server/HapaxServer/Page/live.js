@@ -5,7 +5,7 @@ const ROWS = 200, BARS = 60, BUSY = 20;
 
 const live = {
   body: $("rows").querySelector("tbody"), abort: null, isPaused: false, held: [], counts: new Array(BARS).fill(null).map(() => [0, 0, 0]),
-  known: new Set(), unmatched: 0, received: 0, state: "loading", error: "", retryAt: 0, unknownKeys: 0, hadUnknown: 0, latest: null,
+  known: new Set(), unmatched: 0, received: 0, state: "loading", error: "", retryAt: 0, unknownKeys: 0, latest: null,
   newest: new Map(), perSecond: 0, isBusy: false, missed: 0,
 
   get filter() { return { event: $("filter").value.trim(), outcome: $("outcome").value }; },
@@ -28,7 +28,7 @@ const live = {
     let wait = 500;
     while (!signal.aborted) {
       try {
-        const answer = await ask("/v1/live", this.filter, signal);
+        const answer = await ask("v1/live", this.filter, signal);
         const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
         // Behind the stream's beginning, so that nothing falls between the two.
         await this.load(signal);
@@ -65,8 +65,8 @@ const live = {
     const { event, outcome } = this.filter;
     const wantsStored = !outcome || outcome === "stored", wantsRefused = !outcome || REFUSED.has(outcome);
     const [stored, refused] = await Promise.all([
-      wantsStored ? askJSON("/v1/events", { event, limit: "50" }, signal) : { events: [] },
-      askJSON("/v1/refusals", { limit: "50" }, signal),
+      wantsStored ? askJSON("v1/events", { event, limit: "50" }, signal) : { events: [] },
+      askJSON("v1/refusals", { limit: "50" }, signal),
     ]);
     this.unknownKeys = refused.unknown_keys || 0;
     const rows = stored.events.map((data) => rowOf("event", data));
@@ -197,10 +197,12 @@ const live = {
     if (this.isPaused) notices.push(`paused, ${waiting} new`);
     if (this.state === "disconnected") notices.push(`Not connected${this.error ? ` (${this.error})` : ""}; trying again. What is below may be out of date.`);
     if (this.state === "refused") notices.push(this.error);
-    if (this.unknownKeys > 0) notices.push(`${this.unknownKeys} ${this.unknownKeys === 1 ? "request" : "requests"} with an unknown key since the server started.`);
     $("notice").hidden = notices.length === 0;
     $("notice").textContent = notices.join(" ");
-    $("notice").classList.toggle("alarm", this.state !== "connected" && this.state !== "loading" || this.unknownKeys > 0);
+    $("notice").classList.toggle("alarm", this.state !== "connected" && this.state !== "loading");
+    // Once dismissed, it is said again when there are more.
+    $("unknown-keys").hidden = !this.unknownKeys || sessionStorage.getItem("hapax.dismissed") === String(this.unknownKeys);
+    $("unknown-keys").firstElementChild.textContent = `${this.unknownKeys} ${this.unknownKeys === 1 ? "request" : "requests"} with an unknown key since the server started.`;
     $("rows").hidden = this.body.rows.length === 0;
     this.empty();
     const words = [this.state === "connected" ? "" : this.state, this.isPaused ? `paused, ${waiting} new` : "", `${this.received} events since the page was opened`];
@@ -216,9 +218,9 @@ const live = {
       } else {
         const key = store.key === "demo-read" ? "demo" : "$HAPAX_KEY";
         const id = "01980000-0000-7000-8000-000000000002";
-        const command = `curl -s ${location.origin}/v1/events -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '\n  {"events": [{"event_id": "${id}", "event": "order_paid",\n               "time": ${Date.now()}, "distinct_id": "customer-1", "properties": {"amount": 12.5}}]}'`;
+        const command = `curl -s ${BASE}v1/events -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '\n  {"events": [{"event_id": "${id}", "event": "order_paid",\n               "time": ${Date.now()}, "distinct_id": "customer-1", "properties": {"amount": 12.5}}]}'`;
         parts.push(el("h3", {}, "No event has arrived yet"), el("p", {}, "Send one; it shows here as soon as it is answered:"), el("pre", { tabindex: "0", "aria-label": "A command that sends an event" }, command.replace("'Authorization: Bearer $HAPAX_KEY'", '"Authorization: Bearer $HAPAX_KEY"')),
-          el("p", {}, "or with the command line:"), el("pre", { tabindex: "0", "aria-label": "The same with hapax" }, `HAPAX_SERVER=${location.origin} HAPAX_KEY=${key} hapax track order_paid --property amount:=12.5`));
+          el("p", {}, "or with the command line:"), el("pre", { tabindex: "0", "aria-label": "The same with hapax" }, `HAPAX_SERVER=${BASE.slice(0, -1)} HAPAX_KEY=${key} hapax track order_paid --property amount:=12.5`));
       }
     } else if (this.body.rows.length && this.state === "connected" && this.latest && Date.now() - new Date(this.latest) > 60000) {
       parts.push(el("p", {}, "Nothing new since ", when(this.latest), "."));

@@ -48,12 +48,15 @@ class Problem extends Error {
   }
 }
 
+// Where the server is, up to a last slash: a proxy may have it under a path.
+const BASE = new URL(".", location.href).href;
+
 function address(path, parameters = {}) {
   const query = new URLSearchParams();
   if (store.project) query.set("project", store.project);
   for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, value);
   const text = query.toString();
-  return path + (text ? "?" + text : "");
+  return BASE + path + (text ? "?" + text : "");
 }
 
 async function ask(path, parameters, signal) {
@@ -164,12 +167,12 @@ const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
 function curlOfEvent(event) {
   const body = escaped(JSON.stringify({ events: [event] }));
   const key = store.key === "demo-read" ? quoted("Authorization: Bearer demo") : '"Authorization: Bearer $HAPAX_KEY"';
-  return `curl -s ${quoted(location.origin + "/v1/events")} -H ${key} -H 'Content-Type: application/json' -d ${quoted(body)}`;
+  return `curl -s ${quoted(BASE + "v1/events")} -H ${key} -H 'Content-Type: application/json' -d ${quoted(body)}`;
 }
 
 function curlOfRequest(path, parameters) {
   const key = store.key === "demo-read" ? quoted("Authorization: Bearer demo-read") : '"Authorization: Bearer $HAPAX_READ_KEY"';
-  return `curl -s ${path === "/v1/live" ? "-N " : ""}${quoted(location.origin + address(path, parameters))} -H ${key}`;
+  return `curl -s ${path === "v1/live" ? "-N " : ""}${quoted(address(path, parameters))} -H ${key}`;
 }
 
 async function copy(text, button) {

@@ -41,7 +41,15 @@ const report = refreshed(30, {
     return { from: from < "1970-01-01" ? "1970-01-01" : from, to: until && moved(until, 1), basis: basis === "all" ? "all" : "" };
   },
 
-  question: (signal) => askJSON("/v1/reports/daily", report.parameters, signal),
+  async question(signal) {
+    const answer = await askJSON("v1/reports/daily", this.parameters, signal);
+    clearTimeout(this.soon);
+    if (this.isCounting(answer)) this.soon = setTimeout(() => { if (!signal.aborted) this.load(); }, 3000);
+    return answer;
+  },
+
+  // Whether something has come late that the figures do not have yet.
+  isCounting: (answer) => answer !== null && answer.warnings.some(({ code }) => code === "counting_late"),
 
   valueOf: (day, figure) => (figure === "events" ? day.events.total : day[figure]),
   textOf: (figure, value) => (value === null ? "–" : figure === "mean_use_ms" ? length(value) : grouped(value)),
@@ -86,7 +94,8 @@ const report = refreshed(30, {
     const isClosed = chosen.every((day) => day.state === "closed");
     $("period").textContent = count === 1 ? dayName(last.day) : `${dayName(chosen[0].day)} – ${dayName(last.day)}, a day on average`;
     const until = last.closes_at.slice(0, 16).replace("T", " ");
-    $("period-state").textContent = isClosed ? (count === 1 ? `closed at ${until}: final` : "all closed: final") : last.state === "closing" ? "about to close" : `open until ${until}`;
+    const final = this.answer.query.basis === "closed" ? ": final" : "; late events can still change it";
+    $("period-state").textContent = isClosed ? (count === 1 ? `closed at ${until}${final}` : `all closed${final}`) : last.state === "closing" ? "about to close" : `open until ${until}`;
     $("zone").textContent = last.time_zone;
     const canCompare = isClosed && before.length === count && before.every((day) => day.state === "closed" && day.events.total > 0);
     $("compared").textContent = !canCompare ? "" : count === 1 ? `compared with ${dayName(before[0].day)}` : `compared with the ${count} days before`;
@@ -125,15 +134,17 @@ const report = refreshed(30, {
     for (const button of $(within).querySelectorAll("button")) if ((button.getAttribute("aria-label") || button.firstElementChild.textContent) === label) button.focus();
   },
 
+  // Over several days a day's mean, as the tiles show.
   names(chosen) {
     const counts = new Map();
-    for (const { events } of chosen) for (const { event, count } of events.by_name) counts.set(event, (counts.get(event) || 0) + count);
-    const total = chosen.reduce((sum, day) => sum + day.events.total, 0);
+    for (const { events } of chosen) for (const { event, count } of events.by_name) counts.set(event, (counts.get(event) || 0) + count / chosen.length);
+    const total = this.mean(chosen, "events");
+    $("report-names").caption.textContent = "Commonest events" + (chosen.length > 1 ? ", a day on average" : "");
     const sorted = [...counts].sort((a, b) => b[1] - a[1]);
     const list = this.showsAllNames ? sorted : sorted.slice(0, SHORT_LIST);
     const rest = total - list.reduce((sum, [, count]) => sum + count, 0);
     $("report-names").tBodies[0].replaceChildren(...list.map(([name, count]) => listRow(shown(name), [grouped(count)], count / list[0][1])),
-      ...(rest > 0 ? [listRow("all others", [grouped(rest)], null, "rest")] : []));
+      ...(rest > 0.01 ? [listRow("all others", [grouped(rest)], null, "rest")] : []));
     $("report-names").hidden = total === 0;
     $("more-names").hidden = sorted.length <= SHORT_LIST;
     $("more-names").textContent = this.showsAllNames ? "Show fewer" : `Show ${sorted.length}`;
@@ -151,11 +162,12 @@ const report = refreshed(30, {
     if (this.error) parts.push(el("span", { class: "alarm" }, this.error), " ", this.answer ? `Below is what was known at ${clock(this.at)}. ` : "",
       el("button", { type: "button", onclick: () => this.load() }, "Try again"));
     const late = this.answer ? this.answer.warnings.filter((warning) => warning.code === "only_late" && days.slice(-REPORT_BARS).some((day) => day.day === warning.day)) : [];
-    if (late.length) parts.push(`${late.length === 1 ? "One day holds" : `${late.length} days hold`} only events that came after it closed (${grouped(late.reduce((sum, { late }) => sum + late, 0))}), as imported history does. `,
-      el("button", { type: "button", onclick: () => this.choose({ basis: "all" }) }, "Count them"));
+    if (this.isCounting(this.answer)) parts.push("Counting what came late … ");
+    if (late.length) parts.push(`${late.length === 1 ? "One day holds" : `${late.length} days hold`} only late events (${grouped(late.reduce((sum, { late }) => sum + late, 0))}): they arrived after the report of their day had closed, as imported history does. `,
+      el("button", { type: "button", onclick: () => this.choose({ basis: "all" }) }, "Count late events"));
     $("report-notice").hidden = parts.length === 0;
     $("report-notice").replaceChildren(...parts);
-    const nothing = days.length > 0 && days.slice(-REPORT_BARS).every((day) => day.events.total === 0 && day.late === 0);
+    const nothing = days.length > 0 && days.slice(-REPORT_BARS).every((day) => day.events.total === 0 && day.late === 0) && !this.isCounting(this.answer);
     const empty = !this.answer && !this.error ? [el("p", {}, "Loading…")] : nothing ? [el("h3", {}, "No event in these days"), el("p", {}, "A day counts what happened in it, by the event’s own time."),] : [];
     $("report-empty").replaceChildren(...empty);
     if (nothing) $("report-body").hidden = true;

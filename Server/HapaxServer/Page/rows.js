@@ -17,8 +17,8 @@ function detail(row) {
     return parts;
   }
   return [
-    facts([["Outcome", row.outcome], [row.outcome === "stored" ? "Received" : "Answered", when(row.at)], ["Happened", when(new Date(row.event.time).toISOString())],
-      ["Late", row.late ? "came after the report of its day had closed" : ""], ["Install", row.install_id], ["Sequence", row.sequence]]),
+    facts([["Outcome", row.outcome], [row.outcome === "stored" ? "Received" : "Answered", when(row.at)], ["Happened", when(happened(row))],
+      ["Late", row.late ? "it arrived after the report of its day had closed" : ""], ["Install", row.install_id], ["Sequence", row.sequence]]),
     el("pre", { tabindex: "0", "aria-label": "The event as JSON" }, pretty(row.event)),
     copyButton(curlOfEvent(row.event)),
   ];
@@ -35,9 +35,11 @@ function rowOf(kind, data) {
     late: data.late, install_id: data.install_id, sequence: data.sequence };
 }
 
+const happened = (row) => new Date(row.event.time).toISOString();
+
 let rowNumber = 0;
 
-function rowElement(row, toggled) {
+function rowElement(row, toggled, time = row.at) {
   const refused = REFUSED.has(row.outcome);
   const cells = [el("td", {}, row.name ? shown(row.name) : "")];
   if (row.refusal) {
@@ -48,7 +50,7 @@ function rowElement(row, toggled) {
     cells.push(el("td", { class: "user" }, shown(row.event.distinct_id)), el("td", { class: "number" }, span(new Date(row.at) - row.event.time)));
   }
   const element = el("tr", { class: `row ${refused ? "refused" : row.outcome}`, tabindex: "0", "aria-expanded": "false", id: "row-" + ++rowNumber },
-    el("td", {}, when(row.at)), el("td", { class: "outcome" }, row.outcome), ...cells);
+    el("td", {}, when(time)), el("td", { class: "outcome" }, row.outcome), ...cells);
   element.row = row;
   const toggle = () => {
     const isOpen = element.getAttribute("aria-expanded") === "true";

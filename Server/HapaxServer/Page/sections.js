@@ -33,7 +33,7 @@ function show() {
   } else {
     const wanted = parameters.get("id") || parameters.get("user") || "";
     $("wanted").value = wanted;
-    if (wanted) find(wanted); else $("found").replaceChildren(el("p", { class: "empty" }, "An id answers with its receipt and the event, or with what is known of it; a user with their latest events."));
+    if (wanted) find(wanted); else $("found").replaceChildren(el("p", { class: "empty" }, "For an event’s id: its receipt and the event, or what is known of it. For a user: their events, the last to happen first."));
   }
 }
 
@@ -48,7 +48,7 @@ $("key-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   store.key = $("key").value.trim();
   try {
-    await ask("/v1/refusals", { limit: "1" });
+    await ask("v1/refusals", { limit: "1" });
   } catch (error) {
     // An admin key is for every project: which one has to be said.
     if (error instanceof Problem && error.parameter === "project") {
@@ -64,10 +64,11 @@ $("forget").addEventListener("click", () => forgetKey());
 $("project").addEventListener("change", () => { store.project = $("project").value.trim(); show(); });
 $("pause").addEventListener("click", () => { live.isPaused = !live.isPaused; if (live.isPaused) live.tell(); else live.release(); });
 $("show-new").addEventListener("click", () => live.release());
+$("unknown-keys").lastElementChild.addEventListener("click", () => { sessionStorage.setItem("hapax.dismissed", live.unknownKeys); live.tell(); });
 for (const id of ["filter", "outcome"]) $(id).addEventListener("change", () => { go("live", live.filter); live.start(); });
 $("filter").addEventListener("focus", async () => {
   try {
-    const { names } = await askJSON("/v1/names");
+    const { names } = await askJSON("v1/names", { from: new Date(Date.now() - 86400000).toISOString() });
     $("names").replaceChildren(...names.slice(0, 100).map((name) => el("option", { value: name.event })));
   } catch { /* Suggestions are a convenience. */ }
 });
@@ -79,10 +80,10 @@ $("find-form").addEventListener("submit", (event) => {
 });
 $("copy-request").addEventListener("click", (event) => {
   const wanted = $("wanted").value.trim();
-  const text = place().section === "live" ? curlOfRequest("/v1/live", live.filter)
-    : place().section === "store" ? curlOfRequest("/v1/store", {})
-    : place().section === "report" ? curlOfRequest("/v1/reports/daily", report.parameters)
-    : ID.test(wanted) ? curlOfRequest("/v1/events/" + wanted, {}) : curlOfRequest("/v1/events", { distinct_id: wanted });
+  const text = place().section === "live" ? curlOfRequest("v1/live", live.filter)
+    : place().section === "store" ? curlOfRequest("v1/store", {})
+    : place().section === "report" ? curlOfRequest("v1/reports/daily", report.parameters)
+    : foundByID && ID.test(wanted) ? curlOfRequest("v1/events/" + wanted.toLowerCase(), {}) : curlOfRequest("v1/events", { distinct_id: wanted });
   copy(text, event.currentTarget);
 });
 $("shortcuts").checked = sessionStorage.getItem("hapax.shortcuts") !== "off";
@@ -100,6 +101,6 @@ window.addEventListener("hashchange", show);
 setInterval(() => { if (!$("live").hidden) live.empty(); }, 5000);
 setInterval(async () => {
   if ($("live").hidden || document.hidden || live.state !== "connected") return;
-  try { live.unknownKeys = (await askJSON("/v1/refusals", { limit: "1" })).unknown_keys || 0; live.tell(); } catch { /* The stream says so. */ }
+  try { live.unknownKeys = (await askJSON("v1/refusals", { limit: "1" })).unknown_keys || 0; live.tell(); } catch { /* The stream says so. */ }
 }, 5000);
 show();

@@ -8,7 +8,7 @@ const sized = (bytes) => {
 
 const storage = refreshed(10, {
   async question(signal) {
-    const [store, refused] = await Promise.all([askJSON("/v1/store", {}, signal), askJSON("/v1/refusals", {}, signal)]);
+    const [store, refused] = await Promise.all([askJSON("v1/store", {}, signal), askJSON("v1/refusals", {}, signal)]);
     return { ...store, refusals: refused.refusals };
   },
 
@@ -26,7 +26,7 @@ const storage = refreshed(10, {
     $("store-version").textContent = s.version || "the database does not answer";
     $("store-facts").replaceChildren(...facts([
       ["Rows", s.version && about + grouped(rows)], ["Size", s.version && sized(s.bytes)], ["Waiting to be stored", sized(s.queue_bytes)],
-      ["Months prepared ahead", s.months_ahead], ["Last upkeep", s.last_upkeep && when(s.last_upkeep)], ["Settled up to", s.settled_at && when(s.settled_at)],
+      ["Months prepared ahead", s.months_ahead], ["Last upkeep", s.last_upkeep && when(s.last_upkeep)], ["Complete up to", s.settled_at && when(s.settled_at)],
       ["Requests with an unknown key", s.unknown_keys],
     ]).children);
     const most = Math.max(1, ...s.months.map((month) => month.rows));
