@@ -45,9 +45,11 @@ extension EventClient {
             return !isScheduled
         }
         guard isDue else { return }
-        _ = clock.schedule(after: Self.countingDelay) { [weak writer, isCountScheduled] in
+        _ = clock.schedule(after: Self.countingDelay) { [weak writer, reporter, isCountScheduled] in
             isCountScheduled.withLock { $0 = false }
-            writer?.whenStored {}
+            guard let writer else { return }
+            reporter.refused(writer.intake.withLock { $0.uncounted })
+            writer.whenStored {}
         }
     }
 

@@ -114,7 +114,7 @@ public final class EventClient: Sendable {
             Intake(
                 capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, quota: file.account))
         let reporter = EventReporter(
-            factory: configuration.metricsFactory ?? MetricsSystem.factory, logger: configuration.logger
+            factory: configuration.metricsFactory ?? MetricsSystem.factory, logger: configuration.logger, now: { clock.monotonic }
         ) { file.counters }
         self.reporter = reporter
         let policy = Locked(

@@ -236,12 +236,12 @@ final class QueueWriter: Sendable {
             work.committed = committed
             try flush()
             work.committed = nil
-            state.withLock { state in
-                state.failures = 0
-                state.lastFailure = nil
+            let failures = state.withLock { state in
+                defer { (state.failures, state.lastFailure, state.retry) = (0, nil, nil) }
                 state.retry?.cancel()
-                state.retry = nil
+                return state.failures
             }
+            if failures > 0 { reporter?.commitsSucceedAgain(after: failures) }
             for (waiter, event) in group.waiters {
                 guard let event, let appended = committed.appended else {
                     waiter.tell(.success(nil))
@@ -278,15 +278,15 @@ final class QueueWriter: Sendable {
     }
 
     private func failed(_ failure: StorageFailure) {
-        reporter?.commitFailed()
         // Before the next attempt is due: who comes behind that waits for it. Told once, they do not mind being told again when all is stored.
         let waiters = takeWaiters()
-        let delay = state.withLock { state in
+        let (delay, isFirst) = state.withLock { state in
             state.failures += 1
             state.lastFailure = failure
             var randomness = SystemRandomNumberGenerator()
-            return retryPolicy.delay(failures: state.failures, using: &randomness)
+            return (retryPolicy.delay(failures: state.failures, using: &randomness), state.failures == 1)
         }
+        reporter?.commitFailed(failure, isFirst: isFirst, events: intake.withLock { Int($0.uncommitted.events) })
         // One at a time: attempts that callers asked for fail as well, and would each begin attempts without end.
         // Strongly: who lets go of the client has not taken back what was tracked. A file that has lost its name takes nothing any more.
         let mayPass = failure.code != ResultCode.SQLITE_READONLY_DBMOVED.rawValue

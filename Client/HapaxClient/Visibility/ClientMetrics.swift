@@ -67,7 +67,7 @@ struct ClientMetrics: Sendable {
     }
 
     func deadLetter(reason: String) {
-        deadLetters.increment(by: 1, Self.deadLetterReasons.contains(reason) ? reason : Self.otherReason)
+        deadLetters.increment(by: 1, Self.known(reason))
     }
 
     /// - Parameter reason: One of this library's own.
@@ -88,6 +88,8 @@ struct ClientMetrics: Sendable {
 
     /// What stands for a reason that this version does not know: a server must not be able to make dimensions.
     static let otherReason = "other"
+
+    static func known(_ reason: String) -> String { deadLetterReasons.contains(reason) ? reason : otherReason }
 
     private static let deadLetterReasons = Set(
         EventProblem.Reason.allCases.map(\.rawValue) + RequestProblem.Code.allCases.map(\.rawValue)

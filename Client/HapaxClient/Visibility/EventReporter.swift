@@ -2,23 +2,30 @@ import CoreMetrics
 import HapaxModel
 import Logging
 
-/// Tells subscribers and metrics what has become of events.
+/// Tells subscribers, metrics and the log what has become of events.
 ///
 /// Whoever made a commit calls it, after the commit and on its own thread: never `track`, and nothing here waits.
 final class EventReporter: Sendable {
     let hub = DeliveryHub()
     private let metrics: ClientMetrics
     private let logger: Logger?
+    private let now: @Sendable () -> Duration
     private let counters: @Sendable () -> QueueCounters
     /// The drops that have been told.
     private let told: Locked<[String: Int64]>
     /// Of another server or write key, as far as that has been told.
     private let otherFiles = Locked(0)
 
-    /// - Parameter counters: Of the client's own queue, as its latest commit left them.
-    init(factory: any MetricsFactory, logger: Logger? = nil, counters: @escaping @Sendable () -> QueueCounters) {
+    /// - Parameters:
+    ///   - now: A monotonic clock.
+    ///   - counters: Of the client's own queue, as its latest commit left them.
+    init(
+        factory: any MetricsFactory, logger: Logger? = nil, now: @escaping @Sendable () -> Duration = { .zero },
+        counters: @escaping @Sendable () -> QueueCounters
+    ) {
         metrics = ClientMetrics(factory: factory)
         self.logger = logger
+        self.now = now
         self.counters = counters
         told = Locked(counters().dropped)
     }
@@ -29,7 +36,8 @@ final class EventReporter: Sendable {
     func committed(_ events: [PreparedEvent], _ appended: QueueFile.Appended?, in duration: Duration) {
         metrics.committed(appended?.created ?? events.count, in: duration)
         let letters = appended?.letters.sorted { $0.key < $1.key } ?? []
-        for (_, letter) in letters { metrics.deadLetter(reason: letter.reason) }
+        if !letters.isEmpty { lettersOfIntake.withLock { $0 += letters.count } }
+        buried(letters.map(\.value.reason))
         hub.publish { letters.map { .rejected(events[$0.key].id, reason: $0.value.reason, detail: $0.value.detail) } }
         countersChanged()
     }
@@ -48,7 +56,53 @@ final class EventReporter: Sendable {
             return dropped.map { (reason: $0.key, count: $0.value - Int(told[$0.key] ?? 0)) }.sorted { $0.reason < $1.reason }
         }
         for (reason, count) in dropped { metrics.dropped(count, reason: reason) }
+        log(.drop, dropped)
+        logEnds()
         hub.publish { dropped.map { .dropped(reason: $0.reason, count: $0.count) } }
+    }
+
+    /// Events were refused, which no commit has counted yet: where commits fail none may for long.
+    func refused(_ counts: [String: Int64]) { log(.drop, counts.map { (reason: $0.key, count: Int($0.value)) }, isCounted: false) }
+
+    private func buried(_ reasons: [String]) {
+        guard !reasons.isEmpty else { return }
+        for reason in reasons { metrics.deadLetter(reason: reason) }
+        let counts = Dictionary(reasons.map { (ClientMetrics.known($0), 1) }, uniquingKeysWith: +)
+        log(.deadLetter, counts.map { (reason: $0.key, count: $0.value) })
+    }
+
+    // MARK: - The log
+
+    /// What somebody asked for is no trouble, and a service that has no client says so itself.
+    private static let silent: Set = [
+        DropReason.optedOut.rawValue, DropReason.enricher.rawValue, DropReason.disabled.rawValue, "purged",
+    ]
+
+    /// - Parameter isCounted: Whether nobody tells of the same events again.
+    private func log(_ trouble: Episodes.Kind.Trouble, _ counts: [(reason: String, count: Int)], isCounted: Bool = true) {
+        guard let logger else { return }
+        for (reason, count) in counts where !Self.silent.contains(reason) {
+            let kind = Episodes.Kind(trouble: trouble, reason: reason)
+            let now = now()
+            guard episodes.withLock({ $0.happened(kind, events: isCounted ? count : 0, now: now) }) else { continue }
+            let metadata: Logger.Metadata = ["hapax.reason": "\(reason)", "hapax.events": "\(count)"]
+            switch trouble {
+            case .drop: logger.warning("Events are dropped", metadata: metadata)
+            case .deadLetter: logger.warning("Events become dead letters", metadata: metadata)
+            }
+        }
+    }
+
+    private func logEnds() {
+        guard let logger else { return }
+        let now = now()
+        for (kind, events) in episodes.withLock({ $0.ended(now: now) }) {
+            let metadata: Logger.Metadata = ["hapax.reason": "\(kind.reason)", "hapax.events": "\(events)"]
+            switch kind.trouble {
+            case .drop: logger.notice("Events are no longer dropped", metadata: metadata)
+            case .deadLetter: logger.notice("Events no longer become dead letters", metadata: metadata)
+            }
+        }
     }
 
     /// Somebody else has told of drops that the counters do not know yet.
@@ -83,24 +137,37 @@ final class EventReporter: Sendable {
             metadata: ["hapax.failure": "\(failure)"])
     }
 
-    func commitFailed() {
+    /// - Parameters:
+    ///   - isFirst: Whether the commit before did not fail.
+    ///   - events: So many wait in memory.
+    func commitFailed(_ failure: StorageFailure, isFirst: Bool, events: Int) {
         metrics.commitFailed()
+        guard isFirst else { return }
+        logger?.warning(
+            "Events cannot be stored and wait in memory",
+            metadata: ["hapax.failure": "\(failure)", "hapax.events": "\(events)"])
+    }
+
+    /// Commits have failed, and one has succeeded.
+    func commitsSucceedAgain(after failures: Int) {
+        logger?.notice("Events are stored again", metadata: ["hapax.failures": "\(failures)"])
     }
 
     /// Events have left their queue, sent or not.
     ///
     /// - Parameter scope: Whether it was this client that took them.
     func settled(_ settlements: [Settlement], _ scope: DeliveryScope = .own) {
-        var (stored, duplicates) = (0, 0)
+        var (stored, duplicates, letters) = (0, 0, [String]())
         for settlement in settlements {
             switch settlement.fate {
             case .stored: stored += 1
             case .duplicate: duplicates += 1
-            case .deadLetter(let reason, _): metrics.deadLetter(reason: reason)
+            case .deadLetter(let reason, _): letters.append(reason)
             }
         }
         metrics.stored(stored)
         metrics.duplicates(duplicates)
+        buried(letters)
         hub.publish(scope) { settlements.map(\.delivery) }
         countersChanged()
     }
