@@ -36,7 +36,7 @@ struct OrderRoutes: Sendable {
             case .refused(.disabled) where !events.isConfigured: return
             case .refused(.optedOut), .refused(.enricher): return
             // The client has not started yet, is shutting down, or the disk is full: somebody else, or a little later, can take it.
-            case .refused, .notStored, .removed, .shutDown: throw HTTPError(.serviceUnavailable, headers: [.retryAfter: "1"])
+            case .refused, .notStored, .removed, .shutDown, .cancelled: throw HTTPError(.serviceUnavailable, headers: [.retryAfter: "1"])
             }
         }
     }

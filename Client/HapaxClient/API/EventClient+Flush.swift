@@ -1,23 +1,63 @@
 import HapaxModel
 
 extension EventClient {
-    /// Stores what has been tracked, then uploads until this client's file is empty or an attempt fails. A backoff is cut short for one attempt.
+    /// Stores what has been tracked, then uploads what this client's file holds by then, until all of that is settled or an attempt fails. A
+    /// backoff is cut short for one attempt. What is tracked meanwhile waits for the next upload.
+    ///
+    /// Returns at once when the calling task is cancelled, with the failure ``DeliveryFailure/cancelled``; the request under way is answered
+    /// and settled all the same, and no other is made.
     ///
     /// While the app is in the background this takes time that the system must grant: the report's failure is
     /// ``DeliveryFailure/noBackgroundTime`` if it does not.
-    public func flush() async -> FlushReport {
-        await underAssertion {
-            try? await writer.barrier(retrying: true)
-            return await upload()
+    ///
+    /// - Parameter limit: How long it may take; then it returns as for a cancelled task, with ``DeliveryFailure/outOfTime``. nil for as long as it
+    ///   takes.
+    public func flush(within limit: Duration? = nil) async -> FlushReport {
+        let before = delivery.latestState.counts
+        let work: Result<FlushReport, DeliveryFailure> = await whileAwaited(within: limit) { [self] isAwaited in
+            await underAssertion {
+                try? await writer.barrier(retrying: true)
+                var report = await upload(upTo: Delivery.Bound(file)) { isAwaited() ? .granted(timeout: nil) : .unwanted }
+                if isAwaited() { report.deadLettered += reporter.takeLettersOfIntake() }
+                return report
+            }
+        }
+        switch work {
+        case .success(let report): return report
+        case .failure(let failure): return FlushReport(delivery.latestState.counts - before, remaining: remaining, failure: failure)
         }
     }
 
-    private func upload() async -> FlushReport {
-        var (state, next) = await delivery.drain()
-        if next == .drained, isStoring {
+    /// Does work that goes on whatever becomes of the calling task.
+    ///
+    /// - Parameter work: Is given how to find out whether its result is still awaited.
+    /// - Returns: What the work came to; ``DeliveryFailure/cancelled`` or ``DeliveryFailure/outOfTime`` if that is not known in time.
+    func whileAwaited<Value: Sendable>(
+        within limit: Duration? = nil, _ work: @escaping @Sendable (_ isAwaited: @escaping @Sendable () -> Bool) async -> Value
+    ) async -> Result<Value, DeliveryFailure> {
+        let (end, value) = (CommitWaiter(), Locked<Value?>(nil))
+        let timer = limit.map { clock.schedule(after: $0) { end.tell(.success(nil)) } }
+        Task {
+            let done = await work { !end.isTold }
+            value.withLock { $0 = done }
+            end.tell(.success(nil))
+        }
+        var ending = DeliveryFailure.outOfTime
+        do { try await end.waitUnlessCancelled() } catch { ending = .cancelled }
+        timer?.cancel()
+        guard let value = value.withLock({ $0 }) else { return .failure(ending) }
+        return .success(value)
+    }
+
+    /// - Parameter bound: What is to be sent; nil for all.
+    private func upload(
+        upTo bound: Delivery.Bound? = nil, permission: (@Sendable () -> RequestPermission)? = nil
+    ) async -> FlushReport {
+        var (state, next) = await delivery.drain(upTo: bound, permission: permission)
+        if next == .drained || next == .held, isStoring, writer.lastFailure != nil {
             // What was delivered may have made the room that these need.
             try? await writer.barrier(retrying: true)
-            let more = await delivery.drain().state
+            let more = await delivery.drain(upTo: bound == nil ? nil : Delivery.Bound(file), permission: permission).state
             state.counts = state.counts + more.counts
             state.failure = more.failure
         }
@@ -106,7 +146,8 @@ public struct FlushReport: Hashable, Sendable {
     public var stored: Int
     /// Stored by the server before: an earlier answer had been lost.
     public var duplicates: Int
-    /// Moved to the dead letters, because the server refused them for good or because their bytes changed on the disk.
+    /// Moved to the dead letters, because the server refused them for good or because their bytes changed on the disk; and those that became
+    /// dead letters as they were stored, since the last report, because they break a limit or their id is another's.
     public var deadLettered: Int
     /// Events that still wait in this client's file or memory; those that are being committed at that moment can count twice.
     public var remaining: Int

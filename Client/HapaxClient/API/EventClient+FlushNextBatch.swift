@@ -16,13 +16,21 @@ extension EventClient {
     /// A loop of calls goes on while the answer is `good(more: true)`. Calls less than a minute apart find an event that the server refuses
     /// with its batch; between others it stays first, for an upload to find it. In the background the periodic uploads are suspended anyway;
     /// becoming active restores them (R29).
+    ///
+    /// Returns at once when the calling task is cancelled, with ``DeliveryFailure/cancelled``; the request goes on and is settled.
     public func flushNextBatch() async -> BatchFlush {
-        await underAssertion { await sendNextBatch() }
+        let work: Result<BatchFlush, DeliveryFailure> = await whileAwaited { [self] isAwaited in
+            await underAssertion { await sendNextBatch(isAwaited) }
+        }
+        switch work {
+        case .success(let batch): return batch
+        case .failure(let failure): return .failed(failure)
+        }
     }
 
-    private func sendNextBatch() async -> BatchFlush {
+    private func sendNextBatch(_ isAwaited: @escaping @Sendable () -> Bool) async -> BatchFlush {
         try? await writer.barrier()
-        guard configuration.network() != nil else { return .noData }
+        guard isAwaited(), configuration.network() != nil else { return .noData }
         while true {
             let step = await delivery.step(file, isManual: true)
             if step.counts.attempts > 0 || step.next != .more {

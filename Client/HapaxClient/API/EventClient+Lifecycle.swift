@@ -8,7 +8,7 @@ extension EventClient {
     /// A client that is started while the app is in the background takes the launch for a passive one: `$AppStartPassively`, and
     /// `$app_state` on every event until the app is active (R47–R49).
     public func attach(_ adapter: any ApplicationAdapter) {
-        lifecycle.withRecord { $0.adapter = adapter }
+        lifecycle.attach(adapter)
         handle(.didFinishLaunching(inBackground: adapter.isInBackground))
     }
 
@@ -16,7 +16,7 @@ extension EventClient {
     package func attach(
         _ adapter: any ApplicationAdapter, decidingAfter delay: Duration, isInBackground: @escaping @MainActor @Sendable () -> Bool
     ) {
-        lifecycle.withRecord { $0.adapter = adapter }
+        lifecycle.attach(adapter)
         _ = clock.schedule(after: delay) { [weak self] in
             Task { @MainActor in self?.handle(.didFinishLaunching(inBackground: isInBackground())) }
         }
@@ -156,7 +156,7 @@ extension EventClient {
     /// Batch after batch until the queue is empty, an attempt fails, or too little time is left (R32, R33).
     private func flushInBackground() async {
         try? await writer.barrier()
-        _ = await delivery.drain { [gate, lifecycle] in
+        _ = await delivery.drain(isReported: false) { [gate, lifecycle] in
             let permission = gate.permission(isManual: false)
             return permission == .denied || lifecycle.withRecord { $0.mayFlush } ? permission : .unwanted
         }

@@ -219,6 +219,8 @@ public final class EventClient: Sendable {
 
     /// Takes an event and returns when it is on disk: it then survives what the configured ``Durability`` says.
     ///
+    /// A cancelled task does not wait: it gets `cancelled` at once, and the event is stored all the same.
+    ///
     /// - Returns: The event's id.
     /// - Throws: ``TrackError``; `refused` and `removed` are counted in ``EventClient/Status/dropped``. After `notStored` and `shutDown` the event may
     ///   still be delivered: call again with the same id. That is the same event for sure if the id is derived.
@@ -240,7 +242,7 @@ public final class EventClient: Sendable {
         switch admit(name, properties, id, time?.unixMilliseconds, distinctID, waiter, isKept: isKept) {
         case .admitted(let id, let wake):
             if wake { writer.wake() }
-            return (id, try await waiter.wait())
+            return (id, try await waiter.waitUnlessCancelled())
         case .refused(let reason): throw .refused(reason)
         }
     }

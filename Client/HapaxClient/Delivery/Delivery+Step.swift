@@ -2,7 +2,9 @@ import HapaxModel
 
 /// One step: a batch is read, sent, and settled in one transaction.
 extension Delivery {
-    func attempt(_ file: QueueFile, isManual: Bool, permission: (@Sendable () -> RequestPermission)?) async -> Step {
+    func attempt(
+        _ file: QueueFile, isManual: Bool, upTo bound: Bound? = nil, permission: (@Sendable () -> RequestPermission)?
+    ) async -> Step {
         if isStopped { return Step(next: .stopped, failure: .shutDown) }
         if !isManual, isResting { return Step(next: .held) }
         var step = Step(next: .more)
@@ -25,6 +27,13 @@ extension Delivery {
             }
             step.failure = recoveryFailure
             return recoveryFailure == nil ? step : backingOff(step)
+        }
+        if let bound, batch.install == bound.install, !batch.events.isEmpty {
+            batch.events.removeAll { $0.sequence > bound.sequence }
+            if batch.events.isEmpty {
+                let isAnyBack = machine(of: file) { $0.takeBack(upTo: bound.sequence) }
+                return Step(next: isAnyBack ? .more : .held, counts: step.counts)
+            }
         }
         switch permission?() {
         case .denied?: return Step(next: .denied, counts: step.counts)

@@ -129,17 +129,19 @@ package actor Delivery {
 
     /// Delivers until nothing waits or an attempt fails, during a rest at once (R13), and goes on only while `permission` is granted.
     ///
+    /// - Parameters:
+    ///   - bound: What comes after it is left; nil for all.
+    ///   - isReported: Whether somebody reads what it has delivered.
     /// - Returns: What was delivered since this call began and no other call has reported, and why it ended early if it did.
-    package func drain(
-        isManual: Bool = true, permission: (@Sendable () -> RequestPermission)? = nil
+    func drain(
+        isManual: Bool = true, upTo bound: Bound? = nil, isReported: Bool = true, permission: (@Sendable () -> RequestPermission)? = nil
     ) async -> (state: DeliveryState, next: Step.Next) {
         let before = counts
         var last = Step(next: .more)
-        while last.next == .more { last = await step(file, isManual: isManual, permission: permission) }
+        while last.next == .more { last = await step(file, isManual: isManual, upTo: bound, permission: permission) }
         var state = state
         state.counts = counts - before.orLater(reported)
-        // Of a pass within limits nobody reads more than whether something was sent.
-        if permission == nil { reported = counts }
+        if isReported { reported = counts }
         state.failure = last.failure
         return (state, last.next)
     }
@@ -205,14 +207,15 @@ package actor Delivery {
     ///
     /// - Parameters:
     ///   - isManual: Whether somebody asked: then a rest is cut short.
+    ///   - bound: What comes after it is left.
     ///   - permission: Asked before the request.
     func step(
-        _ file: QueueFile, isManual: Bool, permission: (@Sendable () -> RequestPermission)? = nil
+        _ file: QueueFile, isManual: Bool, upTo bound: Bound? = nil, permission: (@Sendable () -> RequestPermission)? = nil
     ) async -> Step {
         await beginStep()
         defer { endStep() }
         let isOwn = file === self.file
-        var step = await attempt(file, isManual: isManual, permission: permission)
+        var step = await attempt(file, isManual: isManual, upTo: bound, permission: permission)
         if isOwn { counts = counts + step.counts }
         conclude(&step, isOwn: isOwn, file)
         return step

@@ -16,6 +16,10 @@ public enum DeliveryFailure: Error, Hashable, Sendable {
     case noBackgroundTime
     /// The client is shut down, or was while this was under way.
     case shutDown
+    /// The task that asked for it was cancelled. What was under way goes on; what became of it the next report tells.
+    case cancelled
+    /// The limit of ``EventClient/flush(within:)`` has passed; as for ``cancelled``.
+    case outOfTime
 }
 
 extension DeliveryFailure: CustomStringConvertible {
@@ -29,6 +33,8 @@ extension DeliveryFailure: CustomStringConvertible {
         case .queue(let failure): "the queue: \(failure)"
         case .noBackgroundTime: "the app is in the background and has no time for a request"
         case .shutDown: "the client is shut down"
+        case .cancelled: "the task that asked for it was cancelled"
+        case .outOfTime: "the time for it is over"
         }
     }
 }

@@ -110,6 +110,15 @@ struct DeliveryStateMachine: Sendable {
         if aside.count + sequences.count > Self.maximumAside { aside = [] } else { aside.formUnion(sequences) }
     }
 
+    /// All others up to here have been sent: what was left out of batches has its turn.
+    ///
+    /// - Returns: Whether that is anything.
+    mutating func takeBack(upTo sequence: Int64) -> Bool {
+        let before = aside.count
+        aside = aside.filter { $0 > sequence }
+        return aside.count < before
+    }
+
     /// These were held, and are tried again.
     mutating func released(_ sequences: [Int64]) { tried.formUnion(sequences) }
 

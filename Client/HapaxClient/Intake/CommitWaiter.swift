@@ -30,12 +30,28 @@ final class CommitWaiter: Sendable {
         }
     }
 
+    /// Whether somebody has told.
+    var isTold: Bool { state.withLock { if case .told = $0 { true } else { false } } }
+
+    /// The same, but for a caller whose task is cancelled: that one waits no longer, and what it waited for goes on.
+    @discardableResult
+    func waitUnlessCancelled() async throws(TrackError) -> Int64? {
+        let told = await withTaskCancellationHandler {
+            await result()
+        } onCancel: {
+            tell(.failure(.cancelled))
+        }
+        return try told.get()
+    }
+
     /// For one caller.
     ///
     /// - Returns: The sequence of the event that it waits for; nil if that took none, or it waits for no event.
     @discardableResult
-    func wait() async throws(TrackError) -> Int64? {
-        let result = await withCheckedContinuation { continuation in
+    func wait() async throws(TrackError) -> Int64? { try await result().get() }
+
+    private func result() async -> Result<Int64?, TrackError> {
+        await withCheckedContinuation { continuation in
             let told: Result<Int64?, TrackError>? = state.withLock { state in
                 if case .told(let result) = state { return result }
                 state = .waiting(continuation)
@@ -43,7 +59,6 @@ final class CommitWaiter: Sendable {
             }
             if let told { continuation.resume(returning: told) }
         }
-        return try result.get()
     }
 }
 
@@ -61,6 +76,9 @@ public enum TrackError: Error, Hashable, Sendable {
     case removed
     /// The client was shut down before the commit.
     case shutDown
+    /// The calling task was cancelled before the commit was known. The event has been taken in and is stored all the same, unless the
+    /// process ends or its commits fail first: to make sure, call again with the same id.
+    case cancelled
 }
 
 extension TrackError: CustomStringConvertible {
@@ -73,6 +91,7 @@ extension TrackError: CustomStringConvertible {
         case .refused(.enricher): "an enricher dropped the event"
         case .refused(.disabled): "events are disabled"
         case .removed: "the queue's quota removed the event at once: it is too old, or there was no room for it"
+        case .cancelled: "the task was cancelled; the event is stored all the same"
         case .notStored(let failure): "the event could not be stored yet: \(failure)"
         }
     }

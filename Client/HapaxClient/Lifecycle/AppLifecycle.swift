@@ -43,6 +43,14 @@ final class AppLifecycle: Sendable {
         state.withLock { body(&$0.record) }
     }
 
+    func attach(_ adapter: any ApplicationAdapter) {
+        // The one before goes after the lock: its end is the app's code.
+        _ = withRecord { record in
+            defer { record.adapter = adapter }
+            return record.adapter
+        }
+    }
+
     /// Machine and record as they are at one moment.
     func snapshot() -> (machine: LifecycleStateMachine, record: Record) { state.withLock { ($0.machine, $0.record) } }
 

@@ -110,11 +110,13 @@ private final class CounterFamily: Sendable {
     }
 
     func increment(by count: Int, _ value: String) {
+        if let counter = counters.withLock({ $0[value] }) { return counter.increment(by: count) }
+        // The factory is the app's code, which may ask the client for something, and is not called under the lock.
+        let made = Counter(label: label, dimensions: [(dimension, value)], factory: factory)
         let counter = counters.withLock { counters in
-            if let counter = counters[value] { return counter }
-            let counter = Counter(label: label, dimensions: [(dimension, value)], factory: factory)
-            counters[value] = counter
-            return counter
+            if let first = counters[value] { return first }
+            counters[value] = made
+            return made
         }
         counter.increment(by: count)
     }
@@ -147,6 +149,8 @@ extension DeliveryFailure {
         case .queue: "queue"
         case .noBackgroundTime: "no_background_time"
         case .shutDown: "shut_down"
+        case .cancelled: "cancelled"
+        case .outOfTime: "out_of_time"
         }
     }
 }

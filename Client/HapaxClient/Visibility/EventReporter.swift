@@ -13,6 +13,10 @@ final class EventReporter: Sendable {
     private let counters: @Sendable () -> QueueCounters
     /// The drops that have been told.
     private let told: Locked<[String: Int64]>
+    /// Dead letters that were made as events were stored, and that no flush has reported.
+    private let lettersOfIntake = Locked(0)
+    /// What goes wrong at the moment.
+    private let episodes = Locked(Episodes())
     /// Of another server or write key, as far as that has been told.
     private let otherFiles = Locked(0)
 
@@ -40,6 +44,14 @@ final class EventReporter: Sendable {
         buried(letters.map(\.value.reason))
         hub.publish { letters.map { .rejected(events[$0.key].id, reason: $0.value.reason, detail: $0.value.detail) } }
         countersChanged()
+    }
+
+    /// How many events became dead letters as they were stored, since this was last asked.
+    func takeLettersOfIntake() -> Int {
+        lettersOfIntake.withLock { count in
+            defer { count = 0 }
+            return count
+        }
     }
 
     /// Looks for what has been dropped since it last looked: refused at intake, or removed by the quota, by a purge, with a damaged file.

@@ -87,7 +87,7 @@ final class EmbeddedHistory: Sendable {
             } catch {
                 switch error {
                 case .refused, .removed: told.withLock { _ = $0.refused.insert(id) }
-                case .notStored, .shutDown: break
+                case .notStored, .shutDown, .cancelled: break
                 }
             }
         }

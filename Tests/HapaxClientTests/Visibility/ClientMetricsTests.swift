@@ -42,6 +42,41 @@ struct ClientMetricsTests {
         #expect(total("dead_letters", [("reason", "name_too_long")]) == 1)
     }
 
+    /// Makes a counter for which another one is needed.
+    private final class TrackingFactory: MetricsFactory {
+        let client = Locked<ClientMetrics?>(nil)
+
+        func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+            let client = client.withLock { client in
+                defer { client = nil }
+                return client
+            }
+            client?.dropped(1, reason: "another")
+            return NOOPMetricsHandler.instance.makeCounter(label: label, dimensions: dimensions)
+        }
+
+        func makeRecorder(label: String, dimensions: [(String, String)], aggregate: Bool) -> any RecorderHandler {
+            NOOPMetricsHandler.instance.makeRecorder(label: label, dimensions: dimensions, aggregate: aggregate)
+        }
+
+        func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+            NOOPMetricsHandler.instance.makeTimer(label: label, dimensions: dimensions)
+        }
+
+        func destroyCounter(_ handler: any CounterHandler) {}
+        func destroyRecorder(_ handler: any RecorderHandler) {}
+        func destroyTimer(_ handler: any TimerHandler) {}
+    }
+
+    @Test("the app's metrics factory is not called under a lock: it may ask for another counter (C14)")
+    func factoryRunsUnderNoLock() {
+        let factory = TrackingFactory()
+        let metrics = ClientMetrics(factory: factory)
+        factory.client.withLock { $0 = metrics }
+        metrics.dropped(1, reason: "one")
+        #expect(factory.client.withLock { $0 == nil })
+    }
+
     @Test("refusals and removals are counted by reason, with the commit that records them")
     func dropsAreCounted() async throws {
         let test = try client()
