@@ -1,4 +1,5 @@
 #include <curl/curl.h>
+#include <sys/socket.h>
 
 /* curl_easy_setopt and curl_easy_getinfo are variadic, which Swift cannot call: one typed function for each kind of argument. */
 
@@ -50,4 +51,19 @@ static inline void hapax_curl_quick_exit(CURL *handle) {
 #if LIBCURL_VERSION_NUM >= 0x075700
     curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
 #endif
+}
+
+static inline curl_socket_t hapax_curl_open_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address) {
+    (void)context;
+    (void)purpose;
+    int kind = address->socktype;
+#ifdef SOCK_CLOEXEC
+    kind |= SOCK_CLOEXEC;
+#endif
+    return socket(address->family, kind, address->protocol);
+}
+
+/* A process that the host starts does not inherit the connection. */
+static inline void hapax_curl_close_on_exec(CURL *handle) {
+    curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, hapax_curl_open_socket);
 }

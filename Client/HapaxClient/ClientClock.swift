@@ -13,7 +13,7 @@ package protocol ClientClock: Sendable {
     /// The wall clock in Unix milliseconds. Stamped on events; nothing is ordered or awaited by it.
     var unixMilliseconds: Int64 { get }
 
-    /// A reading that never runs backwards; only differences mean anything.
+    /// A reading that never runs backwards and stands still while the machine sleeps; only differences mean anything.
     var monotonic: Duration { get }
 
     /// Both at one moment: what belongs together comes from one reading.
@@ -58,8 +58,8 @@ package struct SystemClock: ClientClock {
     }
 
     #if canImport(Darwin)
-    // The other one is known to step back.
-    private static let monotonicClock = CLOCK_MONOTONIC_RAW
+    // As Dispatch's timers and as on Linux it stands still while the machine sleeps: CLOCK_MONOTONIC and its kin go on there.
+    private static let monotonicClock = CLOCK_UPTIME_RAW
     #else
     private static let monotonicClock = CLOCK_MONOTONIC
     #endif

@@ -129,6 +129,7 @@ package struct JSONWriter: ~Copyable {
     package mutating func object(_ properties: Properties, over base: EncodedProperties = .none) {
         extent.formUnion(base.extent)
         if let problem = properties.problem { note(problem) }
+        if let json = properties.jsonOfProblem { return raw(json) }
         object(properties.members, over: base.members, depth: 2)
     }
 

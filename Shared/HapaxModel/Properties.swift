@@ -18,11 +18,16 @@ public struct Properties: Sendable {
     /// Kept out of line: properties are copied often, and hardly ever have one.
     private final class Failure: Sendable {
         let problem: EventProblem
-        init(_ problem: EventProblem) { self.problem = problem }
+        /// What there is of the value, as JSON: its dead letter holds that in the properties' place.
+        let json: [UInt8]?
+        init(_ problem: EventProblem, _ json: [UInt8]?) { (self.problem, self.json) = (problem, json) }
     }
 
     /// Why what was encoded is no object: its event becomes a dead letter for this.
     package var problem: EventProblem? { failure?.problem }
+
+    /// What there is of a value that is no object, as JSON.
+    package var jsonOfProblem: [UInt8]? { failure?.json }
 
     /// No properties.
     public init() {}
@@ -34,9 +39,11 @@ public struct Properties: Sendable {
 
     /// The members of a value as JSON: `Date` as Unix milliseconds, `Data` in base64.
     ///
-    /// A value that is no JSON object gives no properties, and the event that gets them becomes a dead letter `invalid_properties`.
+    /// A value that is no JSON object gives no properties, and the event that gets them becomes a dead letter `invalid_properties`, which holds
+    /// the JSON in their place. What JSON cannot hold, as a number that is not finite, it holds as text of a text.
     public init(encoding value: some Encodable) {
         let encoder = JSONEncoder()
+        var json: [UInt8]?
         // Whole milliseconds, as a date in a literal.
         encoder.dateEncodingStrategy = .custom { date, encoder in
             var container = encoder.singleValueContainer()
@@ -46,15 +53,26 @@ public struct Properties: Sendable {
             try container.encode(milliseconds)
         }
         do {
-            let json = String(decoding: try encoder.encode(value), as: UTF8.self)
-            guard case .object(let object) = try PropertyValue(json: json) else {
+            json = [UInt8](try encoder.encode(value))
+            guard case .object(let object) = try PropertyValue(json: String(decoding: json ?? [], as: UTF8.self)) else {
                 throw EventProblem(.invalidProperties, detail: "what is encoded is no object")
             }
             members = object.map { ($0.key, $0.value) }
         } catch {
             // An encoder's own words may quote the value.
-            failure = Failure(error as? EventProblem ?? EventProblem(.invalidProperties, detail: "the value cannot be encoded as JSON"))
+            let problem = error as? EventProblem ?? EventProblem(.invalidProperties, detail: "the value cannot be encoded as JSON")
+            failure = Failure(problem, json ?? Self.text(of: value, encoder))
         }
+    }
+
+    /// A JSON text with the JSON of what can be encoded after all, but for dates and numbers that are texts then: no object that might be sent.
+    private static func text(of value: some Encodable, _ encoder: JSONEncoder) -> [UInt8]? {
+        encoder.dateEncodingStrategy = .deferredToDate
+        encoder.nonConformingFloatEncodingStrategy = .convertToString(positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
+        guard let json = try? encoder.encode(value) else { return nil }
+        var writer = JSONWriter()
+        writer.string(String(decoding: json, as: UTF8.self))
+        return writer.bytes
     }
 
     /// How many names there are.

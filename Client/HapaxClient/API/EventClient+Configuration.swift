@@ -195,11 +195,11 @@ extension EventClient.Configuration {
 
     /// Whose files in the directory are sent.
     package func destinations() throws(StartError) -> Set<EventID> {
-        var all: Set = [try endpoint().destination]
+        var all = try endpoint().destinations
         for replaced in replaces {
             var configuration = self
             (configuration.server, configuration.writeKey) = (replaced.server, replaced.writeKey)
-            all.insert(try configuration.endpoint().destination)
+            all.formUnion(try configuration.endpoint().destinations)
         }
         return all
     }

@@ -85,7 +85,6 @@ extension EventClient {
         try? await writer.barrier()
         do {
             let purged = try await delivery.exclusively { try file.purgeWaiting() + file.purgeDeadLetters() }
-            try file.flushDrive()
             reporter.countersChanged()
             return purged
         } catch {

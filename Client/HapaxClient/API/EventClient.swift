@@ -127,12 +127,13 @@ public final class EventClient: Sendable {
             return policy.withLock { $0.uploadsByItself && $0.allows(network) }
         }
         self.gate = gate
-        let makeEvent: @Sendable (String, EventID, Properties, Int64?, String?) -> PreparedEvent = {
+        let makeEvent: Delivery.MakeEvent = { name, id, properties, origin in
             let context = intake.withLock { $0.context }
+            let time = origin.time ?? clock.unixMilliseconds
             let encoded = Event(
-                id: $1, name: $0, time: $3 ?? clock.unixMilliseconds, distinctID: $4 ?? context.identity.distinctID, properties: $2
-            ).encoded(over: context.encodedBase)
-            return PreparedEvent(id: $1, time: $3 ?? clock.unixMilliseconds, bytes: encoded.bytes, problem: encoded.problem)
+                id: id, name: name, time: time, distinctID: origin.distinctID ?? context.identity.distinctID, properties: properties
+            ).encoded(over: origin.isOwn ? context.encodedBase : EncodedProperties(context.automatic))
+            return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem)
         }
         let delivery = Delivery(
             file,
@@ -222,8 +223,8 @@ public final class EventClient: Sendable {
     /// A cancelled task does not wait: it gets `cancelled` at once, and the event is stored all the same.
     ///
     /// - Returns: The event's id.
-    /// - Throws: ``TrackError``; `refused` and `removed` are counted in ``EventClient/Status/dropped``. After `notStored` and `shutDown` the event may
-    ///   still be delivered: call again with the same id. That is the same event for sure if the id is derived.
+    /// - Throws: ``TrackError``; `refused` and `removed` are counted in ``EventClient/Status/dropped``. After `notStored`, `cancelled` and `shutDown` the
+    ///   event may still be delivered: call again with the same id. That is the same event for sure if the id is derived.
     @discardableResult
     public func trackDurably(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil

@@ -71,7 +71,8 @@ extension Delivery {
     private func recover(_ file: QueueFile) -> DeliveryFailure? {
         guard file.isRecovering else { return nil }
         do {
-            _ = try file.recoverChunk(now: parts.clock.unixMilliseconds) { parts.makeEvent($0, $1, $2, nil, nil) }
+            let origin = Origin(isOwn: file === self.file)
+            _ = try file.recoverChunk(now: parts.clock.unixMilliseconds) { parts.makeEvent($0, $1, $2, origin) }
             return nil
         } catch {
             return .queue(StorageFailure(error))

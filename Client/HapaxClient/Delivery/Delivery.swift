@@ -58,7 +58,19 @@ package actor Delivery {
         /// Told of what was settled, and whether it was the client's own file's; and of other changes of the counters.
         var settled: @Sendable ([Settlement], DeliveryScope) -> Void = { _, _ in }
         /// Makes an event of the client's own, as that a file was damaged.
-        var makeEvent: @Sendable (_ name: String, _ id: EventID, Properties, _ time: Int64?, _ distinctID: String?) -> PreparedEvent
+        var makeEvent: MakeEvent
+    }
+
+    typealias MakeEvent = @Sendable (_ name: String, _ id: EventID, Properties, Origin) -> PreparedEvent
+
+    /// Of an event that the client makes itself.
+    struct Origin: Sendable {
+        /// Whether it is of the client's own file: another process's events have nothing of this one's super properties.
+        var isOwn: Bool
+        /// nil: now.
+        var time: Int64?
+        /// nil: whom this client's events concern.
+        var distinctID: String?
     }
 
     /// What one step came to.

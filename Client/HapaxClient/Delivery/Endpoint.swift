@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 
 /// The server as the delivery knows it, and how much to send it at once.
@@ -27,8 +28,25 @@ package struct Endpoint: Sendable {
         self.timeout = timeout
     }
 
-    /// Names server and key in the queue's directory, where a file's events go. It does not give the key away.
-    package var destination: EventID { EventID.derived(name: url, key: key) }
+    /// Names server and key in the queue's directory, where a file's events go, however the URL is written. It does not give the key away.
+    package var destination: EventID { EventID.derived(name: spellings.plain, key: key) }
+
+    /// Also the names under which a file was begun by a version that told spellings of the URL apart.
+    package var destinations: Set<EventID> {
+        Set([url, spellings.plain, spellings.withPort].map { EventID.derived(name: $0, key: key) })
+    }
+
+    /// In small letters as far as the host, without the port that is meant anyway, and with it.
+    private var spellings: (plain: String, withPort: String) {
+        guard let start = url.range(of: "://") else { return (url, url) }
+        let scheme = url[..<start.lowerBound].lowercased()
+        let (authority, path) = (url[start.upperBound...].prefix { $0 != "/" }, url[start.upperBound...].drop { $0 != "/" })
+        let port = scheme == "https" ? ":443" : ":80"
+        var host = authority.lowercased()
+        for usual in [port, ":"] where host.hasSuffix(usual) { host.removeLast(usual.count) }
+        let hasPort = host.last != "]" && host.split(separator: "]").last?.contains(":") == true
+        return ("\(scheme)://\(host)\(path)", "\(scheme)://\(host)\(hasPort ? "" : port)\(path)")
+    }
 
     func request(_ body: [UInt8]) -> TransportRequest {
         var request = TransportRequest(

@@ -11,7 +11,7 @@ package actor Leftovers {
     private let destinations: Set<EventID>
     private let clock: any ClientClock
     private let reporter: EventReporter
-    private let makeEvent: @Sendable (_ name: String, _ id: EventID, Properties, _ time: Int64?, _ distinctID: String?) -> PreparedEvent
+    private let makeEvent: Delivery.MakeEvent
     private var running: Task<Look, Never>?
     /// Those that could not be opened: told once.
     private var unusable: [Int: StorageFailure] = [:]
@@ -30,7 +30,7 @@ package actor Leftovers {
 
     init(
         beside own: QueueFile, _ delivery: Delivery, of destinations: Set<EventID>, clock: any ClientClock, reporter: EventReporter,
-        makeEvent: @escaping @Sendable (String, EventID, Properties, Int64?, String?) -> PreparedEvent
+        makeEvent: @escaping Delivery.MakeEvent
     ) {
         self.own = own
         self.delivery = delivery
@@ -133,8 +133,8 @@ package actor Leftovers {
             try? file.removeSession(start: session.start)
         } else {
             let end = makeEvent(
-                AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), ["$recovered": true], session.lastActivity,
-                session.distinctID)
+                AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), ["$recovered": true],
+                Delivery.Origin(isOwn: false, time: session.lastActivity, distinctID: session.distinctID))
             _ = try? file.append([end], endingSession: session.start)
         }
     }

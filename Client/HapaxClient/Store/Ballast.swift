@@ -7,11 +7,14 @@ struct Ballast: Sendable {
     /// Whether the room is held back now.
     private(set) var isKept = false
 
-    /// Makes the file if there is room; ``isKept`` says whether there was.
+    /// Makes nothing: the first who stores something does, on the writer's thread.
     init(path: String, bytes: Int) {
         self.path = path
         self.bytes = bytes
-        keep()
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return }
+        defer { close(descriptor) }
+        isKept = Self.holds(descriptor, bytes)
     }
 
     /// Takes the room, whole or not at all.

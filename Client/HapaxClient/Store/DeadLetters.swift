@@ -48,7 +48,7 @@ public struct DeadLetters: Sendable {
         }
     }
 
-    /// Removes them for ever; they stay counted in ``EventClient/Status/deadLettered``.
+    /// Removes them for ever, durable on return; they stay counted in ``EventClient/Status/deadLettered``.
     ///
     /// - Returns: How many there were.
     /// - Throws: ``StorageFailure``; what was done before the failure stays done.

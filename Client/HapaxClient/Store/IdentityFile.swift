@@ -57,19 +57,33 @@ package struct IdentityFile: Sendable {
         throw POSIXError(.init(rawValue: errno) ?? .EIO)
     }
 
-    /// Changes what is there; durable on return.
+    /// Changes what is there; durable on return. Changes of several processes follow each other.
     package func change(_ change: (inout KeptIdentity) -> Void) throws -> KeptIdentity {
+        let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
+        guard directory >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        defer { close(directory) }
+        Self.lock(directory)
+        defer { flock(directory, LOCK_UN) }
         var ids = UUIDv7Generator()
         let name = ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000)).description
         var identity = try load(newID: name).identity
         change(&identity)
         try write(identity, to: path + ".\(name)")
         guard rename(path + ".\(name)", path) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
-        let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
-        defer { close(directory) }
-        guard directory >= 0, DriveCache.synchronize(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        guard DriveCache.synchronize(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         return identity
     }
+
+    /// Waits for whoever changes it at this moment, but not for a process that was stopped while it did.
+    private static func lock(_ directory: Int32) {
+        for _ in 0..<lockAttempts {
+            if flock(directory, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR) { return }
+            usleep(lockPause)
+        }
+    }
+
+    private static let lockAttempts = 1_000
+    private static let lockPause: UInt32 = 1_000
 
     private func write(_ identity: KeptIdentity, to path: String) throws {
         let bytes = [UInt8](try JSONEncoder().encode(identity))

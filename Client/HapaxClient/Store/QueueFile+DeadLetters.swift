@@ -79,6 +79,7 @@ extension QueueFile {
             result.unfit += done.unfit
             return end != nil
         }
+        try flushDrive()
         return result
     }
 
@@ -140,6 +141,7 @@ extension QueueFile {
                 }
             }
         }
+        try flushDrive()
         return purged
     }
 

@@ -80,7 +80,9 @@ extension QueueFile {
         said.envelope.refused = counters.refused
         // Those that did not fit are no loss: they are told next time.
         var held = rows.dropFirst(EventLimits.maximumSaidRanges).map(\.sequences)
-        if let last = sent.last, counters.held > 0 || !aside.isEmpty {
+        if counters.held > 0 || !aside.isEmpty {
+            // Up to there the server takes for lost what is neither stored nor held.
+            let last = max(sent.last ?? 0, counters.acknowledged)
             let sql = "SELECT sequence FROM events WHERE state = 1 AND sequence < ?"
             let waiting = counters.held > 0 ? try Int64.fetchAll(db, sql: sql, arguments: [last]) : []
             held += Self.ranges(of: (waiting + aside.filter { $0 < last }).filter { !sent.contains($0) }.sorted())

@@ -7,10 +7,13 @@ extension QueueFile {
     /// Takes the first of the destination's files that nobody owns, or begins the next one. A file of a newer version or of another user is in
     /// nobody's way.
     ///
-    /// - Parameter install: Names a new file's install.
+    /// - Parameters:
+    ///   - former: Other names of the destination, see ``Endpoint/destinations``.
+    ///   - install: Names a new file's install.
     package static func first(
         of destination: EventID, in directory: QueueDirectory, install: EventID, durability: Durability, quota: QueueQuota = .unlimited
     ) throws(QueueOpenError) -> QueueFile {
+        let destinations = former.union([destination])
         let numbers: [Int]
         do throws(StorageFailure) {
             try directory.make()

@@ -19,6 +19,7 @@ extension QueueFile {
                 return count > 0
             }
         }
+        try flushDrive()
         return purged
     }
 

@@ -40,7 +40,7 @@ extension QueueUsage {
     }
 
     static func bytes(of properties: Properties) -> Int64 {
-        Int64(properties.members.reduce(0) { $0 + $1.key.utf8.count + 4 + bytes($1.value, depth: 3) })
+        Int64(properties.members.reduce(properties.jsonOfProblem?.count ?? 0) { $0 + $1.key.utf8.count + 4 + bytes($1.value, depth: 3) })
     }
 
     private static func bytes(_ value: PropertyValue, depth: Int) -> Int {

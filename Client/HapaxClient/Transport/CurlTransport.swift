@@ -212,6 +212,7 @@ private struct UploadThread {
         hapax_curl_set_long(easy, CURLOPT_TIMEOUT_MS, request.timeout.wholeMilliseconds)
         hapax_curl_set_long(easy, CURLOPT_CONNECTTIMEOUT_MS, min(connectTimeout, request.timeout).wholeMilliseconds)
         hapax_curl_quick_exit(easy)
+        hapax_curl_close_on_exec(easy)
         hapax_curl_set_data_function(easy, CURLOPT_WRITEFUNCTION) { bytes, size, count, context in
             AnswerCollector.from(context)?.body(bytes, size * count) ?? 0
         }

@@ -32,7 +32,12 @@ struct EventClientTests {
         try await test.client.trackDurably("order_paid", encoding: Order(lines: []))
         test.client.track("order_paid", encoding: [1, 2])
         try await test.client.trackDurably("order_paid", encoding: Double.nan)
-        #expect(try await test.client.deadLetters.list().map(\.reason) == ["invalid_properties", "invalid_properties"])
+        let letters = try await test.client.deadLetters.list()
+        #expect(letters.map(\.reason) == ["invalid_properties", "invalid_properties"])
+        // C19: what was tracked is not lost.
+        let kept = letters.map { String(decoding: $0.event, as: UTF8.self) }
+        #expect(kept[0].hasSuffix(#""properties":[1,2]}"#) && kept[1].hasSuffix(#""properties":"\"nan\""}"#))
+        #expect(try await test.client.deadLetters.retry().unfit == 2)
         _ = await test.client.flush()
         let sent = test.transport.batches.flatMap(\.scanned.events).compactMap(\.properties).map { String(decoding: $0, as: UTF8.self) }
         #expect(

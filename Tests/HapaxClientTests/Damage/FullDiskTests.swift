@@ -56,6 +56,16 @@ struct FullDiskTests {
         queue.close()
     }
 
+    @Test("a start writes no ballast on its caller's thread; the first event that is stored does, before it is (C19, I13)")
+    func startMakesNoBallast() async throws {
+        let test = try TestClient()
+        let ballast = test.client.file.directory.ballastPath
+        #expect(!FileManager.default.fileExists(atPath: ballast))
+        try await test.client.trackDurably("first")
+        #expect(FileStatus.size(of: ballast) == Int64(test.client.file.room.ballastBytes))
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("a ballast for which there is no room takes none, and is made once there is")
     func ballastIsWholeOrNone() throws {
         let disk = try #require(TinyDisk(bytes: 1024 * 1024))

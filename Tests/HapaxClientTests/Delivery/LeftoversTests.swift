@@ -127,6 +127,30 @@ struct LeftoversTests {
         await next.client.shutdown(within: .zero)
     }
 
+    @Test("spellings of one URL are one destination, and a file that was begun under another one is found (C19, I9)")
+    func spellingsAreOneDestination() async throws {
+        let queue = QueueDirectory(path: directory.path("queue"))
+        func endpoint(_ url: String) throws -> Endpoint {
+            try EventClient.Configuration(server: url, writeKey: "test-key", queueDirectory: queue.path).endpoint()
+        }
+        for (one, other) in [
+            ("https://Host.example/a", "HTTPS://host.example:443/a/"), ("http://h:80", "http://h"), ("http://h:", "http://h"),
+            ("https://[::1]:443", "https://[::1]"), ("http://h:8080", "http://H:8080"),
+        ] { #expect(try endpoint(one).destination == endpoint(other).destination, "\(one)") }
+        for (one, other) in [("https://h:80", "https://h"), ("https://h/A", "https://h/a"), ("https://[::443]", "https://[::]")] {
+            #expect(try endpoint(one).destination != endpoint(other).destination, "\(one)")
+        }
+        for (begun, server) in [("https://h:443", "https://h:443"), ("https://h:443", "https://h"), ("https://h", "https://h:443")] {
+            // As an earlier version named it.
+            let former = EventID.derived(name: begun + "/v1/events", key: "test-key")
+            try QueueFile.first(of: former, in: queue, install: .derived(name: "install", key: "1"), durability: .process).close()
+            let test = try TestClient(directory: directory) { $0.server = EventClient.Configuration.url(server) }
+            #expect(test.client.file.number == 1, "\(begun) \(server)")
+            await test.client.shutdown(within: .zero)
+            try FileManager.default.removeItem(atPath: queue.path)
+        }
+    }
+
     @Test("what the server takes for a failure ends the look; what cannot be opened is told once, and in nobody's way")
     func oneFileHoldsUpNoOther() async throws {
         let log = RecordedLog()
@@ -160,12 +184,14 @@ struct LeftoversTests {
         await test.client.shutdown(within: .zero)
         let claim = try FileClaim(1, in: QueueDirectory(path: directory.path("queue")))
         let holder = try TestClient(directory: directory)
+        holder.client.superProperties = ["secret": "of another process"]
         claim.release()
         _ = await holder.client.leftovers.send(isManual: true)
         _ = await holder.client.leftovers.send(isManual: true)
         let batches = holder.transport.batches
         #expect(batches.flatMap(\.names) == ["$AppStart", "$AppEnd"] && batches.allSatisfy { $0.scanned.envelope.installID == install })
         #expect(batches.flatMap(\.scanned.events).allSatisfy { $0.distinctID == Array("anna".utf8)[...] })
+        #expect(batches.allSatisfy { !String(decoding: $0.body, as: UTF8.self).contains("secret") }, "C19")
         await holder.client.shutdown(within: .zero)
     }
 

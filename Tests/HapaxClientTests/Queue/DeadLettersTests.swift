@@ -140,6 +140,31 @@ struct DeadLettersTests {
         #expect(await test.client.status().deadLettered == 3)
     }
 
+    @Test("at the level `power` a letter that was retried or purged is so after a power cut as well (C19, I6)", arguments: [true, false])
+    func changeOfLettersIsFlushed(isRetry: Bool) async throws {
+        let test = try TestClient { $0.durability = .power }
+        test.client.track("")
+        try await test.client.writer.barrier()
+        test.transport.script { .success($0.receipt { _ in .rejected }) }
+        test.client.track("rejected")
+        _ = await test.client.flush()
+        #expect(test.client.mayLoseInPowerCut, "control")
+        if isRetry { _ = try await test.client.deadLetters.retry() } else { _ = try await test.client.deadLetters.purge([1]) }
+        #expect(!test.client.mayLoseInPowerCut)
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("an envelope without events says which events are held, so that none of them passes for lost (C19, I12)")
+    func emptyEnvelopeNamesHeldEvents() throws {
+        let file = try QueueFile.open(TemporaryDirectory().path)
+        defer { file.close() }
+        try file.append((1...3).map { PreparedEvent.sample($0, fill: 1) })
+        let sent = try file.nextBatch(.oldest(limit: 3), maximumBytes: .max, now: 0).events
+        for sequence in [Int64(1), 3] { try file.hold(sequence, of: file.counters.installID) }
+        try file.settle(BatchOutcome(settlements: [Settlement(event: sent[1], fate: .stored)]), now: 0)
+        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).said.envelope.held == [1...1], "what follows has not been heard of")
+    }
+
     @Test("of an event that became one twice the latest is shown")
     func latestLetterIsShown() async throws {
         let test = try await rejectingClient()

@@ -19,6 +19,24 @@ struct IdentityTests {
         return test.transport.batches.flatMap(\.scanned.events).map { String(decoding: $0.properties, as: UTF8.self) }
     }
 
+    @Test("of changes by two processes at once none is lost (C19, R56)")
+    func changesFollowEachOther() async throws {
+        let directory = TemporaryDirectory()
+        let file = IdentityFile(QueueDirectory(path: directory.path))
+        let isDone = DispatchSemaphore(value: 0)
+        _ = try file.change { identity in
+            Thread.detachNewThread {
+                _ = try? file.change { $0.anonymousID = "other" }
+                for _ in 0..<2 { isDone.signal() }
+            }
+            // Time for it to be overwritten; without it the test would only see less.
+            _ = isDone.wait(timeout: .now() + .milliseconds(100))
+            identity.loginID = "anna"
+        }
+        try await blocking { isDone.wait() }
+        #expect(try file.read() == KeptIdentity(anonymousID: "other", loginID: "anna"))
+    }
+
     @Test("the login id, else the configuration's, else the anonymous id; the call's own wins (R56)")
     func loginWins() async throws {
         let test = try TestClient { $0.distinctID = nil }

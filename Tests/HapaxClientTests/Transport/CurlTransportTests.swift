@@ -28,6 +28,27 @@ struct CurlTransportTests {
         #expect((1...5).contains(server.connections))
     }
 
+    @Test("a program that the host starts inherits no connection (C19)")
+    func connectionIsClosedOnExec() async throws {
+        let flags = Locked<[Int32]>([])
+        let port = Locked<UInt16>(0)
+        let server = try LoopbackServer { _ in
+            for descriptor in 3..<Int32(1_024) {
+                var (address, length) = (sockaddr_in(), socklen_t(MemoryLayout<sockaddr_in>.size))
+                let isPeer = withUnsafeMutableBytes(of: &address) {
+                    getpeername(descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), &length) == 0
+                }
+                guard isPeer, address.sin_port.byteSwapped == port.withLock({ $0 }) else { continue }
+                flags.withLock { $0.append(fcntl(descriptor, F_GETFD)) }
+            }
+            return .answer(TransportRule.ok)
+        }
+        defer { server.stop() }
+        port.withLock { $0 = UInt16(URL(string: server.url)?.port ?? 0) }
+        _ = try await CurlTransport().send(TransportRule.request(server.url, body: [1])).get()
+        #expect(flags.withLock { $0 } == [FD_CLOEXEC])
+    }
+
     @Test("requests that wait leave in the order in which they came (R5)")
     func requestsLeaveInOrder() async throws {
         let mayAnswer = Gate()
