@@ -103,8 +103,10 @@ extension Terminal {
         for damage in damages {
             let are = damage.isRecovered ? "lost" : "not recovered yet"
             let lost = damage.lost.map { $0 == 0 ? "none of its events is \(are)" : "\($0) of its events are \(are)" }
+            // It goes once it is recovered.
+            let name = damage.isRecovered ? "" : " as \(damage.file)"
             let what = lost ?? "how many of its events are \(are) is not known"
-            complain("a damaged file of the queue was set aside as \(damage.file): \(damage.recovered) events were recovered, and \(what)")
+            complain("a damaged file of the queue was set aside\(name): \(damage.recovered) events were recovered, and \(what)")
         }
     }
 

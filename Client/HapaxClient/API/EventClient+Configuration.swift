@@ -36,6 +36,8 @@ extension EventClient {
         public var mailboxBytes = 64 * 1024 * 1024
         /// How much may wait on disk, dead letters included, and what happens at the limit.
         public var quota = QueueQuota()
+        /// Whether a damaged file stays in the directory once what can be read of it has been recovered, for people to look at.
+        public var keepsDamagedFiles = false
 
         /// Stored events from which an upload begins, checked after each commit.
         public var flushBulkSize = 100

@@ -62,7 +62,8 @@ public final class EventClient: Sendable {
         let (file, kept): (QueueFile, (identity: KeptIdentity, failure: StorageFailure?))
         do throws(QueueOpenError) {
             file = try QueueFile.first(
-                of: endpoint.destination, in: directory, install: newID, durability: configuration.durability, quota: configuration.quota)
+                of: endpoint.destination, or: endpoint.destinations, in: directory, install: newID,
+                durability: configuration.durability, quota: configuration.quota, keepsDamagedFiles: configuration.keepsDamagedFiles)
         } catch {
             switch error {
             case .taken: throw .queueUnusable(StorageFailure(errno: EBUSY))

@@ -99,7 +99,8 @@ package actor Leftovers {
     /// - Returns: nil if its owner lives, or it cannot be used: that keeps the others from nothing.
     private func open(_ number: Int) -> QueueFile? {
         do throws(QueueOpenError) {
-            let file = try QueueFile(try FileClaim(number, in: own.directory, of: destinations), durability: own.durability)
+            let claim = try FileClaim(number, in: own.directory, of: destinations)
+            let file = try QueueFile(claim, durability: own.durability, keepsDamagedFiles: own.keepsDamagedFiles)
             unusable[number] = nil
             return file
         } catch {

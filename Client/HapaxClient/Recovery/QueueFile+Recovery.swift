@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxSQLite
 
 extension QueueFile {
     /// The latest damage since the file was opened.
@@ -21,9 +22,13 @@ extension QueueFile {
             writeStatus()
             return false
         }
-        let file = try? DamagedFile(path: directory.path + "/" + recovery.name)
-        guard let file, recovery.reached < recovery.highest || !recovery.isOfLetters else {
-            return try finish(recovery, makeEvent)
+        let opened = Result { try DamagedFile(path: directory.path + "/" + recovery.name) }
+        guard case .success(let file) = opened, recovery.reached < recovery.highest || !recovery.isOfLetters else {
+            let isMore = try finish(recovery, makeEvent)
+            // One that could not be opened for another reason may be read another time, by people.
+            if case .failure(let error) = opened, !error.isDamage { return isMore }
+            removeDamagedFiles([recovery.name])
+            return isMore
         }
         if recovery.isOfLetters {
             let chunk = try file.deadLetters(recovery.reached + 1...recovery.highest, maximumBytes: Self.chunkBytes)
@@ -106,10 +111,17 @@ extension QueueFile {
         return isMore
     }
 
+    private func removeDamagedFiles(_ names: [String]) {
+        guard !keepsDamagedFiles else { return }
+        for name in names { DatabaseFile.remove(directory.path + "/" + name) }
+    }
+
     /// What a purge forgets must not come back.
     func forgetRecoveries() throws {
         guard isRecovering else { return }
+        let names = try reading { try Recovery.all($0).map(\.name) }
         try transaction { db, _ in try db.execute(sql: "DELETE FROM recoveries") }
+        removeDamagedFiles(names)
         damage.withLock { $0.isPending = false }
         writeStatus()
     }

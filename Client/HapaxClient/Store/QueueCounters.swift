@@ -38,6 +38,8 @@ package struct QueueCounters: Hashable, Sendable {
 
     var usage: QueueUsage { QueueUsage(events: waiting + letters, bytes: bytes + letterBytes) }
 
+    var letterUsage: QueueUsage { QueueUsage(events: letters, bytes: letterBytes) }
+
     /// Events of which no server has said yet that it refuses them alone.
     package var sendable: Int64 { waiting - held }
 

@@ -11,7 +11,8 @@ extension QueueFile {
     ///   - former: Other names of the destination, see ``Endpoint/destinations``.
     ///   - install: Names a new file's install.
     package static func first(
-        of destination: EventID, in directory: QueueDirectory, install: EventID, durability: Durability, quota: QueueQuota = .unlimited
+        of destination: EventID, or former: Set<EventID> = [], in directory: QueueDirectory, install: EventID, durability: Durability,
+        quota: QueueQuota = .unlimited, keepsDamagedFiles: Bool = false
     ) throws(QueueOpenError) -> QueueFile {
         let destinations = former.union([destination])
         let numbers: [Int]
@@ -19,15 +20,17 @@ extension QueueFile {
             try directory.make()
             numbers = try directory.numbers()
         } catch { throw .unusable(error) }
-        for number in numbers where FileClaim.note(of: number, in: directory).map({ $0.destination == destination }) ?? true {
-            guard let claim = try? FileClaim(number, in: directory, of: [destination]) else { continue }
-            do throws(QueueOpenError) { return try QueueFile(claim, durability: durability, quota: quota) } catch {
+        for number in numbers where FileClaim.note(of: number, in: directory).map({ destinations.contains($0.destination) }) ?? true {
+            guard let claim = try? FileClaim(number, in: directory, of: destinations) else { continue }
+            do throws(QueueOpenError) {
+                return try QueueFile(claim, durability: durability, quota: quota, keepsDamagedFiles: keepsDamagedFiles)
+            } catch {
                 // Where the disk is to blame, a new file would fail as well.
                 guard case .unusable(let failure) = error, failure.isOfOneFile else { throw error }
             }
         }
         let claim = try FileClaim.next(after: Set(numbers), of: destination, in: directory, install: install)
-        return try QueueFile(claim, durability: durability, quota: quota)
+        return try QueueFile(claim, durability: durability, quota: quota, keepsDamagedFiles: keepsDamagedFiles)
     }
 
     /// A file that has been opened and read.

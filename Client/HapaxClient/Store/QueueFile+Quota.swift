@@ -3,7 +3,7 @@ import GRDB
 import HapaxModel
 
 extension QueueFile {
-    /// Removes what is too old and, if the policy is to drop, what there is no room for.
+    /// Removes what is too old, dead letters beyond their share and, if the policy is to drop, what there is no room for.
     ///
     /// - Parameter limit: So many rows at most; the next transaction goes on.
     /// - Returns: The sequences that are gone, those of dead letters last.
@@ -12,8 +12,8 @@ extension QueueFile {
         if let oldestTime = quota.oldestTime(now: now) {
             try removeOldest(db, &counters, .age, limit, &removed) { event, _ in event.time < oldestTime }
         }
-        guard quota.policy == .dropOldest, !quota.allows(counters.usage) else { return removed }
-        let letters = try removeLetters(db, &counters, limit - removed.count)
+        let letters = try removeLetters(db, &counters, limit: limit - removed.count)
+        guard quota.policy == .dropOldest, !quota.allows(counters.usage) else { return removed + letters }
         try removeOldest(db, &counters, .oldest, limit - letters.count, &removed) { [quota] _, counters in !quota.allows(counters.usage) }
         return removed + letters
     }
@@ -65,9 +65,14 @@ extension QueueFile {
         try Self.tellGone(now, reason.rawValue, db, &counters)
     }
 
-    private func removeLetters(_ db: Database, _ counters: inout QueueCounters, _ limit: Int) throws -> [Int64] {
+    /// From the oldest on. The server is told, also of one that it refused itself: the event is nowhere any more.
+    @discardableResult
+    func removeLetters(_ db: Database, _ counters: inout QueueCounters, limit: Int) throws -> [Int64] {
         var removed: [Int64] = []
-        while removed.count < limit, !quota.allows(counters.usage) {
+        func isOver() -> Bool {
+            !quota.allowsLetters(counters.letterUsage) || (quota.policy == .dropOldest && !quota.allows(counters.usage))
+        }
+        while removed.count < limit, counters.letters > 0, isOver() {
             let sql =
                 "DELETE FROM dead_letters WHERE sequence = (SELECT min(sequence) FROM dead_letters) RETURNING sequence, length(payload)"
             guard let row = try Row.fetchOne(db.cachedStatement(sql: sql)) else { break }
@@ -76,6 +81,7 @@ extension QueueFile {
             removed.append(try row.value("sequence"))
         }
         try counters.count(RemovalReason.deadLetter.rawValue, Int64(removed.count), db)
+        try Self.tellGone(removed, RemovalReason.deadLetter.rawValue, db, &counters)
         return removed
     }
 }

@@ -11,6 +11,7 @@ package final class QueueFile: Sendable {
     package let claim: FileClaim
     let durability: Durability
     let quota: QueueQuota
+    let keepsDamagedFiles: Bool
     let room: QueueRoom
     let connection: Locked<DatabaseQueue?>
     /// The file that the connection writes; its name may be gone, or another file's.
@@ -36,10 +37,15 @@ package final class QueueFile: Sendable {
     package var number: Int { claim.number }
 
     /// Opens the file, which is made if it is missing.
-    package init(_ claim: FileClaim, durability: Durability, quota: QueueQuota = .unlimited) throws(QueueOpenError) {
+    ///
+    /// - Parameter keepsDamagedFiles: Whether a damaged file stays once it has been recovered.
+    package init(
+        _ claim: FileClaim, durability: Durability, quota: QueueQuota = .unlimited, keepsDamagedFiles: Bool = false
+    ) throws(QueueOpenError) {
         self.claim = claim
         self.durability = durability
         self.quota = quota
+        self.keepsDamagedFiles = keepsDamagedFiles
         do {
             room = QueueRoom(freeBytes: Self.freeBytes(claim.directory.path))
             ballast = Locked(Ballast(path: claim.directory.ballastPath, bytes: room.ballastBytes))
@@ -168,6 +174,7 @@ package final class QueueFile: Sendable {
         var (after, value, oldest) = (before, Value?.none, Int64?.none)
         try db.inTransaction(.immediate) {
             value = try body(db, &after)
+            try removeLetters(db, &after, limit: chunkLimit)
             oldest = try Int64.fetchOne(db.cachedStatement(sql: "SELECT time FROM events ORDER BY sequence LIMIT 1"))
             // A sum that changed on the disk would fill the quota for ever.
             if after.waiting == 0 { after.bytes = 0 }

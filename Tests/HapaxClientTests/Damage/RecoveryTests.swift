@@ -126,6 +126,27 @@ struct RecoveryTests {
         queue.close()
     }
 
+    @Test(
+        "a damaged file goes with all that lay beside it, once it is recovered or purged, unless it is to be kept (C13, I11)",
+        arguments: [true, false])
+    func recoveredFileGoes(isPurged: Bool) async throws {
+        for isKept in [true, false] {
+            let test = try TestClient { $0.keepsDamagedFiles = isKept }
+            try await test.track(0..<3)
+            var isDamaged = true
+            try test.client.file.reading { _ in
+                defer { isDamaged = false }
+                if isDamaged { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
+            }
+            let queue = test.client.file.directory
+            #expect(queue.filesSetAside().count == 1)
+            if isPurged { try await test.client.purge() } else { #expect(await test.client.flush().stored == 4) }
+            let names = try FileManager.default.contentsOfDirectory(atPath: queue.path)
+            #expect(names.contains { $0.contains("damaged") } == isKept && !test.client.file.isRecovering)
+            await test.client.shutdown(within: .zero)
+        }
+    }
+
     @Test("an answer about events of a file that was set aside meanwhile changes nothing in the one that took over (I1, I11)")
     func lateAnswerChangesNothing() throws {
         let queue = try QueueFile.open(directory.path("queue"))

@@ -25,6 +25,8 @@ struct TestClient {
         // Under a clock that stands still every answer comes at once, and a batch would grow in tests of something else.
         configuration.batchSizeGrows = false
         configuration.automaticProperties = false
+        // For tests that look at them.
+        configuration.keepsDamagedFiles = true
         configuration.distinctID = "somebody"
         configure(&configuration)
         client = try EventClient.start(configuration, clock: clock) { transport }
@@ -78,7 +80,7 @@ extension QueueFile {
     ) throws -> QueueFile {
         try QueueFile.first(
             of: .derived(name: "destination", key: "1"), in: QueueDirectory(path: path), install: .derived(name: "install", key: "1"),
-            durability: durability, quota: quota)
+            durability: durability, quota: quota, keepsDamagedFiles: true)
     }
 }
 
