@@ -181,8 +181,8 @@ extension EventClient {
 
     private func endRequestedAssertions() {
         let (adapter, assertions) = lifecycle.withRecord { record in
-            defer { record.requestedAssertions = [] }
-            return (record.adapter, record.requestedAssertions)
+            defer { (record.requestedAssertions, record.policyAssertion) = ([], nil) }
+            return (record.adapter, record.requestedAssertions + [record.policyAssertion].compactMap(\.self))
         }
         for assertion in assertions { adapter?.endAssertion(assertion) }
     }

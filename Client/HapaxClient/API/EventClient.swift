@@ -141,7 +141,8 @@ public final class EventClient: Sendable {
             Delivery.Parts(
                 endpoint: endpoint, transport: transport, clock: clock,
                 pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
-                gate: { gate.permission(isManual: $0) }, attempted: { reporter.attempted(in: $0, answer: $1) },
+                gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
+                attempted: { reporter.attempted(in: $0, answer: $1) },
                 settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
         self.delivery = delivery
         let leftovers = Leftovers(

@@ -53,6 +53,8 @@ package actor Delivery {
         var randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator()
         /// Asked before every request, with whether somebody asked for its pass (R23, R31, R33).
         var gate: @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
+        /// Called when a pass begins that nobody asked for; what it returns, when that ends.
+        var beginPass: @Sendable () -> @Sendable () -> Void = { {} }
         /// Told of each request, with how long it took.
         var attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in }
         /// Told of what was settled, and whether it was the client's own file's; and of other changes of the counters.
@@ -131,11 +133,25 @@ package actor Delivery {
 
     private func begin() {
         pass = Task {
+            let end = parts.beginPass()
             repeat {
                 isWantedAgain = false
                 while await step(file, isManual: false).next == .more {}
             } while isWantedAgain && !isResting && !isStopped
             pass = nil
+            end()
+        }
+    }
+
+    /// The last event of a file that is to be sent, as it stands at one moment.
+    struct Bound: Hashable, Sendable {
+        var install: EventID
+        var sequence: Int64
+
+        /// nil while a damaged file is recovered: its events come again under later sequences.
+        init?(_ file: QueueFile) {
+            guard !file.isRecovering else { return nil }
+            (install, sequence) = (file.counters.installID, file.counters.created)
         }
     }
 

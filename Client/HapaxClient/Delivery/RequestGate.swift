@@ -17,10 +17,32 @@ struct RequestGate: Sendable {
         case .always: return .granted(timeout: nil)
         case .onlyOnRequest: return isManual ? .granted(timeout: nil) : .denied
         case .underAssertion:
-            let isAsserted = machine.holdsAssertion && record.mayFlush || isManual && !record.requestedAssertions.isEmpty
+            let own = isManual ? !record.requestedAssertions.isEmpty : record.policyAssertion != nil
+            let isAsserted = machine.holdsAssertion && record.mayFlush || own
             guard isAsserted, let adapter = record.adapter else { return .denied }
             // Asked for without a lock held: it is somebody else's code.
             return BackgroundBudget.timeout(remaining: adapter.remainingBackgroundTime).map { .granted(timeout: $0) } ?? .denied
+        }
+    }
+
+    /// A policy's pass begins. In the background, where an app with a background mode goes on tracking, that takes an assertion of its own; of one
+    /// that is there for entering the background it makes use.
+    ///
+    /// - Returns: What ends it.
+    func beginPass() -> @Sendable () -> Void {
+        let (machine, record) = lifecycle.snapshot()
+        guard machine.uploads == .underAssertion, !machine.holdsAssertion, policyAllows(), let adapter = record.adapter,
+            let assertion = adapter.beginAssertion()
+        else { return {} }
+        lifecycle.withRecord { $0.policyAssertion = assertion }
+        return { [lifecycle] in
+            let isHeld = lifecycle.withRecord { record in
+                // Else its time was over, and it has been given back.
+                guard record.policyAssertion == assertion else { return false }
+                record.policyAssertion = nil
+                return true
+            }
+            if isHeld { adapter.endAssertion(assertion) }
         }
     }
 }

@@ -17,6 +17,8 @@ final class AppLifecycle: Sendable {
         var assertion: Int?
         /// Of uploads that the app asked for in the background; the machine's own is `assertion`.
         var requestedAssertions: [Int] = []
+        /// Of a pass that a policy began there.
+        var policyAssertion: Int?
         var foregroundSince: Duration?
         var mayFlush = false
         var isFlushing = false

@@ -43,6 +43,33 @@ struct BackgroundRequestTests {
         #expect(test.transport.batches.count == 1)
     }
 
+    @Test(
+        "of an app that goes on in the background a policy that is due uploads under an assertion of its own, given back when it is done or the time is over, once (C17, R30, R33)",
+        arguments: [true, false])
+    func duePolicyTakesAnAssertion(isInTime: Bool) async throws {
+        let test = try client { $0.flushBulkSize = 2 }
+        let app = ScriptedApplication(remaining: .seconds(20))
+        test.client.attach(app)
+        test.client.handle(.didEnterBackground)
+        await app.assertionEnded()
+        if !isInTime { test.transport.script { [transport = test.transport] _ in await transport.hang() } }
+        try await test.track(0..<1)
+        #expect(app.given == 1, "nothing is due")
+        try await test.track(1..<2)
+        await test.transport.requests(1)
+        #expect(test.transport.batches[0].request.timeout == .seconds(10) && app.given == 2)
+        if isInTime {
+            await app.assertionEnded(2)
+            #expect(test.client.file.counters.stored == 2)
+        } else {
+            test.client.handle(.backgroundTimeExpired)
+            #expect(test.client.gate.permission(isManual: false) == .denied)
+        }
+        await test.client.shutdown(within: .zero)
+        await test.client.delivery.restBegins()
+        #expect(app.ended == [1, 2])
+    }
+
     @Test("a timer that fires in the background sends nothing, nor what others have left (R31)")
     func timerSendsNothing() async throws {
         let directory = TemporaryDirectory()
