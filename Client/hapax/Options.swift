@@ -33,7 +33,7 @@ struct QueueOptions: ParsableArguments {
 
     var path: String {
         if let queue = queue ?? environment("HAPAX_QUEUE") { return queue }
-        return EventClient.Configuration.standardQueueDirectory.path
+        return EventClient.Configuration.commandQueueDirectory.path
     }
 
     func validate() throws {

@@ -97,27 +97,35 @@ extension EventClient {
             (text.utf8.allSatisfy { (0x21...0x7E).contains($0) } ? URL(string: text) : nil) ?? URL(filePath: "/")
         }
 
-        /// On Apple's systems `hapax` in the app's Application Support. Elsewhere `hapax` in the first of `$STATE_DIRECTORY` (which systemd sets),
-        /// `$XDG_STATE_HOME`, and `.local/state` in the home directory; that is the command line's as well.
+        /// On Apple's systems `hapax` below the bundle's identifier in Application Support, or below the executable's name if there is no
+        /// bundle. Elsewhere `hapax` in the first of `$STATE_DIRECTORY` (which systemd sets), `$XDG_STATE_HOME`, and `.local/state` in the home
+        /// directory; that is the command line's as well.
         public static var standardQueueDirectory: URL {
             #if canImport(Darwin)
-            return URL.applicationSupportDirectory.appending(path: "hapax", directoryHint: .isDirectory)
+            let directory = directoryOfProgram(Bundle.main.bundleIdentifier, executable: Bundle.main.executableURL?.lastPathComponent)
+            return URL.applicationSupportDirectory.appending(path: directory, directoryHint: .isDirectory)
             #else
-            return (stateDirectory ?? home.appending(path: ".local/state")).appending(path: "hapax", directoryHint: .isDirectory)
+            return commandQueueDirectory
             #endif
         }
 
-        /// The home directory, if the standard directory would be below it and it does not exist: then somebody has set it so that nothing is
-        /// stored there.
+        /// Without a sandbox all of a user's apps have one Application Support.
+        static func directoryOfProgram(_ bundleIdentifier: String?, executable: String?) -> String {
+            [bundleIdentifier, executable, "program"].compactMap(\.self).first { !$0.isEmpty }.map { $0 + "/hapax" } ?? "hapax"
+        }
+
+        #if os(macOS) || !canImport(Darwin)
+        /// The command line's.
+        package static var commandQueueDirectory: URL {
+            (stateDirectory ?? home.appending(path: ".local/state")).appending(path: "hapax", directoryHint: .isDirectory)
+        }
+
+        /// The home directory, if the command line's directory would be below it and it does not exist: then somebody has set it so that nothing
+        /// is stored there.
         package static var missingHome: String? {
-            #if canImport(Darwin)
-            return nil
-            #else
-            return stateDirectory == nil && !FileManager.default.fileExists(atPath: home.path) ? home.path : nil
-            #endif
+            stateDirectory == nil && !FileManager.default.fileExists(atPath: home.path) ? home.path : nil
         }
 
-        #if !canImport(Darwin)
         private static var stateDirectory: URL? {
             let environment = ProcessInfo.processInfo.environment
             // One that is not absolute is to be ignored (https://specifications.freedesktop.org/basedir-spec/latest/#basics).
@@ -191,7 +199,9 @@ extension EventClient.Configuration {
     func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
         // The working directory itself is what comes of a setting that is empty.
         if !queueDirectory.isFileURL || queueDirectory.relativePath == "." { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
-        if Self.missingHome != nil, queueDirectory == Self.standardQueueDirectory { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
+        #if os(macOS) || !canImport(Darwin)
+        if Self.missingHome != nil, queueDirectory == Self.commandQueueDirectory { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
+        #endif
         if isRefused && SharedContainer.holds(queueDirectory.path) { throw .sharedContainer }
     }
 

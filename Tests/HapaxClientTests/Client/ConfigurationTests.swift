@@ -57,4 +57,12 @@ struct ConfigurationTests {
         #expect(QueueDirectory(path: "events").path == here + "/events")
         #expect(QueueDirectory(path: "/events").path == "/events")
     }
+
+    @Test("two programs of a Mac without a sandbox have a queue each: by the bundle's identifier, or else the executable's name (C7)")
+    func programsHaveTheirOwnDirectory() {
+        let directories = [("org.example.shop", "Shop"), (nil, "shop-sync"), ("", "tool"), (nil, nil)].map {
+            EventClient.Configuration.directoryOfProgram($0.0, executable: $0.1)
+        }
+        #expect(directories == ["org.example.shop/hapax", "shop-sync/hapax", "tool/hapax", "program/hapax"])
+    }
 }
