@@ -107,6 +107,12 @@ package final class LoopbackSocket: Sendable {
         }
     }
 
+    /// The system keeps little of what is not read: else it may take megabytes.
+    package func keepLittle() {
+        var bytes: Int32 = 64 * 1024
+        setsockopt(descriptor.number, SOL_SOCKET, SO_RCVBUF, &bytes, socklen_t(MemoryLayout<Int32>.size))
+    }
+
     // MARK: - Bytes
 
     /// - Returns: What has arrived, empty at the end.
