@@ -167,7 +167,7 @@ struct QueueQuotaTests {
         }
         try await test.track(0..<3)
         gate.withLock { $0 = test }
-        _ = await test.client.flush()
+        for _ in 0..<2 { _ = await test.client.flush() }
         let status = await test.client.status()
         #expect(test.transport.batches.map(\.names) == [["event 0", "event 1", "event 2"], ["event 3"]])
         #expect(status.stored == 3 && status.removed == 1 && status.depth == 0 && status.isBalanced)

@@ -139,7 +139,7 @@ struct EventDeliveriesTests {
             if batch.ids.contains(first) { _ = try? await client.trackDurably("third") }
             return .success(batch.receipt())
         }
-        _ = await test.client.flush()
+        for _ in 0..<2 { _ = await test.client.flush() }
         _ = await test.client.shutdown(within: .zero)
         let told = await rest(deliveries)
         #expect(told.count == 3 && told.contains(.dropped(reason: "quota_oldest", count: 1)) && told.contains(.stored(second)))
