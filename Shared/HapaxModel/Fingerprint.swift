@@ -101,6 +101,8 @@ package struct Fingerprint: Hashable, Sendable {
             return XXH64.hash(hash, 0, seed: Kind.array.rawValue)
         }
 
+        private static let emptyObject = XXH64.hash(0, 0, seed: Kind.object.rawValue)
+
         /// A sum, so that the order of members does not matter; of repeated keys the last one counts.
         private mutating func object() -> UInt64 {
             let first = members.count
@@ -117,7 +119,9 @@ package struct Fingerprint: Hashable, Sendable {
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))
             }
-            defer { members.removeSubrange(first...) }
+            // A good part of what crafted objects would cost.
+            if members.count == first { return Self.emptyObject }
+            defer { members.removeLast(members.count - first) }
             var (sum, count) = (UInt64(0), UInt64(members.count - first))
             for member in members[first...] { sum &+= XXH64.hash(member.key, member.value, seed: Kind.member.rawValue) }
             repeatedKeys.search(members.count - first, hash: { members[first + $0].key }) { place in
@@ -131,7 +135,8 @@ package struct Fingerprint: Hashable, Sendable {
 
         /// By value: sign, significant digits and exponent of ten, so that 1, 1.0 and 10e-1 are one, and −0 is 0.
         private mutating func number() -> UInt64 {
-            withUnsafeTemporaryAllocation(of: UInt8.self, capacity: EventLimits.maximumNumberCharacters + 8) { buffer in
+            // ``EventLimits/maximumNumberCharacters`` and eight more: only a size that the compiler knows is taken from the stack for sure.
+            withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 72) { buffer in
                 // The first byte is the sign, digits follow, then the exponent as four bytes, least significant first.
                 var count = 1
                 buffer[0] = cursor.skip(UInt8(ascii: "-")) ? 1 : 0

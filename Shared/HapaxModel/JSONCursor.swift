@@ -142,10 +142,12 @@ struct JSONCursor {
     func withUnescaped<Value>(_ text: Text, _ body: (UnsafeBufferPointer<UInt8>) -> Value) -> Value {
         let raw = UnsafeBufferPointer(rebasing: bytes[text.range])
         guard text.hasEscapes else { return body(raw) }
-        // No escape is shorter than what it stands for.
-        return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: raw.count) { buffer in
+        func unescaped(into buffer: UnsafeMutableBufferPointer<UInt8>) -> Value {
             body(UnsafeBufferPointer(rebasing: buffer[..<unescape(text, into: buffer)]))
         }
+        // No escape is shorter than what it stands for. Only a size that the compiler knows is taken from the stack for sure.
+        guard raw.count > 256 else { return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 256) { unescaped(into: $0) } }
+        return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: raw.count) { unescaped(into: $0) }
     }
 
     /// - Returns: How many bytes were written.

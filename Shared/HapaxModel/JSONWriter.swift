@@ -47,6 +47,17 @@ package struct JSONWriter: ~Copyable {
 
     // MARK: - Bytes
 
+    /// - Parameter ranges: Of what has been written, in order.
+    mutating func remove(_ ranges: [Range<Int>]) {
+        guard var end = ranges.first?.lowerBound else { return }
+        for (index, range) in ranges.enumerated() {
+            let next = index + 1 < ranges.count ? ranges[index + 1].lowerBound : count
+            (start + end).update(from: start + range.upperBound, count: next - range.upperBound)
+            end += next - range.upperBound
+        }
+        count = end
+    }
+
     /// - Returns: Where `length` bytes can be written; they count as written.
     @inline(__always)
     private mutating func room(_ length: Int) -> UnsafeMutablePointer<UInt8> {

@@ -12,12 +12,12 @@ package enum PlainKeys {
         }
     }
 
-    /// One pass: each byte is read once and written once, however deep it lies, and once more if a key is repeated.
+    /// One pass: each byte is read and written once, and moved once more for each object around it in which a key is repeated.
     private struct Rewrite: ~Copyable {
         private var cursor: JSONCursor
         private var writer: JSONWriter
-        /// Where members stand in what was written that a later one of the same key replaces, each with the comma behind it. The last member of
-        /// an object is never one of them.
+        /// Where members of the object that ends stand in what was written that a later one of the same key replaces, each with its comma. The
+        /// last member is never one of them.
         private var replaced: [Range<Int>] = []
         /// Of the objects that are open, the innermost last: what each key hashes to, and where its member was written.
         private var members: [(key: UInt64, written: Range<Int>)] = []
@@ -30,18 +30,7 @@ package enum PlainKeys {
             writer = JSONWriter(capacity: bytes.count + 16)
         }
 
-        var result: [UInt8] {
-            let written = writer.bytes
-            if replaced.isEmpty { return written }
-            var result: [UInt8] = []
-            result.reserveCapacity(written.count)
-            var next = 0
-            for range in replaced.sorted(by: { $0.lowerBound < $1.lowerBound }) where range.lowerBound >= next {
-                result += written[next..<range.lowerBound]
-                next = range.upperBound
-            }
-            return result + written[next...]
-        }
+        var result: [UInt8] { writer.bytes }
 
         mutating func value() {
             cursor.skipWhitespace()
@@ -71,8 +60,13 @@ package enum PlainKeys {
                 isAtEnd = ends(UInt8(ascii: "}"))
                 if hasRepeats { members.append((cursor.hash(key, seed: 0), start..<writer.count)) }
             }
+            guard members.count > first else { return }
             repeatedKeys.search(members.count - first, hash: { members[first + $0].key }) { replaced.append(members[first + $0].written) }
-            members.removeSubrange(first...)
+            members.removeLast(members.count - first)
+            guard !replaced.isEmpty else { return }
+            replaced.sort { $0.lowerBound < $1.lowerBound }
+            writer.remove(replaced)
+            replaced.removeAll(keepingCapacity: true)
         }
 
         private mutating func array() {

@@ -42,14 +42,25 @@ package struct BodyScan {
     private var hasEvents = false
     private var looksLikeEvent = false
     /// Where the value of each field is; of repeated ones the last. Read once the envelope is over: a field that comes again and again costs little.
-    private var fields: [Field: Int] = [:]
+    private var fields = [Int?](repeating: nil, count: Field.allCases.count)
     package private(set) var found = ScannedBody()
 
-    private enum Field: String, CaseIterable {
-        case batchID = "batch_id"
-        case installID = "install_id"
-        case sentAt = "sent_at"
-        case created, word, acknowledged, held, gone, refused
+    private enum Field: CaseIterable {
+        case batchID, installID, sentAt, created, word, acknowledged, held, gone, refused
+
+        var name: StaticString {
+            switch self {
+            case .batchID: "batch_id"
+            case .installID: "install_id"
+            case .sentAt: "sent_at"
+            case .created: "created"
+            case .word: "word"
+            case .acknowledged: "acknowledged"
+            case .held: "held"
+            case .gone: "gone"
+            case .refused: "refused"
+            }
+        }
     }
 
     /// - Parameter isLines: Whether it is newline-delimited JSON.
@@ -176,7 +187,9 @@ package struct BodyScan {
         if cursor.skip(UInt8(ascii: ",")) { return }
         guard cursor.skip(UInt8(ascii: "}")) else { throw BodyProblem("the envelope is not valid JSON") }
         guard hasEvents else { throw eventsAreMissing }
-        for (field, start) in fields { read(field, JSONCursor(cursor.bytes, at: start)) }
+        for (field, start) in zip(Field.allCases, fields) {
+            if let start { read(field, JSONCursor(cursor.bytes, at: start)) }
+        }
         stage = .end
     }
 
@@ -197,12 +210,8 @@ package struct BodyScan {
             cursor.position = end
             return
         }
-        guard key.range.count <= Self.longestFieldBytes, let field = Field(rawValue: cursor.string(key)) else { return }
-        fields[field] = start
+        if let field = Field.allCases.firstIndex(where: { cursor.equals(key, $0.name) }) { fields[field] = start }
     }
-
-    /// Of the name of a field, however it is escaped.
-    private static let longestFieldBytes = 6 * Field.acknowledged.rawValue.utf8.count
 
     /// - Parameter value: JSON that has been checked.
     private mutating func read(_ field: Field, _ value: JSONCursor) {

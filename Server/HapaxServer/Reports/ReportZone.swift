@@ -12,10 +12,8 @@ struct ReportZone: Hashable, Sendable {
     /// Names without a slash; Foundation takes abbreviations as well, and those are of several zones.
     static let plainNames: Set<String> = [
         "UTC", "GMT", "Cuba", "Egypt", "Eire", "GB", "GB-Eire", "Greenwich", "Hongkong", "Iceland", "Iran", "Israel", "Jamaica", "Japan",
-        "Kwajalein",
-        "Libya", "NZ", "NZ-CHAT", "Navajo", "PRC", "Poland", "Portugal", "ROC", "ROK", "Singapore", "Turkey", "UCT", "Universal", "W-SU",
-        "Zulu",
-        "CET", "EET", "MET", "WET", "CST6CDT", "EST5EDT", "MST7MDT", "PST8PDT",
+        "Kwajalein", "Libya", "NZ", "NZ-CHAT", "Navajo", "PRC", "Poland", "Portugal", "ROC", "ROK", "Singapore", "Turkey", "UCT",
+        "Universal", "W-SU", "Zulu", "CET", "EET", "MET", "WET", "CST6CDT", "EST5EDT", "MST7MDT", "PST8PDT",
     ]
 
     /// - Returns: nil for what the time zone database of Swift's runtime does not hold.

@@ -27,9 +27,14 @@ enum SettingSources {
         }
     }
 
-    /// `HAPAX_…` variables that mean nothing here, the client's own excepted.
+    /// The client's, the build's, and that of docker-compose.yml.
+    private static let others = [
+        "HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "HAPAX_QUEUE", "HAPAX_REPLACES", "HAPAX_STRICT", "HAPAX_PUBLISHED_PORT",
+    ]
+
+    /// `HAPAX_…` variables that mean nothing to anybody.
     static func unknownVariables(_ environment: [String: String]) -> [String] {
-        let known = Set(ServerSetting.all.map(\.environmentName) + ["HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "HAPAX_QUEUE"])
+        let known = Set(ServerSetting.all.map(\.environmentName) + others)
         return environment.keys.filter { $0.hasPrefix("HAPAX_") && !known.contains($0) }.sorted()
     }
 }
