@@ -58,6 +58,7 @@ struct RefusalMiddleware: RouterMiddleware {
                 RequestProblem(.internalError, detail: "the server failed; whether a batch was stored is not known"), context)
         }
         response.headers[RequestProblem.requestIDField] = context.requestID
+        response.body = response.body.paced(by: context.channel)
         // The length that GET would have, and no body (RFC 9110 §9.3.2).
         return request.method == .head && response.body.contentLength != nil ? response.createHeadResponse() : response
     }

@@ -186,17 +186,6 @@ struct ReadRoutes: Sendable {
     }
 }
 
-extension ResponseBodyWriter {
-    private static var pieceBytes: Int { 32 * 1024 }
-
-    /// Each piece has the time that an answer has, and no more than a few are copied before they are taken.
-    mutating func write(inPieces bytes: [UInt8]) async throws {
-        for start in stride(from: 0, to: bytes.count, by: Self.pieceBytes) {
-            try await write(ByteBuffer(bytes: bytes[start..<min(start + Self.pieceBytes, bytes.count)]))
-        }
-    }
-}
-
 extension JSONWriter {
     fileprivate mutating func span(_ received: Range<Int64>) {
         raw(#""from":"#)
