@@ -3,8 +3,9 @@ import HapaxModel
 /// Lets so many requests work at once, in turn by project: what costs its sender little and the server much delays its own project's requests,
 /// and others' by one piece of work at most.
 ///
-/// There are three of them: ``work()`` for the processor, which comes before anything of a body is unpacked and never lasts while waiting for
-/// the store or a socket; ``questions()`` for lists and counts; ``exports()`` for the steps of exports. None waits for another one.
+/// There are four of them: ``work()`` for the processor, which comes before anything of a body is unpacked and never lasts while waiting for
+/// the store or a socket; ``questions()`` for lists and counts; ``dryRuns()``; ``exports()`` for the steps of exports. Only a dry run waits for
+/// another one: for the work on its body.
 final class Turns: Sendable {
     private struct Waiter {
         var number: UInt64
@@ -41,6 +42,11 @@ final class Turns: Sendable {
             TurnQueue(
                 places: ServerLimits.heavyReads, placesOfOne: ServerLimits.heavyReads - 1, maximumWaiting: ServerLimits.waitingTurns),
             patience: patience)
+    }
+
+    /// For dry runs, which hold an unpacked body while they wait for the store.
+    static func dryRuns() -> Turns {
+        Turns(TurnQueue(places: ServerLimits.dryRuns, maximumWaiting: ServerLimits.waitingTurns), patience: ServerLimits.heavyReadWait)
     }
 
     /// For steps of exports, which wait as long as it takes.

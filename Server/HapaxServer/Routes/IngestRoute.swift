@@ -12,7 +12,8 @@ struct IngestRoute: Sendable {
     let live: Live
     /// For inflating, scanning and hashing.
     let turns = Turns.work()
-    /// For dry runs, which are questions.
+    private let dryRuns = Turns.dryRuns()
+    /// Answers dry runs.
     let reading: ReadRoutes
 
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
@@ -75,7 +76,7 @@ struct IngestRoute: Sendable {
     private func dryRun(_ request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
         let body = try await RequestBodyReader.read(request)
-        let answer = try await reading.questions.run(projectID) { (_) async throws(RequestProblem) -> [UInt8] in
+        let answer = try await dryRuns.run(projectID) { (_) async throws(RequestProblem) -> [UInt8] in
             try await verdicts(on: try await unpack(body, isLines: isLines, context, projectID).0)
         }
         return try reading.answer(answer, to: projectID)

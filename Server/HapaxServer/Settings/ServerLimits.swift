@@ -78,7 +78,9 @@ package struct ServerLimits: Sendable {
 
     // MARK: Reading
 
-    /// Lists, counts and dry runs that run at once, each on a connection of its own; one project has one less. A further one waits, see
+    /// Dry runs at once, on a connection of their own; a further one waits, see ``heavyReadWait``.
+    package static let dryRuns = 1
+    /// Lists and counts that run at once, each on a connection of its own; one project has one less. A further one waits, see
     /// ``heavyReadWait``.
     package static let heavyReads = 3
     /// How long a heavy question may wait for its turn, then it is answered 503.

@@ -9,7 +9,7 @@ final class PostgresReader: EventReader {
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
         short = PostgresQuerySession(uri: uri, name: "short", breaker: breaker)
-        heavy = (0..<ServerLimits.heavyReads + ServerLimits.exportReads).map {
+        heavy = (0..<ServerLimits.heavyReads + ServerLimits.exportReads + ServerLimits.dryRuns).map {
             PostgresQuerySession(uri: uri, name: "heavy.\($0)", breaker: breaker)
         }
         free = Locked(Array(heavy.indices))
@@ -181,8 +181,8 @@ final class PostgresReader: EventReader {
     private static let columns = """
         event_id, event, distinct_id, (extract(epoch FROM time) * 1000)::int8, (extract(epoch FROM received_at) * 1000000)::int8, install_id, \
         sequence, properties, received_at >= (
-          SELECT b.closes FROM report_bounds b
-          WHERE b.project_id = events.project_id AND b.starts <= events.time AND events.time < b.ends ORDER BY b.starts DESC LIMIT 1)
+          SELECT CASE WHEN events.time < b.ends THEN b.closes END FROM report_bounds b
+          WHERE b.project_id = events.project_id AND b.starts <= events.time ORDER BY b.starts DESC LIMIT 1)
         """
 }
 

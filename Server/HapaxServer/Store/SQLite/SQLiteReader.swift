@@ -17,7 +17,7 @@ final class SQLiteReader: EventReader {
         var configuration = Configuration()
         configuration.label = "hapax.reader"
         configuration.readonly = true
-        configuration.maximumReaderCount = ServerLimits.heavyReads + ServerLimits.exportReads + 2
+        configuration.maximumReaderCount = ServerLimits.heavyReads + ServerLimits.exportReads + ServerLimits.dryRuns + 2
         configuration.busyMode = .timeout(5)
         configuration.prepareDatabase { db in
             db.add(
@@ -198,8 +198,8 @@ final class SQLiteReader: EventReader {
     private static let columns = """
         event_id, CAST(event AS BLOB), CAST(distinct_id AS BLOB), time, received_at, install_id, sequence, CAST(properties AS BLOB),
         received_at >= (
-          SELECT b.closes FROM report_bounds b
-          WHERE b.project_id = events.project_id AND b.starts <= events.time AND events.time < b.ends ORDER BY b.starts DESC LIMIT 1)
+          SELECT CASE WHEN events.time < b.ends THEN b.closes END FROM report_bounds b
+          WHERE b.project_id = events.project_id AND b.starts <= events.time ORDER BY b.starts DESC LIMIT 1)
         """
 
     /// - Parameter candidates: Rows of the span; nil is all of it.
