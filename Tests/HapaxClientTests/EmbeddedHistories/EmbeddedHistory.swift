@@ -25,6 +25,8 @@ final class EmbeddedHistory: Sendable {
         var excused: Set<EventID> = []
         var lost = 0
         var damages = 0
+        /// By the quota of each install, as its file said when it was closed.
+        var removed: [EventID: [String: Int64]] = [:]
         var discards = false
         var isTakenBack = false
         var events = 0
@@ -271,7 +273,10 @@ final class EmbeddedHistory: Sendable {
     }
 
     private func end(_ test: TestClient, _ name: String) async {
-        say("\(name) is to end: \(test.client.file.counters)")
+        let counters = test.client.file.counters
+        say("\(name) is to end: \(counters)")
+        let removed: Set = ["quota_age", "quota_oldest", "quota_dead_letter"]
+        told.withLock { $0.removed[counters.installID] = counters.dropped.filter { removed.contains($0.key) } }
         let report = await whileTimePasses { await test.client.shutdown(within: .zero) }
         say("\(name) ends: \(report)")
         if !name.contains("early") { told.withLock { $0.lost += report.lost } }
@@ -328,7 +333,9 @@ final class EmbeddedHistory: Sendable {
         var counted = contents.files.reduce(into: [String: Int64]()) { $0.merge($1.counters.dropped, uniquingKeysWith: +) }
         for reason in ["opted_out", "quota_full", "shut_down", "mailbox_full"] { counted[reason] = nil }
         let current = Set(contents.files.map(\.counters.installID))
-        for (install, counts) in server.gone where !current.contains(install) { counted.merge(counts, uniquingKeysWith: +) }
+        // A damaged file takes with it what its quota had removed and was not told yet: exact counts after damage are not promised.
+        let before = told.withLock { $0.removed }.merging(server.gone) { $0.merging($1, uniquingKeysWith: max) }
+        for (install, counts) in before where !current.contains(install) { counted.merge(counts, uniquingKeysWith: +) }
         for damage in server.damage {
             for match in damage.matches(of: /"\$lost(?:_dead_letters)?":([0-9]+)/) { counted["lost", default: 0] += Int64(match.1) ?? 0 }
         }
