@@ -28,14 +28,15 @@ struct ReportZoneTests {
             $0.contains("/") && FileManager.default.fileExists(atPath: "/usr/share/zoneinfo/\($0)")
         }
         #expect(zones.count > 300)
-        // S12: names without a slash.
-        let plain = ReportZone.plainNames.subtracting(["UTC"]).sorted()
-        let pairs = (zones + plain).flatMap { zone in days.map { (zone, $0) } } + strange
+        // S12: names without a slash, on days of this year: for earlier ones Debian keeps rules (WET of 1994) that the database has given up.
+        let plain = ReportZone.plainNames.subtracting(["UTC"]).sorted().flatMap { zone in days.prefix(6).map { (zone, $0) } }
+        let pairs = zones.flatMap { zone in days.map { (zone, $0) } } + plain + strange
         let lines = try pairs.map { name, text in
             let (zone, day) = (try #require(ReportZone(name)), try #require(CalendarDay(text)))
             return "\(name) \(day) \(zone.start(of: day)) \(zone.close(of: day))\n"
         }
-        #expect(try await Python.run("day_bounds", input: lines.joined()) == "checked\n")
+        let answer = try await Python.run("day_bounds", input: lines.joined())
+        #expect(answer == "checked\n", "\(answer.prefix(2_000))")
     }
 
     @Test(
