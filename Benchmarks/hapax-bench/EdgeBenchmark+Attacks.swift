@@ -117,6 +117,7 @@ extension EdgeBenchmark {
                 let status = try connection.exchange(request).status
                 guard status == 200 else { throw BenchmarkError("an honest sender was answered \(status)") }
                 latencies.append((.now - sent) / .milliseconds(1))
+                // An honest sender has fifty events that often; without a pause it would be a load.
                 usleep(20_000)
             }
             latencies.sort()
@@ -134,6 +135,7 @@ extension EdgeBenchmark {
             let connection = try HTTPConnection(port: port)
             return { isEnough in while !isEnough() { _ = try connection.exchange(HTTPConnection.get("/v1/names", port: port)) } }
         }
+        // What comes before the attackers have filled the queue is not measured.
         usleep(1_000_000)
         let beside = try honest(20)
         let failures = crowd.stop() + asking.stop()
@@ -162,6 +164,7 @@ extension EdgeBenchmark {
             let request = HTTPConnection.request(path: "/v1/events?dry_run=true", body: body, port: port, isCompressed: true, key: key)
             return { isEnough in while !isEnough() { _ = try connection.exchange(request) } }
         }
+        // So long the database does not answer.
         usleep(8_000_000)
         try lock.execute("ROLLBACK")
         _ = crowd.stop()
@@ -178,6 +181,7 @@ extension EdgeBenchmark {
             let connection = try HTTPConnection(port: port)
             return { isEnough in while !isEnough() { _ = try connection.exchange(HTTPConnection.get("/v1/names", port: port)) } }
         }
+        // The loops hold their places by then.
         usleep(1_000_000)
         let connection = try HTTPConnection(port: port)
         let request = HTTPConnection.get("/v1/events?limit=100", port: port, key: ServerProcess.readKey(of: "attacker-1"))
@@ -216,6 +220,7 @@ extension EdgeBenchmark {
             _ = connection.sendWithoutWaiting(request)
             return connection
         }
+        // So long nobody reads; an answer has thirty seconds.
         usleep(10_000_000)
         withExtendedLifetime(connections) {}
         // A question that is being answered has its rows as the database sent them, as events, and as JSON.
@@ -235,6 +240,7 @@ extension EdgeBenchmark {
             _ = connection.sendWithoutWaiting(Array(header.utf8))
             return connection
         }
+        // All of them have arrived by then, and none is cut yet: a header has ten seconds.
         usleep(3_000_000)
         withExtendedLifetime(connections) {}
         memory(server, "\(count) headers that do not end", count * ServerLimits.connectionBytes)
