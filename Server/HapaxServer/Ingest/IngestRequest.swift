@@ -13,9 +13,9 @@ package struct IngestRequest: Sendable {
 
     /// What a sender most likely did not mean, though it can be stored.
     var hint: String? {
-        let count = entries.count { if case .record(let record) = $0 { ScannedEvent.looksLikeSeconds(record.time) } else { false } }
-        return count > 0 ? "events whose time looks like seconds instead of milliseconds, and so lies before 1973: \(count)" : nil
+        inSeconds > 0 ? "events whose time looks like seconds instead of milliseconds, and so lies before 1973: \(inSeconds)" : nil
     }
+    private var inSeconds = 0
 
     package enum Entry: Sendable {
         case record(EventRecord)
@@ -66,6 +66,7 @@ package struct IngestRequest: Sendable {
         if let problem = event.problem {
             entries.append(.refused(problem, id: event.id, sent: sent))
         } else if let id = event.id {
+            if ScannedEvent.looksLikeSeconds(event.time) { inSeconds += 1 }
             entries.append(.record(EventRecord(event, id: id, projectID: projectID, envelope: envelope)))
         } else {
             entries.append(.refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil, sent: sent))
