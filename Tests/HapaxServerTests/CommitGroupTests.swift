@@ -7,9 +7,9 @@ import Testing
 struct CommitGroupTests {
     private func outcomes(
         _ requests: [IngestRequest], horizon: Int32 = 0, found: [EventKey: Int64] = [:],
-        unstored: [EventKey: CommitGroup.Unstored] = [:]
+        refused: [EventKey: EventProblem] = [:]
     ) -> [[Receipt.Outcome]] {
-        CommitGroup(requests, horizon: horizon).outcomes(found: found, unstored: unstored).map { $0.map(\.outcome) }
+        CommitGroup(requests, horizon: horizon).outcomes(found: found, refused: refused).map { $0.map(\.outcome) }
     }
 
     private let refused = Array(#"{"event_id":"019b76da-a800-7000-8000-000000000001","event":"x","time":-1,"distinct_id":"d"}"#.utf8)
@@ -57,8 +57,8 @@ struct CommitGroupTests {
         #expect(outcomes([bad], found: [key: 7]) == [[.duplicate]])
         let good = try Sample.request([Sample.event(Sample.id(1))])
         #expect(outcomes([bad, good]) == [[.duplicate], [.stored]])
-        let refusal = CommitGroup.Unstored.refused(EventProblem(.refusedByStore, detail: "SQLSTATE 22P02"))
-        #expect(outcomes([bad, good], unstored: [key: refusal]) == [[.rejected], [.rejected]])
+        let refusal = EventProblem(.refusedByStore, detail: "SQLSTATE 22P02")
+        #expect(outcomes([bad, good], refused: [key: refusal]) == [[.rejected], [.rejected]])
     }
 
     @Test("duplicate beats expired, and only dated ids expire (I2)")
@@ -108,17 +108,6 @@ struct CommitGroupTests {
         }
     }
 
-    @Test("Ids of a month whose rows are being moved are answered retry, whatever is found or wrong with them; others as ever (I1, I2)")
-    func movingIDsAreRetried() throws {
-        let later = try #require(EventID("01a62045-2000-7000-8000-000000000001"))
-        let bad = Array(#"{"event_id":"\#(later)","event":"","time":1,"distinct_id":"d"}"#.utf8)
-        let group = CommitGroup(
-            [try Sample.request([Sample.event(later), Sample.event(Sample.id(1)), bad])], horizon: 0,
-            moving: later.bucket..<later.bucket + 1)
-        #expect(group.storeGroup.records.map(\.key.id) == [Sample.id(1)] && group.storeGroup.lookups.isEmpty)
-        #expect(group.outcomes(found: [:], unstored: [:]).map { $0.map(\.outcome) } == [[.retry, .stored, .retry]])
-    }
-
     @Test("A refusal by the store is that copy's alone: the same content shares it, another is tried again (I8)")
     func refusalIsNotInherited() throws {
         let id = Sample.id(1)
@@ -127,7 +116,7 @@ struct CommitGroupTests {
         ])
         let group = CommitGroup([request], horizon: 0)
         let problem = EventProblem(.refusedByStore, detail: "test")
-        let outcomes = group.outcomes(found: [:], unstored: [EventKey(id: id, projectID: 1): .refused(problem)])
+        let outcomes = group.outcomes(found: [:], refused: [EventKey(id: id, projectID: 1): problem])
         #expect(outcomes == [[.rejected, .rejected, .retry]].map { zip(0..., $0).map { Self.result($0, id, $1, problem) } })
     }
 

@@ -127,7 +127,6 @@ struct DailyReportTests {
         }
         func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
         func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
-        func places() async throws(StoreError) -> String { try await base.places() }
         func settled() async throws(StoreError) -> Int64 { min(try await base.settled(), now * 1_000) }
         func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
             try await base.received(from: from, to: to, parts: parts)
@@ -154,7 +153,6 @@ struct DailyReportTests {
         }
         func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
         func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
-        func places() async throws(StoreError) -> String { try await base.places() }
         func settled() async throws(StoreError) -> Int64 { try await base.settled() }
         func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
             try await base.received(from: from, to: to, parts: parts)
@@ -332,32 +330,6 @@ struct DailyReportTests {
         #expect(try await committing.isEmpty)
         while try await store.reports.settled() <= limit {}
         await store.close()
-    }
-
-    @Test("S4: while a long transaction holds up rows on their way to their month, their day does not close and no export passes them")
-    func dayWaitsForRowsOnTheirWay() async throws {
-        let books = try await Books(.postgres, zone: "UTC", start: "2026-01-12T10:00:00Z")
-        try await books.receive("$AppStart", at: "2026-01-12T09:00:00Z")
-        let month = try #require(PostgresPartitions.months(from: Sample.day, count: 5).last)
-        try await books.receive([("order", (books.now - 60) * 1_000, "u2", [:])], idsOf: month.buckets.lowerBound)
-        let upkeep = try await PostgresEventStore(
-            uri: books.fixture.place, today: { Sample.day + 31 }, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-        let holder = try PostgresConnection(uri: books.fixture.place)
-        try holder.execute("BEGIN; LOCK TABLE ONLY events IN ACCESS SHARE MODE")
-        await #expect(throws: StoreError.self) { try await upkeep.performUpkeep() }
-        #expect(try await books.fixture.rows("SELECT count(*) FROM events") == [["1"]])
-        books.move(to: "2026-01-14T12:00:00Z")
-        try await books.close()
-        #expect(try await books.day("2026-01-12").state == .closing)
-        await #expect(throws: StoreError.self) { try await books.export() }
-        try holder.execute("ROLLBACK")
-        try await upkeep.performUpkeep()
-        try await books.close()
-        let day = try await books.day("2026-01-12")
-        #expect(day.state == .closed && day.figures.events == 2 && day.late == 0)
-        #expect(try await books.export().split(separator: "\n").count == 2)
-        await upkeep.close()
-        await books.store.close()
     }
 
     // MARK: - R62

@@ -264,8 +264,8 @@ struct EventReaderContractTests {
         await store.close()
     }
 
-    @Test("A reader cannot write, and is there again after its connections were cut")
-    func postgresReadersOnlyRead() async throws {
+    @Test("A reader is there again after its connections were cut")
+    func cutReadersReturn() async throws {
         let fixture = try await StoreUnderTest(.postgres)
         let store = try await fixture.open(currentTime: { Sample.now })
         _ = try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0)
@@ -274,10 +274,6 @@ struct EventReaderContractTests {
         _ = try await fixture.rows(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
         #expect(try await store.reader.event(key) != nil)
-        #expect(
-            try await fixture.rows(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hapax-server' AND query LIKE '%FROM events%'"
-            ) == [["1"]])
         await store.close()
     }
 }

@@ -92,17 +92,6 @@ struct GroupCommitWriterTests {
         #expect(problem?.code == .storeUnavailable)
     }
 
-    @Test("A day without a partition triggers upkeep; what still finds no place is retry, its neighbours are stored")
-    func missingPartitionTriggersUpkeep() async throws {
-        let store = ScriptedStore()
-        store.fail { group in group.records.contains { $0.key.id == Sample.id(2) } ? .noPartition : nil }
-        let outcomes = try await withWriter(store) { writer in
-            try await writer.submit(try Sample.request((1...3).map { Sample.event(Sample.id($0)) }))
-        }
-        #expect(outcomes.map(\.outcome) == [.stored, .retry, .stored])
-        #expect(store.refreshes == 1)
-    }
-
     @Test("Server trouble is 503 for the whole group and refuses no event for good", arguments: ["08006", "53100", "57014", "40003"])
     func storeTroubleIs503(state: String) async throws {
         let error = StoreError(PostgresError(kind: .statement, sqlState: state, summary: "a statement failed"))
@@ -115,33 +104,18 @@ struct GroupCommitWriterTests {
         #expect(store.committedIDs.isEmpty)
     }
 
-    @Test("Only class 22, 54000 and 54001 may refuse an event; 23514 asks for a partition; 40P01 and 40001 are tried again")
+    @Test("Only class 22, 54000 and 54001 may refuse an event; 40P01, 40001 and 23514 are tried again")
     func onlyNamedStatesRefuseEvents() {
         func error(_ state: String, _ kind: PostgresError.Kind = .statement) -> StoreError {
             StoreError(PostgresError(kind: kind, sqlState: state, summary: ""))
         }
         for state in ["22P05", "22P02", "22003", "22021", "54000", "54001"] { #expect(error(state) == .dataRefused(state)) }
-        for state in ["40P01", "40001"] { #expect(error(state) == .collided) }
-        #expect(error("23514") == .noPartition)
+        for state in ["40P01", "40001", "23514"] { #expect(error(state) == .collided) }
         for state in ["54023", "23505", "42P01", "53200", "53300", "57P01", "25006", "XX000", "40003", ""] {
             guard case .unavailable = error(state) else { Issue.record("\(state) is not the store's trouble"); continue }
         }
         // A connection lost while an error was on its way says nothing about the data.
         guard case .unavailable = error("22P05", .connection) else { Issue.record("a lost connection refused an event"); return }
-    }
-
-    @Test("What one half of a group stored is told as stored, though the other half then meets a month that moves (I12)")
-    func halfCommittedGroupIsToldAsStored() async throws {
-        let store = ScriptedStore()
-        store.fail { group in
-            if group.records.count == 4 { return .dataRefused("22P05") }
-            return group.records.contains { $0.key.id == Sample.id(3) } ? .noPartition : nil
-        }
-        try await withWriter(store) { writer in
-            let request = try Sample.request((1...4).map { Sample.event(Sample.id($0)) })
-            let outcomes = try await writer.submit(request).map(\.outcome)
-            #expect(outcomes == [.stored, .stored, .retry, .stored])
-        }
     }
 
     @Test("Too much held is 503 at once, while the group before is still being committed (I13)")

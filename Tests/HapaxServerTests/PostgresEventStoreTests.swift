@@ -77,7 +77,7 @@ struct PostgresEventStoreTests {
                 return stores
             }
             #expect(try await query("SELECT name FROM hapax_migrations", uri) == PostgresSchema.migrations.map { [$0.name] })
-            #expect(try await query("SELECT count(*) FROM event_partitions WHERE is_open", uri) == [["1"]])
+            #expect(try await query("SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass", uri) == [["28"]])
             for store in stores { await store.close() }
         }
     }

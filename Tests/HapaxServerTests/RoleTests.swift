@@ -67,7 +67,7 @@ struct RoleTests {
         let store = try await roles.open(admin: nil, day: Sample.day + 31, logger: log.logger)
         #expect(try await store.commit(Sample.group([Sample.record(Sample.id(1))]), writer: 0).isEmpty)
         try await store.performUpkeep()
-        #expect(log.lines.contains { $0.message.contains("may make no partitions") && $0.metadata["store.months.left"] == "2" })
+        #expect(log.lines.contains { $0.message.contains("may make no partitions") && $0.metadata["store.months.left"] == "23" })
         await store.close()
         let fresh = try await Roles()
         let error = await #expect(throws: StoreError.self) { try await fresh.open(admin: nil) }

@@ -14,7 +14,6 @@ final class ScriptedStore: EventStore {
         var checkFails = false
         var upkeeps = 0
         var upkeepFails = false
-        var moving: Range<Int32>?
     }
 
     private let state = Locked(State())
@@ -32,7 +31,6 @@ final class ScriptedStore: EventStore {
     var upkeeps: Int { state.withLock { $0.upkeeps } }
 
     func failUpkeep(_ fails: Bool) { state.withLock { $0.upkeepFails = fails } }
-    func move(_ days: Range<Int32>?) { state.withLock { $0.moving = days } }
 
     func failChecks() {
         state.withLock { $0.checkFails = true }
@@ -71,7 +69,7 @@ final class ScriptedStore: EventStore {
     func check() async throws(StoreError) {
         if state.withLock({ $0.checkFails }) { throw .unavailable("test") }
     }
-    var moving: Range<Int32>? { state.withLock { $0.moving } }
+    let crowdedMonths: [CrowdedMonth] = []
     func refresh() async throws(StoreError) { state.withLock { $0.refreshes += 1 } }
     func performUpkeep() async throws(StoreError) {
         let fails = state.withLock { state in

@@ -58,6 +58,30 @@ struct StoreFileTests {
         await store.close()
     }
 
+    @Test("A month that a server of before was splitting off when it ended is whole again, each row once (I2)")
+    func halfSplitIsMigrated() async throws {
+        let fixture = try await Self.restored(.postgres, "002_reads")
+        let bucket = Sample.day + 125
+        let records = (1...20).map { Sample.record(Sample.id($0, day: bucket)) }
+        let values = records.map { "(1, '\($0.key.id)', \(bucket), 'e', 'd', now(), \($0.fingerprint), '{}')" }.joined(separator: ", ")
+        try await fixture.execute(
+            """
+            INSERT INTO events (project_id, event_id, bucket, event, distinct_id, time, fingerprint, properties) VALUES \(values);
+            ALTER TABLE events_future ADD CONSTRAINT hapax_moving_20574_20605 CHECK (bucket >= 20605) NOT VALID;
+            CREATE TABLE events_2026_05 (LIKE events INCLUDING DEFAULTS INCLUDING INDEXES, CONSTRAINT hapax_month CHECK
+              (bucket >= 20574 AND bucket < 20605));
+            WITH moved AS (DELETE FROM events_future WHERE ctid IN (SELECT ctid FROM events_future LIMIT 7) RETURNING *)
+              INSERT INTO events_2026_05 SELECT * FROM moved
+            """)
+        #expect(try await fixture.rows("SELECT count(*) FROM events WHERE bucket = \(bucket)") == [["13"]])
+        let store = try await fixture.open()
+        #expect(try await fixture.rows("SELECT count(*) FROM events WHERE bucket = \(bucket)") == [["20"]])
+        try await store.performUpkeep()
+        #expect(try await fixture.rows("SELECT count(*) FROM events_2026_05") == [["20"]])
+        #expect(try await store.commit(Sample.group(records), writer: 0).count == 20)
+        await store.close()
+    }
+
     /// Writes the files of this version, once: `HAPAX_WRITE_STORE_FILES=DIRECTORY swift test --filter writeStoreFiles`.
     @Test(.enabled(if: ProcessInfo.processInfo.environment["HAPAX_WRITE_STORE_FILES"] != nil, "only when a version is released"))
     func writeStoreFiles() async throws {

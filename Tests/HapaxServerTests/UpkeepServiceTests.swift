@@ -32,9 +32,7 @@ struct UpkeepServiceTests {
         }
     }
 
-    @Test(
-        "Upkeep is done at once and daily, after a failure in ten minutes, with a warning; what was left half moved goes on"
-    )
+    @Test("Upkeep is done at once and daily, after a failure in ten minutes, with a warning; what others change is learnt meanwhile")
     func upkeepIsDoneInTime() async throws {
         let (store, metrics, log, pauses) = (ScriptedStore(), ServerMetrics(), RecordedLog(), Pauses())
         store.failUpkeep(true)
@@ -52,9 +50,8 @@ struct UpkeepServiceTests {
         #expect(metrics.lastUpkeep?.unixMilliseconds == Sample.now)
         while store.upkeeps < 4, !Task.isCancelled { await Task.yield() }
         let before = store.refreshes
-        store.move(0..<31)
         await pauses.end(ServerLimits.refreshInterval)
-        while store.refreshes == before || store.upkeeps < 5, !Task.isCancelled { await Task.yield() }
+        while store.refreshes == before, !Task.isCancelled { await Task.yield() }
         running.cancel()
         try await running.value
     }

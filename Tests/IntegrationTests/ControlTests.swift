@@ -92,7 +92,7 @@ private final class PlantedStore: EventStore, AuditedStore {
     let horizon: Int32 = 0
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }
     func check() async throws(StoreError) {}
-    let moving: Range<Int32>? = nil
+    let crowdedMonths: [CrowdedMonth] = []
     func refresh() async throws(StoreError) {}
     func performUpkeep() async throws(StoreError) {}
     func close() async {}

@@ -6,7 +6,6 @@ import HapaxModel
 struct CommitGroup {
     private let requests: [IngestRequest]
     private let horizon: Int32
-    private let moving: Range<Int32>?
     /// The first record of each key; later ones are compared with it.
     private let firsts: [EventKey: First]
     let storeGroup: StoreGroup
@@ -17,10 +16,8 @@ struct CommitGroup {
         var entry: Int
     }
 
-    /// - Parameters:
-    ///   - horizon: See ``EventStore/horizon``.
-    ///   - moving: See ``EventStore/moving``.
-    init(_ requests: [IngestRequest], horizon: Int32, moving: Range<Int32>? = nil) {
+    /// - Parameter horizon: See ``EventStore/horizon``.
+    init(_ requests: [IngestRequest], horizon: Int32) {
         var firsts: [EventKey: First] = [:]
         var records: [EventRecord] = []
         var lookups: Set<EventKey> = []
@@ -28,8 +25,6 @@ struct CommitGroup {
         firsts.reserveCapacity(records.capacity)
         for (requestIndex, request) in requests.enumerated() {
             for (entryIndex, entry) in request.entries.enumerated() {
-                // Where rows are on their way nothing that is found, or not found, says anything.
-                if let moving, let bucket = entry.id?.bucket, moving.contains(bucket) { continue }
                 switch entry {
                 case .record(let record) where Self.isExpired(record.key.id, horizon):
                     lookups.insert(record.key)
@@ -44,7 +39,6 @@ struct CommitGroup {
         }
         self.requests = requests
         self.horizon = horizon
-        self.moving = moving
         self.firsts = firsts
         storeGroup = StoreGroup(
             records: records.sorted { $0.key < $1.key },
@@ -61,20 +55,17 @@ struct CommitGroup {
     ///
     /// - Parameters:
     ///   - found: What the store had before, with its fingerprint.
-    ///   - unstored: The records that were not stored after all, and what that means for them.
-    func outcomes(found: [EventKey: Int64], unstored: [EventKey: Unstored]) -> [[Receipt.Result]] {
+    ///   - refused: The records that the store could not hold, and why.
+    func outcomes(found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:]) -> [[Receipt.Result]] {
         requests.enumerated().map { requestIndex, request in
             request.entries.enumerated().map { entryIndex, entry in
-                if let moving, let id = entry.id, moving.contains(id.bucket) {
-                    return Receipt.Result(index: entryIndex, eventID: id, outcome: .retry, detail: "its month is being moved")
-                }
                 switch entry {
                 case .record(let record):
                     return outcome(
-                        of: record, at: entryIndex, in: requestIndex, stored: found[record.key], unstored: unstored[record.key])
+                        of: record, at: entryIndex, in: requestIndex, stored: found[record.key], refused: refused[record.key])
                 case .refused(let problem, let id, _):
                     let key = id.map { EventKey(id: $0, projectID: request.projectID) }
-                    if let key, isStored(key, found: found, unstored: unstored) {
+                    if let key, isStored(key, found: found, refused: refused) {
                         return Receipt.Result(index: entryIndex, eventID: id, outcome: .duplicate)
                     }
                     return Receipt.Result(
@@ -94,38 +85,28 @@ struct CommitGroup {
         }
     }
 
-    /// Why a record is not in the store although it was asked to store it.
-    enum Unstored: Equatable {
-        case refused(EventProblem)
-        case retry
-    }
-
-    private func isStored(_ key: EventKey, found: [EventKey: Int64], unstored: [EventKey: Unstored]) -> Bool {
-        found[key] != nil || (firsts[key] != nil && unstored[key] == nil)
+    private func isStored(_ key: EventKey, found: [EventKey: Int64], refused: [EventKey: EventProblem]) -> Bool {
+        found[key] != nil || (firsts[key] != nil && refused[key] == nil)
     }
 
     private func outcome(
-        of record: EventRecord, at entry: Int, in request: Int, stored: Int64?, unstored: Unstored?
+        of record: EventRecord, at entry: Int, in request: Int, stored: Int64?, refused problem: EventProblem?
     ) -> Receipt.Result {
         var result = Receipt.Result(index: entry, eventID: record.key.id, outcome: .stored)
         if let stored {
             return compare(record, with: stored, &result)
         }
         let isFirst = firsts[record.key].map { $0.request == request && $0.entry == entry } ?? false
-        switch unstored {
-        case .refused where !isFirst && firsts[record.key]?.fingerprint != record.fingerprint:
+        if let problem {
             // The store has refused another content; this one has not been tried.
-            result.outcome = .retry
-            return result
-        case .refused(let problem):
+            guard isFirst || firsts[record.key]?.fingerprint == record.fingerprint else {
+                result.outcome = .retry
+                return result
+            }
             result.outcome = .rejected
             result.reason = problem.reason.rawValue
             result.detail = problem.detail
             return result
-        case .retry:
-            result.outcome = .retry
-            return result
-        case nil: break
         }
         guard let first = firsts[record.key] else {
             result.outcome = .expired

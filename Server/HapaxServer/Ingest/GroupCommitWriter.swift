@@ -137,32 +137,19 @@ package final class GroupCommitWriter: Sendable {
     }
 
     private func outcomes(_ requests: [IngestRequest], writer: Int) async throws(StoreError) -> [[Receipt.Result]] {
+        let group = CommitGroup(requests, horizon: store.horizon)
         var attempt = CommitAttempt()
-        while true {
-            // Anew each time: what the group is asked for depends on what is known of the store.
-            let group = CommitGroup(requests, horizon: store.horizon, moving: store.moving)
-            do throws(StoreError) {
-                try await commit(group.storeGroup, writer: writer, &attempt)
-                metrics.groupCommitted(
-                    records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(found: attempt.found))
-                return group.outcomes(found: attempt.found, unstored: attempt.unstored)
-            } catch .noPartition where attempt.mayBeginAnew {
-                attempt.hasRefreshed = true
-                try await store.refresh()
-            }
-        }
+        try await commit(group.storeGroup, writer: writer, &attempt)
+        metrics.groupCommitted(
+            records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(found: attempt.found))
+        return group.outcomes(found: attempt.found, refused: attempt.refused)
     }
 
     /// What the parts of one group came to.
     private struct CommitAttempt {
         var found: [EventKey: Int64] = [:]
-        var unstored: [EventKey: CommitGroup.Unstored] = [:]
-        var hasRefreshed = false
-        /// Whether a half of the group is in the store: then the rest must not begin anew, or what was stored would be told as a duplicate.
-        var hasCommitted = false
+        var refused: [EventKey: EventProblem] = [:]
         var collisions = 0
-
-        var mayBeginAnew: Bool { !hasRefreshed && !hasCommitted }
     }
 
     /// Commits a group; one whose data is refused is halved until only the culprits are left.
@@ -170,17 +157,15 @@ package final class GroupCommitWriter: Sendable {
         do throws(StoreError) {
             let found = try await store.commit(group, writer: writer)
             attempt.found.merge(found) { $1 }
-            attempt.hasCommitted = true
             return
         } catch .collided where attempt.collisions < ServerLimits.collisions {
             attempt.collisions += 1
             return try await commit(group, writer: writer, &attempt)
-        } catch .noPartition where attempt.mayBeginAnew {
-            throw .noPartition
         } catch .dataRefused(let state) {
-            if isolate(group, as: .refused(EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")), &attempt) { return }
-        } catch .noPartition {
-            if isolate(group, as: .retry, &attempt) { return }
+            if group.records.count == 1, let culprit = group.records.first, group.lookups.isEmpty, group.reports.isEmpty {
+                attempt.refused[culprit.key] = EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")
+                return
+            }
         }
         // Without a record to blame the refusal is the store's own trouble, never an event's.
         guard !group.records.isEmpty else { throw .unavailable("a transaction without events was refused") }
@@ -188,14 +173,5 @@ package final class GroupCommitWriter: Sendable {
         let first = StoreGroup(records: Array(group.records[..<middle]), lookups: group.lookups, reports: group.reports)
         try await commit(first, writer: writer, &attempt)
         try await commit(StoreGroup(records: Array(group.records[middle...])), writer: writer, &attempt)
-    }
-
-    /// - Returns: Whether the group is down to the one record that cannot be stored.
-    private func isolate(_ group: StoreGroup, as reason: CommitGroup.Unstored, _ attempt: inout CommitAttempt) -> Bool {
-        guard group.records.count == 1, let culprit = group.records.first, group.lookups.isEmpty, group.reports.isEmpty else {
-            return false
-        }
-        attempt.unstored[culprit.key] = reason
-        return true
     }
 }

@@ -50,11 +50,11 @@ package final class ServerMetrics: Sendable {
     }
 
     /// https://prometheus.io/docs/instrumenting/exposition_formats/
-    package func exposition() -> String {
+    package func exposition(crowdedMonths: [CrowdedMonth] = []) -> String {
         let counts = counts.withLock { $0 }
         var text = ""
-        func metric(_ name: String, _ help: String, _ samples: [(label: String, value: Int)]) {
-            text += "# HELP \(name) \(help)\n# TYPE \(name) counter\n"
+        func metric(_ name: String, _ help: String, type: String = "counter", _ samples: [(label: String, value: Int)]) {
+            text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
             for sample in samples { text += "\(name)\(sample.label) \(sample.value)\n" }
         }
         metric("hapax_events_received_total", "Events in answered requests.", [("", counts.received)])
@@ -70,6 +70,10 @@ package final class ServerMetrics: Sendable {
             "hapax_derived_other_content_total", "Duplicates under a derived id whose content differs from what is stored.",
             [("", counts.derivedWithOtherContent)])
         metric("hapax_groups_failed_total", "Groups answered with 503.", [("", counts.failedGroups)])
+        metric(
+            "hapax_crowded_month_events", "Events of months to come that have no partition since too many were stored for them.",
+            type: "gauge",
+            crowdedMonths.map { (#"{month="\#($0.month)",project="\#($0.project)"}"#, Int($0.rows)) })
         return text
     }
 }

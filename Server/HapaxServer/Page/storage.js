@@ -29,10 +29,11 @@ const storage = refreshed(10, {
       ["Months prepared ahead", s.months_ahead], ["Last upkeep", s.last_upkeep && when(s.last_upkeep)], ["Complete up to", s.settled_at && when(s.settled_at)],
       ["Requests with an unknown key", s.unknown_keys],
     ]).children);
-    const most = Math.max(1, ...s.months.map((month) => month.rows));
-    const hasBytes = s.months.some((month) => month.bytes !== null);
-    $("store-months").tBodies[0].replaceChildren(...[...s.months].reverse().map((month) => listRow(month.month, [about + grouped(month.rows), ...(hasBytes ? [sized(month.bytes || 0)] : [])], month.rows / most)));
-    $("store-months").hidden = s.months.length === 0;
+    const months = s.months.filter((month) => month.rows > 0);
+    const most = Math.max(1, ...months.map((month) => month.rows));
+    const hasBytes = months.some((month) => month.bytes !== null);
+    $("store-months").tBodies[0].replaceChildren(...months.reverse().map((month) => listRow(month.month, [about + grouped(month.rows), ...(hasBytes ? [sized(month.bytes || 0)] : [])], month.rows / most)));
+    $("store-months").hidden = months.length === 0;
     const reasons = new Map();
     for (const { reason } of s.refusals) reasons.set(reason, (reasons.get(reason) || 0) + 1);
     const sorted = [...reasons].sort((a, b) => b[1] - a[1]);

@@ -27,7 +27,7 @@ struct UpkeepService: Service {
                 try await store.performUpkeep()
                 metrics.upkeepPerformed(at: Timestamp(clampingUnixMilliseconds: currentTime()))
             } catch {
-                // The open partition takes what comes meanwhile.
+                // The months are made long before they begin.
                 logger.warning("Upkeep could not be done and will be tried again", metadata: ["store.error": "\(error)"])
                 interval = ServerLimits.upkeepIntervalAfterFailure
             }
@@ -39,11 +39,7 @@ struct UpkeepService: Service {
         while true {
             try await pause(ServerLimits.refreshInterval)
             // If the store does not answer, senders are told so already.
-            do throws(StoreError) {
-                try await store.refresh()
-                // Begun and not ended, by a server that died or was kept from its last step: whoever is free goes on.
-                if store.moving != nil { try await store.performUpkeep() }
-            } catch {}
+            try? await store.refresh()
         }
     }
 }

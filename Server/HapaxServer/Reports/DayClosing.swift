@@ -24,15 +24,14 @@ struct DayClosing: Sendable {
                 let history = try await zones(of: projectID, now: now)
                 try await fillBounds(projectID, history, now: now)
             }
-            let places = try await database.places()
             let settled = try await database.settled() / 1_000
             let projects = try await database.rows("SELECT project_id FROM report_progress ORDER BY project_id").compactMap {
                 $0[0].flatMap { Int32($0) }
             }
             for projectID in projects {
-                while let day = try await next(projectID, closesUpTo: settled) { try await close(projectID, day, places) }
+                while let day = try await next(projectID, closesUpTo: settled) { try await close(projectID, day) }
             }
-            try await foldLate(upTo: settled, places)
+            try await foldLate(upTo: settled)
         }
     }
 
@@ -132,13 +131,7 @@ struct DayClosing: Sendable {
         return ReportDay(day: day, starts: numbers[0], ends: numbers[1], closes: numbers[2], zone: zone)
     }
 
-    /// What was read while rows were moved is not told.
-    private func write(_ statements: [ReportSQL], ifStill places: String) async throws(StoreError) {
-        guard try await database.places() == places else { throw .unavailable("a month was being split off meanwhile") }
-        try await database.write(statements)
-    }
-
-    private func close(_ projectID: Int32, _ day: ReportDay, _ places: String) async throws(StoreError) {
+    private func close(_ projectID: Int32, _ day: ReportDay) async throws(StoreError) {
         let folded = try await database.rows(
             "SELECT \(database.dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
         try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, to: day.closes)
@@ -155,7 +148,7 @@ struct DayClosing: Sendable {
         statements.append(
             "UPDATE report_progress SET next_day = \(day.day.advanced(by: 1)), folded_to = \(instant: day.closes) WHERE project_id = \(projectID)"
         )
-        try await write(statements, ifStill: places)
+        try await database.write(statements)
     }
 
     /// Everybody's first start among what was received in a span. Doing it again changes nothing.
@@ -178,7 +171,7 @@ struct DayClosing: Sendable {
 
     /// Counts what was received after its day had closed, up to an instant. Most events come so soon that they cannot be late, whatever
     /// their day.
-    private func foldLate(upTo settled: Int64, _ places: String) async throws(StoreError) {
+    private func foldLate(upTo settled: Int64) async throws(StoreError) {
         let row = try await database.rows("SELECT \(database.dialect.milliseconds("late_to")) FROM report_late_progress")
         let from = (row.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
         guard from < settled else { return }
@@ -207,7 +200,7 @@ struct DayClosing: Sendable {
             }
         }
         statements.append("UPDATE report_late_progress SET late_to = \(instant: settled)")
-        try await write(statements, ifStill: places)
+        try await database.write(statements)
     }
 
     /// Imported history needs bounds of days before the first.

@@ -88,9 +88,6 @@ package protocol ReportDatabase: Sendable {
     /// The instant (Unix milliseconds) before which no further row can appear: all that was received earlier is there.
     func settled() async throws(StoreError) -> Int64
 
-    /// A text that is another one afterwards if rows were moved meanwhile, and so may have been missing from what was read.
-    func places() async throws(StoreError) -> String
-
     /// Conditions that together name the rows received in a span of Unix seconds, each for as many rows as one statement should take.
     ///
     /// - Throws: ``StoreError/tooHeavy`` for a question about too many.

@@ -84,7 +84,7 @@ struct IngestRoute: Sendable {
 
     /// What would become of each event if the store stays as it is. What only the database itself refuses is not foreseen.
     private func verdicts(on request: IngestRequest) async throws(RequestProblem) -> [UInt8] {
-        let group = CommitGroup([request], horizon: store.horizon, moving: store.moving)
+        let group = CommitGroup([request], horizon: store.horizon)
         let found: [EventKey: Int64]
         do throws(StoreError) {
             found = try await store.reader.fingerprints(group.storeGroup.records.map(\.key) + group.storeGroup.lookups)
@@ -93,7 +93,7 @@ struct IngestRoute: Sendable {
         }
         var writer = JSONWriter()
         writer.raw(#"{"dry_run":true,"would":"#)
-        writer.list(group.outcomes(found: found, unstored: [:]).joined()) { writer, result in
+        writer.list(group.outcomes(found: found).joined()) { writer, result in
             writer.raw(#"{"index":"#)
             writer.integer(result.index)
             writer.raw(#","event_id":"#)

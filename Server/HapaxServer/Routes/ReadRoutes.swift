@@ -39,9 +39,6 @@ struct ReadRoutes: Sendable {
             writer.raw("}")
             return try answer(writer.bytes, to: projectID)
         }
-        if let moving = store.moving, moving.contains(id.bucket) {
-            throw RequestProblem(.storeUnavailable, detail: "the month of this id is being moved; ask again in a moment")
-        }
         if id.bucket >= 0, id.bucket < store.horizon {
             throw RequestProblem(.expired, detail: "events of that day are no longer kept")
         }

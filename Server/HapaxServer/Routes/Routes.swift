@@ -47,7 +47,7 @@ struct Routes {
         add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
         add("/metrics", .get) { request, _ in
             try keys.checkAdmin(request.headers[.authorization])
-            return Self.response("text/plain; version=0.0.4", Array(metrics.exposition().utf8))
+            return Self.response("text/plain; version=0.0.4", Array(metrics.exposition(crowdedMonths: store.crowdedMonths).utf8))
         }
     }
 

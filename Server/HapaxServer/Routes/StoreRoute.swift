@@ -46,6 +46,16 @@ struct StoreRoute: Sendable {
         }
         writer.raw(#","months_ahead":"#)
         writer.optional(overview?.monthsAhead)
+        writer.raw(#","crowded_months":"#)
+        writer.list(store.crowdedMonths) { writer, month in
+            writer.raw(#"{"month":"#)
+            writer.string(month.month)
+            writer.raw(#","project":"#)
+            writer.string(month.project)
+            writer.raw(#","rows":"#)
+            writer.integer(month.rows)
+            writer.raw("}")
+        }
         writer.raw(#","queue_bytes":"#)
         writer.integer(self.writer.heldBytes)
         writer.raw(#","last_upkeep":"#)

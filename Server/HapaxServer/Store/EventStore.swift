@@ -15,9 +15,8 @@ package protocol EventStore: Sendable {
     /// The first bucket that is still kept; dated ids before it are expired. Only ever rises. Known without asking the database.
     var horizon: Int32 { get }
 
-    /// Days whose rows are being moved from one place to another: their ids are answered `retry` meanwhile, since a look-up could miss them.
-    /// Known without asking the database.
-    var moving: Range<Int32>? { get }
+    /// Months to come that have no partition of their own because too much was stored for them. Known without asking the database.
+    var crowdedMonths: [CrowdedMonth] { get }
 
     /// Reads what is stored, beside the writers.
     var reader: any EventReader { get }
@@ -36,8 +35,7 @@ package protocol EventStore: Sendable {
     /// Whether the store answers now.
     func check() async throws(StoreError)
 
-    /// Learns what another server may have changed, ``horizon`` and ``moving``, and catches up with what reading is made quick by. Called every
-    /// few seconds, and when a row found no place.
+    /// Learns what another server may have changed, ``horizon``, and catches up with what reading is made quick by. Called every few seconds.
     func refresh() async throws(StoreError)
 
     /// Prepares the days to come. Called at start and daily; it may take long, and holds up nobody.
@@ -45,6 +43,14 @@ package protocol EventStore: Sendable {
 
     /// Lets go of connections and locks. Nothing is committed afterwards.
     func close() async
+}
+
+/// A month to come with more events than can be moved at once, by project.
+package struct CrowdedMonth: Hashable, Sendable {
+    /// As in `2028-12`.
+    package var month: String
+    package var project: String
+    package var rows: Int64
 }
 
 /// What one transaction is to store.
@@ -67,12 +73,11 @@ package struct StoreGroup: Sendable {
 package enum StoreError: Error, Hashable, Sendable {
     /// The store cannot be reached, is full or broken, or did not say whether it committed.
     case unavailable(String)
-    /// The transaction lost against another one (`40001`, `40P01`) and may be tried again at once.
+    /// The transaction lost against another one (`40001`, `40P01`), or a month was made while it looked for its rows' places (`23514`): it may
+    /// be tried again at once.
     case collided
     /// The database cannot hold some record's data (class 22, 54000, 54001); the value is the SQLSTATE.
     case dataRefused(String)
-    /// No partition takes some record's bucket (23514).
-    case noPartition
     /// What was asked would take longer than it may.
     case tooHeavy
     /// The database's clock shows less than an instant that has been told as settled: what is stored now would come into days that are
@@ -88,7 +93,6 @@ extension StoreError: CustomStringConvertible {
         case .unavailable(let reason): "the store is unavailable: \(reason)"
         case .collided: "the transaction collided with another"
         case .dataRefused(let state): "the store refused an event's data (SQLSTATE \(state))"
-        case .noPartition: "no partition takes an event's day"
         case .tooHeavy: "the question takes longer than it may"
         case .clockBehind: "the database's clock is behind what has been told as settled"
         case .unusable(let reason): "the store cannot be used: \(reason)"

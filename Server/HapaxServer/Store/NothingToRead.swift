@@ -41,7 +41,6 @@ package struct NoReports: ReportDatabase {
 
     package func settled() async throws(StoreError) -> Int64 { 0 }
 
-    package func places() async throws(StoreError) -> String { "" }
     package func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] { [] }
 
     package func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {}

@@ -11,7 +11,7 @@ actor PostgresAdministration {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// For TID range scans, which upkeep needs. The tests run on 15 to 18.
+    /// For indexes of several minimums and maximums (`minmax_multi`). The tests run on 15 to 18.
     private static let oldestMajorVersion = 14
 
     init(uri: String, allowsUnsafe: Bool, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
@@ -54,7 +54,7 @@ actor PostgresAdministration {
                 guard try connection.query("SELECT to_regclass('hapax_migrations') IS NOT NULL").first?[0] == "t" else { return false }
                 let applied = try connection.query("SELECT name FROM hapax_migrations").compactMap { $0[0] }
                 guard applied.sorted() == PostgresSchema.migrations.map(\.name) else { return false }
-                return try PostgresPartitions.openBucket(connection) != nil
+                return try !PostgresPartitions.names(connection).isEmpty
             }
         }
     }
@@ -83,23 +83,11 @@ actor PostgresAdministration {
         }
     }
 
-    /// What any server may have changed: the horizon, and the days whose rows are being moved.
-    func changes() throws(StoreError) -> (horizon: Int32, moving: Range<Int32>?) {
+    /// The horizon, which any server may have raised.
+    func horizon() throws(StoreError) -> Int32 {
         try withConnection { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
-                let horizon = try connection.query("SELECT horizon FROM retention").first?[0].flatMap { Int32($0) } ?? 0
-                return (horizon, try PostgresPartitions.moving(connection))
-            }
-        }
-    }
-
-    /// How many days are left before the open partition takes what comes, and whether this role could make more.
-    func daysAhead(today: Int32?) throws(StoreError) -> (days: Int32, mayChange: Bool) {
-        try withConnection { (connection) throws(StoreError) in
-            try translating { () throws(PostgresError) in
-                let now = try connection.query("SELECT floor(extract(epoch FROM now()) / 86400)::int4").first?[0].flatMap { Int32($0) } ?? 0
-                let open = try PostgresPartitions.openBucket(connection) ?? now
-                return (open - (today ?? now), try PostgresRoles.mayChange(connection))
+                try connection.query("SELECT horizon FROM retention").first?[0].flatMap { Int32($0) } ?? 0
             }
         }
     }

@@ -6,8 +6,7 @@ extension StoreError {
     package init(_ error: PostgresError) {
         let state = error.sqlState ?? ""
         switch (error.kind, state) {
-        case (.statement, "40P01"), (.statement, "40001"): self = .collided
-        case (.statement, "23514"): self = .noPartition
+        case (.statement, "40P01"), (.statement, "40001"), (.statement, "23514"): self = .collided
         case (.statement, "54000"), (.statement, "54001"): self = .dataRefused(state)
         case (.statement, "42501"):
             self = .unusable("the role may not do what is needed here (SQLSTATE 42501); see store-admin in the help")

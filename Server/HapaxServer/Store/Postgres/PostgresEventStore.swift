@@ -11,12 +11,11 @@ package final class PostgresEventStore: EventStore {
     private let worker: PostgresReports
     private let known = Locked(Known())
     private let today: (@Sendable () -> Int32)?
-    private let hasAdminRole: Bool
     private let logger: Logger
 
     private struct Known {
         var horizon: Int32 = 0
-        var moving: Range<Int32>?
+        var crowdedMonths: [CrowdedMonth] = []
     }
 
     package struct Options: Sendable {
@@ -49,12 +48,11 @@ package final class PostgresEventStore: EventStore {
         let reader = PostgresReader(uri: uri, breaker: breaker)
         self.reader = reader
         worker = PostgresReports(uri: uri, reader: reader, breaker: breaker, told: told)
-        hasAdminRole = options.admin != nil
         self.today = today
         self.logger = logger
         let role = try await administration.checkDatabase()
         // A role that may only serve is enough where everything is there.
-        if hasAdminRole { try await upkeep.prepare(servedBy: role, today: today?()) }
+        if options.admin != nil { try await upkeep.prepare(servedBy: role, today: today?()) }
         if try await !administration.isPrepared() { try await upkeep.prepare(servedBy: role, today: today?()) }
         for complaint in try await administration.complaints() {
             logger.warning("The store is not durable; an acknowledged event can be lost", metadata: ["store.setting": "\(complaint)"])
@@ -68,7 +66,7 @@ package final class PostgresEventStore: EventStore {
 
     package var horizon: Int32 { known.withLock { $0.horizon } }
 
-    package var moving: Range<Int32>? { known.withLock { $0.moving } }
+    package var crowdedMonths: [CrowdedMonth] { known.withLock { $0.crowdedMonths } }
 
     package func projectID(named name: String) async throws(StoreError) -> Int32 {
         try await administration.projectID(named: name)
@@ -83,18 +81,22 @@ package final class PostgresEventStore: EventStore {
     }
 
     package func refresh() async throws(StoreError) {
-        let changes = try await administration.changes()
-        known.withLock { $0 = Known(horizon: max($0.horizon, changes.horizon), moving: changes.moving) }
+        let horizon = try await administration.horizon()
+        known.withLock { $0.horizon = max($0.horizon, horizon) }
     }
 
     package func performUpkeep() async throws(StoreError) {
-        try await upkeep.perform(today: today?()) { [known] moving in known.withLock { $0.moving = moving } }
-        try await refresh()
-        let (days, mayChange) = try await administration.daysAhead(today: today?())
-        if !hasAdminRole && !mayChange {
+        let (crowded, due) = try await upkeep.perform(today: today?())
+        known.withLock { $0.crowdedMonths = crowded ?? [] }
+        if crowded == nil {
             logger.warning(
                 "This role may make no partitions; set store-admin before the last month begins, or ids of later months share one partition",
-                metadata: ["store.months.left": "\(max(0, days) / 30)"])
+                metadata: ["store.months.left": "\(PostgresPartitions.monthsAhead - due)"])
+        }
+        for month in crowded ?? [] {
+            logger.warning(
+                "A month to come stays in the partition of all that have none: it holds more events than can be moved at once",
+                metadata: ["store.month": "\(month.month)", "project": "\(month.project)", "events": "\(month.rows)"])
         }
     }
 

@@ -26,13 +26,7 @@ actor PostgresQuerySession {
 
     /// - Throws: ``StoreError/tooHeavy`` if it takes longer.
     func query(_ sql: String, _ parameters: [String], within time: Duration) throws(StoreError) -> [[String?]] {
-        let milliseconds = Int64(time / .milliseconds(1))
-        // To PostgreSQL 0 means no limit at all.
-        guard milliseconds > 0 else { throw .tooHeavy }
-        return try withConnection { (connection) throws(PostgresError) in
-            _ = try connection.query("SELECT set_config('statement_timeout', $1, false)", ["\(milliseconds)"])
-            return try connection.query(sql, parameters)
-        }
+        try withTransaction(within: time) { (connection) throws(PostgresError) in try connection.query(sql, parameters) }
     }
 
     /// As many events as `bytes` of properties hold, at least one if there is any; a statement that took too long gives what it had by then.
@@ -41,34 +35,48 @@ actor PostgresQuerySession {
     func events(
         _ sql: String, _ parameters: [String], bytes: Int, within time: Duration
     ) throws(StoreError) -> (events: [EventRow], isCut: Bool) {
-        let milliseconds = Int64(time / .milliseconds(1))
-        guard milliseconds > 0 else { throw .tooHeavy }
-        return try withConnection { (connection) throws(PostgresError) in
-            _ = try connection.query("SELECT set_config('statement_timeout', $1, false)", ["\(milliseconds)"])
-            var (events, held) = ([EventRow](), 0)
-            do throws(PostgresError) {
+        var (events, held) = ([EventRow](), 0)
+        do throws(StoreError) {
+            try withTransaction(within: time) { (connection) throws(PostgresError) in
+                (events, held) = ([], 0)
                 try connection.query(sql, parameters) { row in
                     guard let event = EventRow(row) else { return true }
                     events.append(event)
                     held += event.properties.count
                     return held < bytes
                 }
-            } catch  where error.sqlState == "57014" && !events.isEmpty {
-                return (events, true)
             }
-            return (events, held >= bytes)
+        } catch .tooHeavy where !events.isEmpty {
+            return (events, true)
         }
+        return (events, held >= bytes)
     }
 
     /// All of it in one transaction.
     func write(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) {
-        try withConnection { (connection) throws(PostgresError) in
-            try connection.execute("BEGIN")
+        try withTransaction(within: Self.longest) { (connection) throws(PostgresError) in
+            for statement in statements { _ = try connection.query(statement.sql, statement.parameters) }
+        }
+    }
+
+    /// A transaction that sees every row: a statement that waits for a month to be made would look for the month's rows where they lay before,
+    /// had it not waited for the lock first.
+    private func withTransaction<Value>(
+        within time: Duration, _ body: (PostgresConnection) throws(PostgresError) -> Value
+    ) throws(StoreError) -> Value {
+        let milliseconds = Int64(time / .milliseconds(1))
+        // To PostgreSQL 0 means no limit at all.
+        guard milliseconds > 0 else { throw .tooHeavy }
+        return try withConnection { (connection) throws(PostgresError) in
             do throws(PostgresError) {
-                for statement in statements { _ = try connection.query(statement.sql, statement.parameters) }
-                try connection.commit()
+                try connection.execute(
+                    "BEGIN; SET LOCAL statement_timeout = \(milliseconds); LOCK TABLE events IN ACCESS SHARE MODE")
+                let value = try body(connection)
+                // What was given up half read has ended its transaction already.
+                if isReadOnly { try connection.execute("COMMIT") } else { try connection.commit() }
+                return value
             } catch {
-                try? connection.execute("ROLLBACK")
+                if !connection.isBroken { try? connection.execute("ROLLBACK") }
                 throw error
             }
         }

@@ -67,24 +67,7 @@ final class PostgresReader: EventReader {
     private static let widest = 20
     private static func forwardMicroseconds(_ width: Int) -> Int64 { 14_648 << Int64(2 * width) }
 
-    /// Whoever goes on from the last line must not have passed rows that were on their way meanwhile.
     func stepForward(
-        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> ExportStep {
-        func places() async throws(StoreError) -> [String?] {
-            let sql = "SELECT \(PostgresPartitions.places), (extract(epoch FROM \(PostgresPartitions.movingSince)) * 1000000)::int8"
-            return try await shortQuery(sql).first ?? []
-        }
-        let before = try await places()
-        let step = try await unguardedStep(query, width: &width, until: deadline)
-        let missingFrom = before.last.flatMap { $0 }.flatMap { Int64($0) } ?? .max
-        guard missingFrom >= query.received.upperBound, try await places() == before else {
-            throw .unavailable("a month is being split off")
-        }
-        return step
-    }
-
-    private func unguardedStep(
         _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> ExportStep {
         let start = max(query.received.lowerBound, query.after?.receivedAt.unixMicroseconds ?? 0)
@@ -144,9 +127,10 @@ final class PostgresReader: EventReader {
         let about = try await shortQuery("SELECT current_setting('server_version'), pg_database_size(current_database())")
         let rows = try await shortQuery(
             """
-            SELECT replace(regexp_replace(p.name, '^events_', ''), '_', '-'), greatest(c.reltuples::int8, pg_stat_get_live_tuples(c.oid), 0),
-              pg_total_relation_size(c.oid), p.from_bucket > extract(epoch FROM now()) / 86400 AND NOT p.is_open
-            FROM event_partitions p JOIN pg_class c ON c.oid = to_regclass(p.name) ORDER BY p.from_bucket
+            SELECT replace(regexp_replace(c.relname, '^events_', ''), '_', '-'), greatest(c.reltuples::int8, pg_stat_get_live_tuples(c.oid), 0),
+              pg_total_relation_size(c.oid), c.relname > to_char(now() AT TIME ZONE 'UTC', '"events_"YYYY_MM') AND c.relname < 'events_a'
+            FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'events'::regclass
+            ORDER BY array_position('{\(PostgresPartitions.undated),\(PostgresPartitions.past)}', c.relname::text), c.relname
             """)
         return StoreOverview(
             version: "PostgreSQL \(about.first?[0] ?? "")", bytes: about.first?[1].flatMap { Int64($0) } ?? 0, isEstimated: true,

@@ -46,23 +46,18 @@ final class PostgresReports: ReportDatabase {
         try await worker.write(statements.map(Self.rendered))
     }
 
-    /// What a transaction that is open will store was received when it began; a session that begins now is seen within two seconds. Rows of
-    /// a month that is being split off are not there until it is attached.
+    /// What a transaction that is open will store was received when it began; a session that begins now is seen within two seconds.
     func settled() async throws(StoreError) -> Int64 {
         let rows = try await reader.shortQuery(
             """
             SELECT floor(extract(epoch FROM least(now() - interval '2 seconds', (
               SELECT min(xact_start) FROM pg_stat_activity
               WHERE application_name = '\(PostgresWriter.applicationName)' AND datname = current_database()
-            ), \(PostgresPartitions.movingSince))) * 1000)::int8
+            ))) * 1000)::int8
             """)
         let settled = rows.first?[0].flatMap { Int64($0) } ?? 0
         told.withLock { $0 = max($0, settled) }
         return settled
-    }
-
-    func places() async throws(StoreError) -> String {
-        try await rows(ReportSQL(stringLiteral: "SELECT \(PostgresPartitions.places)")).first?[0] ?? ""
     }
 
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {

@@ -14,12 +14,12 @@ enum PostgresRoles {
                 GRANT SELECT, INSERT, UPDATE, DELETE ON report_zones, report_bounds, report_progress, report_days, report_events, report_users,
                   report_late, report_late_progress TO \(name);
                 GRANT SELECT ON daily_report, events_with_late TO \(name);
-                GRANT SELECT ON event_partitions, retention, hapax_migrations TO \(name);
+                GRANT SELECT ON retention, hapax_migrations TO \(name);
                 """)
         }
     }
 
-    /// Whether this session's role owns `events`, and so may split it.
+    /// Whether this session's role owns `events`, and so may make months.
     static func mayChange(_ connection: PostgresConnection) throws(PostgresError) -> Bool {
         try connection.query(
             "SELECT pg_has_role(current_user, relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('events')"

@@ -101,6 +101,34 @@ enum PostgresSchema {
                   LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
                     AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                 """),
+        // The open last partition becomes the DEFAULT one. A month that was being split off when its server ended goes back to it; the lock keeps
+        // servers of before from it meanwhile.
+        Migration(
+            name: "003_months",
+            sql: """
+                LOCK TABLE events IN ACCESS EXCLUSIVE MODE;
+                DO $$
+                DECLARE
+                  half name;
+                  month text;
+                BEGIN
+                  IF to_regclass('events_future') IS NULL THEN RETURN; END IF;
+                  FOR half IN SELECT conname FROM pg_constraint
+                    WHERE conrelid = to_regclass('events_future') AND conname LIKE 'hapax\\_moving\\_%'
+                  LOOP
+                    EXECUTE format('ALTER TABLE events_future DROP CONSTRAINT %I', half);
+                    month := 'events_' || to_char(date '1970-01-01' + split_part(half, '_', 3)::int, 'YYYY_MM');
+                    IF to_regclass(month) IS NOT NULL THEN
+                      EXECUTE format('INSERT INTO events_future SELECT * FROM %I', month);
+                      EXECUTE format('DROP TABLE %I', month);
+                    END IF;
+                  END LOOP;
+                  ALTER TABLE events DETACH PARTITION events_future;
+                  ALTER TABLE events_future RENAME TO events_default;
+                  ALTER TABLE events ATTACH PARTITION events_default DEFAULT;
+                END $$;
+                DROP TABLE event_partitions;
+                """),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

@@ -4,6 +4,7 @@ enum PostgresSettings {
     /// there. With the others an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, a crash can leave a torn
     /// page (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table
     /// (https://www.postgresql.org/docs/current/sql-createtable.html, UNLOGGED).
+    /// Of `pg_inherits`: `pg_partition_tree` would wait for whoever holds one of the partitions.
     static func unsafe(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
         try connection.query(
             """
@@ -11,7 +12,7 @@ enum PostgresSettings {
             WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'track_activities') AND setting = 'off'
             UNION ALL
             SELECT relname || ' UNLOGGED' FROM pg_class
-            WHERE relpersistence = 'u' AND oid IN (SELECT relid FROM pg_partition_tree(to_regclass('events')))
+            WHERE relpersistence = 'u' AND oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass('events'))
             ORDER BY 1
             """
         ).compactMap { $0[0] }

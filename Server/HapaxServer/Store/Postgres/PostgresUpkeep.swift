@@ -10,7 +10,7 @@ actor PostgresUpkeep {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// Two servers must not move the same rows at once. Any number that no other program is likely to use.
+    /// Two servers must not make the same month at once. Any number that no other program is likely to use.
     private static let advisoryLock = 0x4861_7061_78
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
@@ -37,22 +37,31 @@ actor PostgresUpkeep {
 
     /// Makes the months that are due.
     ///
-    /// - Parameter forbidden: Called when the ids of some days are answered `retry` from now on.
-    func perform(today: Int32?, forbidden: @Sendable (Range<Int32>?) -> Void) throws(StoreError) {
+    /// - Returns: Those that cannot be made, since too much of them lies in DEFAULT; nil if this role may make none, with how many are due.
+    func perform(today: Int32?) throws(StoreError) -> (crowded: [CrowdedMonth]?, due: Int) {
         try withConnection { (connection) throws(StoreError) in
-            guard try translating({ () throws(PostgresError) in try PostgresRoles.mayChange(connection) }) else { return }
+            let today = try Self.day(connection, today)
+            let (due, crowded) = try translating { () throws(PostgresError) in
+                try connection.execute("SET lock_timeout = '\(PostgresPartitions.lockTimeout)'")
+                let due = try PostgresPartitions.due(connection, today: today)
+                guard try PostgresRoles.mayChange(connection) else { return (due, [CrowdedMonth]?.none) }
+                return (due, try PostgresPartitions.crowded(connection, due))
+            }
+            guard let crowded else { return (nil, due.count) }
             let lock = "\(Self.advisoryLock)"
             let isOurs = try translating { () throws(PostgresError) in
                 try connection.query("SELECT pg_try_advisory_lock($1)", [lock]).first?[0] == "t"
             }
             // Another server is at it.
-            guard isOurs else { return }
+            guard isOurs else { return (crowded, due.count) }
             defer { _ = try? connection.query("SELECT pg_advisory_unlock($1)", [lock]) }
-            let today = try Self.day(connection, today)
-            for month in try translating({ () throws(PostgresError) in try PostgresPartitions.due(connection, today: today) }) {
-                try PostgresPartitions.split(connection, month: month, forbidden: forbidden)
-                forbidden(nil)
+            let names = Set(crowded.map(\.month))
+            // Again, behind the lock: another server may just have made some.
+            for month in try translating({ () throws(PostgresError) in try PostgresPartitions.due(connection, today: today) })
+            where !names.contains(month.text) {
+                try PostgresPartitions.make(connection, month)
             }
+            return (crowded, due.count)
         }
     }
 
@@ -72,7 +81,7 @@ actor PostgresUpkeep {
         if let known = self.connection {
             connection = known
         } else {
-            // Moving and validating take as long as the table is large; what may hold up writers has a lock time-out instead.
+            // A migration takes as long as the table is large.
             connection = try PostgresConnection.open(uri, breaker, deadline: .seconds(6 * 60 * 60))
         }
         self.connection = connection

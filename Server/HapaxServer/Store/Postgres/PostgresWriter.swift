@@ -26,40 +26,43 @@ actor PostgresWriter {
     }
 
     /// See ``EventStore/commit(_:writer:)``.
+    ///
+    /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there. The look-up is no part of the transaction,
+    /// whose locks would keep a month from being made, and the other way round.
     func commit(_ group: StoreGroup) throws(StoreError) -> [EventKey: Int64] {
-        try withConnection { (connection) throws(StoreError) in
+        let (connection, found) = try asking { (connection) throws(PostgresError) in
+            let found = try lookUp(group.records.map(\.key), group.lookups, connection)
+            try connection.execute(Self.begin)
+            return found
+        }
+        self.connection = connection
+        do throws(PostgresError) {
+            let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
             do throws(PostgresError) {
-                return try copy(group, connection)
+                try copy(new, connection)
+                try keep(group.reports, connection)
+                try connection.commit()
+                return found
             } catch  where error.kind == .statement && error.sqlState == "23505" {
                 // Another session stored one of these ids after we looked. Nothing of ours is in; the slower way waits for the other.
-                try? connection.execute("ROLLBACK")
-                return try translating { () throws(PostgresError) in try insert(group, connection) }
-            } catch  where error.sqlState == "25006" {
-                // Read-only: after a failover another host may be the one to write to.
-                self.connection = nil
-                connection.giveUp()
-                throw StoreError(error)
-            } catch {
-                throw StoreError(error)
+                try connection.execute("ROLLBACK")
+                return try insert(group, connection)
             }
+        } catch {
+            // Read-only: after a failover another host may be the one to write to.
+            if error.sqlState == "25006" { connection.giveUp() }
+            if connection.isBroken || (try? connection.execute("ROLLBACK")) == nil { self.connection = nil }
+            throw StoreError(error)
         }
     }
 
-    /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there.
-    private func copy(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
-        let found = try probe(group.records.map(\.key) + group.lookups, connection)
-        try checkMoving(group.lookups, connection)
-        let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
-        if !new.isEmpty {
-            let stored = try connection.copyIn(PostgresCopy.statement, PostgresCopy.bytes(new))
-            // A trigger of somebody's may swallow rows; then nothing here may be called stored.
-            guard stored == new.count else {
-                throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(new.count) rows")
-            }
+    private func copy(_ records: [EventRecord], _ connection: PostgresConnection) throws(PostgresError) {
+        guard !records.isEmpty else { return }
+        let stored = try connection.copyIn(PostgresCopy.statement, PostgresCopy.bytes(records))
+        // A trigger of somebody's may swallow rows; then nothing here may be called stored.
+        guard stored == records.count else {
+            throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(records.count) rows")
         }
-        try keep(group.reports, connection)
-        try connection.commit()
-        return found
     }
 
     /// The way that survives a race: the unique key itself decides, row by row.
@@ -72,8 +75,7 @@ actor PostgresWriter {
             if let key = inserted.key(row) { new.insert(key) }
         }
         // A new statement sees what the others committed while the INSERT waited for them (read committed).
-        let found = try probe(group.records.map(\.key).filter { !new.contains($0) } + group.lookups, connection)
-        try checkMoving(group.lookups, connection)
+        let found = try lookUp(group.records.map(\.key).filter { !new.contains($0) }, group.lookups, connection)
         // Neither taken nor there: then nothing here may be called stored.
         guard group.records.allSatisfy({ new.contains($0.key) || found[$0.key] != nil }) else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table did not take every row")
@@ -81,6 +83,18 @@ actor PostgresWriter {
         try keep(group.reports, connection)
         try connection.commit()
         return found
+    }
+
+    /// Which of a group's keys are there, with their fingerprints.
+    ///
+    /// A statement that waited for a month to be made looks for the month's rows where they lay before. The unique key tells that of what is
+    /// to be stored; what is only looked for is asked for once more.
+    private func lookUp(_ keys: [EventKey], _ others: [EventKey], _ connection: PostgresConnection) throws(PostgresError) -> [EventKey:
+        Int64]
+    {
+        let found = try probe(keys + others, connection)
+        let missing = others.filter { found[$0] == nil }
+        return missing.isEmpty ? found : found.merging(try probe(missing, connection)) { $1 }
     }
 
     /// Which of the keys are there, with their fingerprints.
@@ -107,14 +121,6 @@ actor PostgresWriter {
         return found
     }
 
-    /// A row that is on its way to its month is not found, and nobody may conclude anything from that. What is stored is checked by the table
-    /// itself; what is only looked for is not. Behind the look-up, whose lock on `events` keeps a split from ending in between.
-    private func checkMoving(_ lookups: [EventKey], _ connection: PostgresConnection) throws(PostgresError) {
-        guard !lookups.isEmpty, let moving = try PostgresPartitions.moving(connection) else { return }
-        guard lookups.contains(where: { moving.contains($0.id.bucket) }) else { return }
-        throw PostgresError(kind: .statement, sqlState: "23514", summary: "ids of a month that is being moved")
-    }
-
     private static func parameter(_ value: Int32) -> [UInt8] {
         withUnsafeBytes(of: value.bigEndian) { Array($0) }
     }
@@ -137,39 +143,21 @@ actor PostgresWriter {
 
     // MARK: - Connection
 
-    /// Runs `body` in a transaction that it ends itself.
-    private func withConnection<Value>(
-        _ body: (PostgresConnection) throws(StoreError) -> Value
-    ) throws(StoreError) -> Value {
-        let connection = try begin()
-        self.connection = connection
-        do throws(StoreError) {
-            return try body(connection)
-        } catch {
-            if connection.isBroken {
-                self.connection = nil
-            } else {
-                do throws(PostgresError) { try connection.execute("ROLLBACK") } catch { self.connection = nil }
-            }
-            throw error
-        }
-    }
-
-    /// A session with a transaction begun. One that was lost while it rested is replaced: nothing had been asked of it.
-    private func begin() throws(StoreError) -> PostgresConnection {
+    /// Asks what changes nothing. A session that was lost while it rested is replaced: nothing had been asked of it.
+    private func asking<Value>(
+        _ body: (PostgresConnection) throws(PostgresError) -> Value
+    ) throws(StoreError) -> (PostgresConnection, Value) {
         if let rested = connection {
             connection = nil
             do throws(StoreError) {
                 try checkAgain(rested)
-                try begin(on: rested)
-                return rested
+                return (rested, try translating { () throws(PostgresError) in try body(rested) })
             } catch {
                 guard rested.isBroken else { throw error }
             }
         }
         let fresh = try connect()
-        try begin(on: fresh)
-        return fresh
+        return (fresh, try translating { () throws(PostgresError) in try body(fresh) })
     }
 
     /// By this a session of ours is known whose transaction may still store something, see ``PostgresReports/settled()``.
@@ -177,10 +165,6 @@ actor PostgresWriter {
 
     /// Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
     private static let begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-
-    private func begin(on connection: PostgresConnection) throws(StoreError) {
-        try translating { () throws(PostgresError) in try connection.execute(Self.begin) }
-    }
 
     private func checkAgain(_ connection: PostgresConnection) throws(StoreError) {
         guard checkedAt + options.durabilityRecheck <= .now else { return }
@@ -190,10 +174,11 @@ actor PostgresWriter {
     private func connect() throws(StoreError) -> PostgresConnection {
         let connection = try PostgresConnection.open(uri, breaker, deadline: options.answerDeadline)
         do throws(PostgresError) {
-            // The look-up of ids must walk the index, whatever the statistics say; nothing may wait for ever.
+            // The look-up of ids must walk the index, whatever the statistics say, and lock no other month: a generic plan locks all. Nothing may
+            // wait for ever.
             try connection.execute(
                 """
-                SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
+                SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
                 SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
                 """)
             try PostgresSettings.pin(connection)

@@ -122,7 +122,7 @@ package final class SQLiteEventStore: EventStore {
     }
 
     /// One file has one place for all days.
-    package var moving: Range<Int32>? { nil }
+    package var crowdedMonths: [CrowdedMonth] { [] }
 
     /// Catches up with what a user's events are found by, and empties the write-ahead log into the file.
     package func refresh() async throws(StoreError) {

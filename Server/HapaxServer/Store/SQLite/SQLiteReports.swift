@@ -59,7 +59,6 @@ final class SQLiteReports: ReportDatabase {
     }
 
     /// One file has one place for all rows.
-    func places() async throws(StoreError) -> String { "" }
 
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
         guard from < to else { return [] }
