@@ -28,7 +28,7 @@ package enum PropertyLookup {
     package static func hashes(in object: ArraySlice<UInt8>) -> [[UInt8]: UInt64] {
         var hashes: [[UInt8]: UInt64] = [:]
         forEachMember(of: object) { name, value in
-            hashes[name] = Fingerprint.hash(json: object[(object.startIndex + value.lowerBound)..<(object.startIndex + value.upperBound)])
+            hashes[name] = ValueHash.hash(json: object[(object.startIndex + value.lowerBound)..<(object.startIndex + value.upperBound)])
         }
         return hashes
     }

@@ -17,12 +17,20 @@ package struct ScannedEvent: Sendable {
     /// Why it cannot be stored; the fields above then hold what could be read.
     package var problem: EventProblem?
 
-    /// What tells two events under one id apart, in the queue as at the server.
-    package var fingerprint: Fingerprint { Fingerprint(name: name, distinctID: distinctID, properties: properties) }
+    /// A hash over name, distinct_id and properties as they were sent: events with the same one are the same; with another one their values
+    /// decide (``valueHash``).
+    package var fingerprint: Int64 {
+        let whose = name.withUnsafeBytes { XXH64.hash($0, seed: 0) }
+        let who = distinctID.withUnsafeBytes { XXH64.hash($0, seed: whose) }
+        return Int64(bitPattern: properties.withUnsafeBytes { XXH64.hash($0, seed: who) })
+    }
+
+    /// The same for all ways to write the same event.
+    package var valueHash: ValueHash { ValueHash(name: name, distinctID: distinctID, properties: properties) }
 
     /// Where the values of another event differ: `event`, `distinct_id`, and properties as `properties.NAME`. Empty for the same event.
     package func differences(from other: ScannedEvent) -> [String] {
-        guard fingerprint.value != other.fingerprint.value else { return [] }
+        guard fingerprint != other.fingerprint, valueHash.value != other.valueHash.value else { return [] }
         let (mine, others) = (PropertyLookup.hashes(in: properties), PropertyLookup.hashes(in: other.properties))
         let names = Set(mine.keys).union(others.keys).filter { mine[$0] != others[$0] }
         return (name == other.name ? [] : ["event"]) + (distinctID == other.distinctID ? [] : ["distinct_id"])

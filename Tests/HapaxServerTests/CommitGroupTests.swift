@@ -1,4 +1,5 @@
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxServer
@@ -9,7 +10,12 @@ struct CommitGroupTests {
         _ requests: [IngestRequest], horizon: Int32 = 0, found: [EventKey: Int64] = [:],
         refused: [EventKey: EventProblem] = [:]
     ) -> [[Receipt.Outcome]] {
-        CommitGroup(requests, horizon: horizon).outcomes(found: found, refused: refused).map { $0.map(\.outcome) }
+        let group = CommitGroup(requests, horizon: horizon)
+        // What the store would say: what is in it is another content.
+        let differing = group.repeats(found: found).filter {
+            found[$0.record.key] != nil || group.first(like: $0.record)?.valueHash.value != $0.record.valueHash.value
+        }
+        return group.outcomes(found: found, refused: refused, differing: Set(differing.map(\.place))).map { $0.map(\.outcome) }
     }
 
     private let refused = Array(#"{"event_id":"019b76da-a800-7000-8000-000000000001","event":"x","time":-1,"distinct_id":"d"}"#.utf8)
@@ -31,6 +37,18 @@ struct CommitGroupTests {
         ])
         let stored = Sample.record(Sample.id(2))
         #expect(outcomes([request], found: [stored.key: stored.fingerprint]) == [[.stored, .conflict, .conflict]])
+    }
+
+    @Test("What comes again in other bytes is compared by value: in the group each copy of each key, nothing else (I3)")
+    func repeatsAreCompared() throws {
+        let ids = [Sample.id(1), Sample.id(2)]
+        let request = try Sample.request(
+            [0, 0, 1, 1].map { SameContent.event("\(ids[$0])", #"{"a":1}"#) } + [SameContent.event("\(ids[0])", #"{"a":1.0}"#)])
+        let group = CommitGroup([request, request], horizon: 0)
+        #expect(group.repeats(found: [:]).map(\.place) == [.init(request: 0, entry: 4), .init(request: 1, entry: 4)])
+        #expect(outcomes([request]) == [[.stored, .duplicate, .stored, .duplicate, .duplicate]])
+        let record = Sample.record(ids[1])
+        #expect(group.repeats(found: [record.key: record.fingerprint]).count == 6)
     }
 
     @Test("Time, sequence and install take no part in the comparison")

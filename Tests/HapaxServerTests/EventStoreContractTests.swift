@@ -22,6 +22,33 @@ struct EventStoreContractTests {
         await store.close()
     }
 
+    @Test(
+        "What is stored is compared by value, with the table that the queue and the groups are tried by (I3)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func storedValuesAreCompared(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open()
+        func record(_ number: UInt64, _ properties: String) -> EventRecord {
+            let id = Sample.id(number)
+            return EventRecord(EventScanner.scan(SameContent.event("\(id)", properties)[...]), id: id, projectID: 1, envelope: .init())
+        }
+        let ways = SameContent.ways.enumerated().map { number, texts in texts.map { record(UInt64(number), $0) } }
+        let others = SameContent.others.map { record(100, $0) }
+        _ = try await store.commit(Sample.group(ways.compactMap(\.first) + [others[0]]), writer: 0)
+        #expect(try await store.reader.differing(ways.flatMap(\.self)) == [])
+        #expect(try await store.reader.differing(others) == Set(1..<others.count))
+        // Another name or user, what nobody stored, and what the database cannot hold, among others.
+        let same = record(100, "{ }")
+        var (named, used, unknown, unfit) = (same, same, record(101, "{}"), same)
+        named.name = Array("f".utf8)[...]
+        used.distinctID = Array("v".utf8)[...]
+        unknown.key.projectID = 2
+        unfit.properties = Array(#"{"a":"\u0000"}"#.utf8)[...]
+        #expect(try await store.reader.differing([same, named, unfit, same, used, unknown]) == [1, 2, 4, 5])
+        await store.close()
+        withExtendedLifetime(fixture) {}
+    }
+
     @Test("A mixed batch stores exactly the new ones", arguments: StoreUnderTest.Kind.allCases)
     func mixedBatchStoresExactlyTheNew(kind: StoreUnderTest.Kind) async throws {
         let store = try await StoreUnderTest(kind).open()
@@ -119,9 +146,8 @@ struct EventStoreContractTests {
                 "9223372036854775807",
             ])
         let sent = #"{"a":2.50,"n":1e-320,"big":123456789012345678901234567890,"s":"🧾\u0001","l":[{"k":null}]}"#
-        // Compared by the fingerprint, which is of the value.
-        let stored = Fingerprint(name: [], distinctID: [], properties: Array(row[8].utf8)[...])
-        #expect(stored.value == Fingerprint(name: [], distinctID: [], properties: Array(sent.utf8)[...]).value && stored.hasPlainKeys)
+        let stored = ValueHash(name: [], distinctID: [], properties: Array(row[8].utf8)[...])
+        #expect(stored.value == ValueHash(name: [], distinctID: [], properties: Array(sent.utf8)[...]).value && stored.hasPlainKeys)
         await store.close()
     }
 

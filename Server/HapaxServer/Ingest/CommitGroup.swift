@@ -12,6 +12,11 @@ struct CommitGroup {
 
     private struct First {
         var fingerprint: Int64
+        var place: Place
+    }
+
+    /// An event of the group.
+    struct Place: Hashable {
         var request: Int
         var entry: Int
     }
@@ -30,7 +35,7 @@ struct CommitGroup {
                     lookups.insert(record.key)
                 case .record(let record):
                     guard firsts[record.key] == nil else { continue }
-                    firsts[record.key] = First(fingerprint: record.fingerprint, request: requestIndex, entry: entryIndex)
+                    firsts[record.key] = First(fingerprint: record.fingerprint, place: Place(request: requestIndex, entry: entryIndex))
                     records.append(record)
                 case .refused(_, let id, _):
                     if let id { lookups.insert(EventKey(id: id, projectID: request.projectID)) }
@@ -51,18 +56,48 @@ struct CommitGroup {
         return bucket >= 0 && bucket < horizon
     }
 
+    /// The events that come under a known id in other bytes: only by their values can be said whether they are the same. Nothing else about
+    /// them is known before.
+    func repeats(found: [EventKey: Int64]) -> [(place: Place, record: EventRecord)] {
+        let hasRepeats = storeGroup.records.count < requests.reduce(0) { $0 + $1.entries.count }
+        guard hasRepeats || !found.isEmpty else { return [] }
+        var repeats: [(place: Place, record: EventRecord)] = []
+        for (requestIndex, request) in requests.enumerated() {
+            for (entryIndex, entry) in request.entries.enumerated() {
+                guard case .record(let record) = entry,
+                    let stored = found[record.key] ?? firsts[record.key]?.fingerprint, stored != record.fingerprint
+                else { continue }
+                repeats.append((Place(request: requestIndex, entry: entryIndex), record))
+            }
+        }
+        return repeats
+    }
+
+    /// The first event of the group under a record's key.
+    func first(like record: EventRecord) -> EventRecord? { firsts[record.key].flatMap { self.record(at: $0.place) } }
+
+    private func record(at place: Place) -> EventRecord? {
+        guard case .record(let record) = requests[place.request].entries[place.entry] else { return nil }
+        return record
+    }
+
     /// What became of each event, for each request in order.
     ///
     /// - Parameters:
     ///   - found: What the store had before, with its fingerprint.
     ///   - refused: The records that the store could not hold, and why.
-    func outcomes(found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:]) -> [[Receipt.Result]] {
+    ///   - differing: Of ``repeats(found:)`` those whose values differ as well.
+    func outcomes(
+        found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:], differing: Set<Place> = []
+    ) -> [[Receipt.Result]] {
         requests.enumerated().map { requestIndex, request in
             request.entries.enumerated().map { entryIndex, entry in
                 switch entry {
                 case .record(let record):
+                    let place = Place(request: requestIndex, entry: entryIndex)
                     return outcome(
-                        of: record, at: entryIndex, in: requestIndex, stored: found[record.key], refused: refused[record.key])
+                        of: record, at: place, isKnown: found[record.key] != nil, refused: refused[record.key],
+                        differs: differing.contains(place))
                 case .refused(let problem, let id, _):
                     let key = id.map { EventKey(id: $0, projectID: request.projectID) }
                     if let key, isStored(key, found: found, refused: refused) {
@@ -78,11 +113,8 @@ struct CommitGroup {
 
     /// Derived ids that the store had with another content: the second arrival is a duplicate by promise, and the other one may be somebody
     /// else's who has occupied the id.
-    func derivedWithOtherContent(found: [EventKey: Int64]) -> Int {
-        if found.isEmpty { return 0 }
-        return storeGroup.records.count { record in
-            record.key.id.isDerived && found[record.key, default: record.fingerprint] != record.fingerprint
-        }
+    func derivedWithOtherContent(found: [EventKey: Int64], differing: Set<Place>) -> Int {
+        differing.count { place in record(at: place).map { $0.key.id.isDerived && found[$0.key] != nil } ?? false }
     }
 
     private func isStored(_ key: EventKey, found: [EventKey: Int64], refused: [EventKey: EventProblem]) -> Bool {
@@ -90,37 +122,26 @@ struct CommitGroup {
     }
 
     private func outcome(
-        of record: EventRecord, at entry: Int, in request: Int, stored: Int64?, refused problem: EventProblem?
+        of record: EventRecord, at place: Place, isKnown: Bool, refused problem: EventProblem?, differs: Bool
     ) -> Receipt.Result {
-        var result = Receipt.Result(index: entry, eventID: record.key.id, outcome: .stored)
-        if let stored {
-            return compare(record, with: stored, &result)
-        }
-        let isFirst = firsts[record.key].map { $0.request == request && $0.entry == entry } ?? false
-        if let problem {
+        var result = Receipt.Result(index: place.entry, eventID: record.key.id, outcome: .stored)
+        let first = firsts[record.key]
+        if !isKnown, let problem {
             // The store has refused another content; this one has not been tried.
-            guard isFirst || firsts[record.key]?.fingerprint == record.fingerprint else {
+            guard first?.fingerprint == record.fingerprint else {
                 result.outcome = .retry
                 return result
             }
             result.outcome = .rejected
             result.reason = problem.reason.rawValue
             result.detail = problem.detail
-            return result
-        }
-        guard let first = firsts[record.key] else {
+        } else if !isKnown, first == nil {
             result.outcome = .expired
             result.detail = "older than what is still kept"
-            return result
+        } else if isKnown || first?.place != place {
+            result.outcome = differs && !record.key.id.isDerived ? .conflict : .duplicate
+            if result.outcome == .conflict { result.detail = "another content is stored under this id" }
         }
-        if isFirst { return result }
-        return compare(record, with: first.fingerprint, &result)
-    }
-
-    private func compare(_ record: EventRecord, with fingerprint: Int64, _ result: inout Receipt.Result) -> Receipt.Result {
-        let isSame = record.key.id.isDerived || record.fingerprint == fingerprint
-        result.outcome = isSame ? .duplicate : .conflict
-        if !isSame { result.detail = "another content is stored under this id" }
         return result
     }
 }

@@ -29,8 +29,9 @@ package struct EventRecord: Sendable {
     package var sentAt: Int64?
     package var installID: EventID?
     package var sequence: Int64?
+    /// See ``ScannedEvent/fingerprint``.
     package var fingerprint: Int64
-    /// A JSON object, as it was sent, but for its keys: each is there once and has no escapes that JSON does not ask for.
+    /// A JSON object, as it was sent.
     package var properties: ArraySlice<UInt8>
 
     package init(_ event: ScannedEvent, id: EventID, projectID: Int32, envelope: EventBatch.Envelope) {
@@ -41,9 +42,10 @@ package struct EventRecord: Sendable {
         sentAt = envelope.sentAt
         installID = envelope.installID
         sequence = event.sequence
-        let content = event.fingerprint
-        fingerprint = content.value
-        properties =
-            content.hasPlainKeys ? event.properties : PlainKeys.rewritten(event.properties, hasRepeats: content.hasRepeatedKeys)[...]
+        fingerprint = event.fingerprint
+        properties = event.properties
     }
+
+    /// The same for all ways to write the same event.
+    var valueHash: ValueHash { ValueHash(name: name, distinctID: distinctID, properties: properties) }
 }

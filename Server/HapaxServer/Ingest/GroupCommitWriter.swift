@@ -140,9 +140,13 @@ package final class GroupCommitWriter: Sendable {
         let group = CommitGroup(requests, horizon: store.horizon)
         var attempt = CommitAttempt()
         try await commit(group.storeGroup, writer: writer, &attempt)
+        let repeats = group.repeats(found: attempt.found)
+        var differing: Set<CommitGroup.Place> = []
+        if !repeats.isEmpty { differing = Set(try await store.reader.differing(repeats.map(\.record)).map { repeats[$0].place }) }
         metrics.groupCommitted(
-            records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(found: attempt.found))
-        return group.outcomes(found: attempt.found, refused: attempt.refused)
+            records: group.storeGroup.records.count,
+            derivedWithOtherContent: group.derivedWithOtherContent(found: attempt.found, differing: differing))
+        return group.outcomes(found: attempt.found, refused: attempt.refused, differing: differing)
     }
 
     /// What the parts of one group came to.

@@ -86,14 +86,22 @@ struct IngestRoute: Sendable {
     private func verdicts(on request: IngestRequest) async throws(RequestProblem) -> [UInt8] {
         let group = CommitGroup([request], horizon: store.horizon)
         let found: [EventKey: Int64]
+        var differing: Set<CommitGroup.Place> = []
         do throws(StoreError) {
             found = try await store.reader.fingerprints(group.storeGroup.records.map(\.key) + group.storeGroup.lookups)
+            let repeats = group.repeats(found: found)
+            let stored = repeats.filter { found[$0.record.key] != nil }
+            if !stored.isEmpty { differing = Set(try await store.reader.differing(stored.map(\.record)).map { stored[$0].place }) }
+            // What the group itself would store first is not in the store.
+            for (place, record) in repeats where found[record.key] == nil {
+                if group.first(like: record)?.valueHash.value != record.valueHash.value { differing.insert(place) }
+            }
         } catch {
             throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
         }
         var writer = JSONWriter()
         writer.raw(#"{"dry_run":true,"would":"#)
-        writer.list(group.outcomes(found: found).joined()) { writer, result in
+        writer.list(group.outcomes(found: found, differing: differing).joined()) { writer, result in
             writer.raw(#"{"index":"#)
             writer.integer(result.index)
             writer.raw(#","event_id":"#)

@@ -10,6 +10,9 @@ package protocol EventReader: Sendable {
     /// The fingerprints of those of the keys that are stored.
     func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64]
 
+    /// Which of some records have another content than what is stored under their keys, compared by value, by their places.
+    func differing(_ records: [EventRecord]) async throws(StoreError) -> Set<Int>
+
     /// One step of a list, back in time from where the query goes on.
     ///
     /// - Parameter width: How far to look, from 0, in whatever the store measures: each number is four times the one below.

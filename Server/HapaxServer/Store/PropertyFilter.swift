@@ -25,12 +25,12 @@ struct PropertyFilter: Sendable {
         guard let colon, !name.isEmpty else { return nil }
         self.text = text
         let value = String(text[text.index(after: colon)...])
-        var hashes = [Fingerprint.hash(text: Array(value.utf8)[...])]
-        if (try? PropertyValue(json: value)) != nil { hashes.append(Fingerprint.hash(json: Array(value.utf8)[...])) }
+        var hashes = [ValueHash.hash(text: Array(value.utf8)[...])]
+        if (try? PropertyValue(json: value)) != nil { hashes.append(ValueHash.hash(json: Array(value.utf8)[...])) }
         self.hashes = Set(hashes)
     }
 
     func keeps(_ event: EventRow) -> Bool {
-        PropertyLookup.value(of: name, in: event.properties[...]).map { hashes.contains(Fingerprint.hash(json: $0)) } ?? false
+        PropertyLookup.value(of: name, in: event.properties[...]).map { hashes.contains(ValueHash.hash(json: $0)) } ?? false
     }
 }

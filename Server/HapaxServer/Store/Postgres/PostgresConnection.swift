@@ -133,20 +133,35 @@ package final class PostgresConnection {
 
     /// Runs a prepared statement with parameters in PostgreSQL's binary format; every value is returned in binary.
     package func executePrepared(_ name: String, _ parameters: [[UInt8]]) throws(PostgresError) -> PostgresRows {
+        try answer(
+            Self.withBinary(parameters) { count, values, lengths, formats in
+                PQsendQueryPrepared(connection, name, count, values, lengths, formats, 1)
+            })
+    }
+
+    /// The same of a statement that is not prepared; its text says of which types its parameters are.
+    func query(_ sql: String, binary parameters: [[UInt8]]) throws(PostgresError) -> PostgresRows {
+        try answer(
+            Self.withBinary(parameters) { count, values, lengths, formats in
+                PQsendQueryParams(connection, sql, count, nil, values, lengths, formats, 1)
+            })
+    }
+
+    private static func withBinary(
+        _ parameters: [[UInt8]], _ body: (Int32, [UnsafePointer<CChar>?], [Int32], [Int32]) -> Int32
+    ) -> Int32 {
         // One buffer for all parameters: nested closures for each pointer would limit their number.
         let lengths = parameters.map { Int32($0.count) }
         let joined = parameters.flatMap { $0 }
-        let sent = joined.withUnsafeBufferPointer { buffer in
+        return joined.withUnsafeBufferPointer { buffer in
             var offset = 0
             let values: [UnsafePointer<CChar>?] = parameters.map { parameter in
                 defer { offset += parameter.count }
-                guard let base = buffer.baseAddress else { return Self.empty }
+                guard let base = buffer.baseAddress else { return empty }
                 return UnsafeRawPointer(base + offset).assumingMemoryBound(to: CChar.self)
             }
-            let formats = [Int32](repeating: 1, count: parameters.count)
-            return PQsendQueryPrepared(connection, name, Int32(parameters.count), values, lengths, formats, 1)
+            return body(Int32(parameters.count), values, lengths, [Int32](repeating: 1, count: parameters.count))
         }
-        return try answer(sent)
     }
 
     /// Sends `bytes` to a `COPY … FROM STDIN` and waits until the server has taken all of it.

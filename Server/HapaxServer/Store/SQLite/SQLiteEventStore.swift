@@ -198,7 +198,13 @@ extension EventRecord {
         [
             key.projectID, Data(key.id.bytes), String(decoding: name, as: UTF8.self), String(decoding: distinctID, as: UTF8.self),
             time, sentAt, receivedAt, installID.map { Data($0.bytes) }, sequence, fingerprint,
-            String(decoding: properties, as: UTF8.self),
+            String(decoding: plainProperties, as: UTF8.self),
         ]
+    }
+
+    /// SQLite does not unescape keys, and keeps those that are repeated.
+    private var plainProperties: ArraySlice<UInt8> {
+        let hash = valueHash
+        return hash.hasPlainKeys ? properties : PlainKeys.rewritten(properties, hasRepeats: hash.hasRepeatedKeys)[...]
     }
 }

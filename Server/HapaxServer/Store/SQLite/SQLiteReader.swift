@@ -48,6 +48,17 @@ final class SQLiteReader: EventReader {
         }
     }
 
+    func differing(_ records: [EventRecord]) async throws(StoreError) -> Set<Int> {
+        var differing: Set<Int> = []
+        for (place, record) in records.enumerated() {
+            let stored = try await event(record.key).map {
+                ValueHash(name: $0.name[...], distinctID: $0.distinctID[...], properties: $0.properties[...])
+            }
+            if stored?.value != record.valueHash.value { differing.insert(place) }
+        }
+        return differing
+    }
+
     func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
         try await read { db in
             let rows = try Self.rows(query, in: db)

@@ -13,8 +13,10 @@ enum SQLiteUserRuns {
     private static let partBits: UInt32 = 6
     private static let entryBytes = 6
 
+    /// Stored, so it must never change.
     private static func hash(_ projectID: Int32, _ distinctID: ArraySlice<UInt8>) -> UInt32 {
-        UInt32(truncatingIfNeeded: XXH64.hash(Fingerprint.hash(text: distinctID), UInt64(UInt32(bitPattern: projectID)), seed: 0) >> 32)
+        let user = distinctID.withUnsafeBytes { XXH64.hash($0, seed: 3) }
+        return UInt32(truncatingIfNeeded: XXH64.hash(user, UInt64(UInt32(bitPattern: projectID)), seed: 0) >> 32)
     }
 
     private static func part(_ hash: UInt32) -> Int64 { Int64(hash >> (32 - partBits)) }

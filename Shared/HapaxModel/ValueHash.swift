@@ -1,19 +1,19 @@
-/// Tells whether two events with one id are the same event: 64 bits over what was said, not over how it was written.
+/// A hash over what was said, not over how it was written: tells whether two events with one id are the same event.
 ///
 /// Name, distinct_id and the JSON value of `properties` take part. Time, sequence and install do not: a client that lost its clock or its
-/// queue and tells the same thing again is a duplicate, not a conflict. Fingerprints are stored, so their definition, which
-/// `docs/protocol.md` gives, must never change.
+/// queue and tells the same thing again is a duplicate, not a conflict. It costs more than all else that is done to an event, so only events
+/// that come again in other bytes (``ScannedEvent/fingerprint``) are compared by it. None is stored.
 ///
 /// Only compared between two events under one id of one project, so whoever looks for a collision can only deceive himself.
-package struct Fingerprint: Hashable, Sendable {
-    package let value: Int64
+package struct ValueHash: Hashable, Sendable {
+    package let value: UInt64
     /// Whether each key in `properties` is there once in its object and written without escapes.
     package var hasPlainKeys: Bool { !hasEscapedKeys && !hasRepeatedKeys }
     private let hasEscapedKeys: Bool
     /// Whether an object in `properties` has a key twice.
     package let hasRepeatedKeys: Bool
 
-    /// What a hash is about, so that the text "1" and the number 1 differ. Part of the definition.
+    /// What a hash is about, so that the text "1" and the number 1 differ.
     private enum Kind: UInt64 {
         case null = 0
         case bool = 1
@@ -36,7 +36,7 @@ package struct Fingerprint: Hashable, Sendable {
             var walk = Walk(bytes)
             return (walk.value(), walk.hasEscapedKeys, walk.hasRepeatedKeys)
         }
-        value = Int64(bitPattern: XXH64.hash(whom, what, seed: Kind.event.rawValue))
+        value = XXH64.hash(whom, what, seed: Kind.event.rawValue)
     }
 
     /// The same for one value alone: equal values have equal hashes, however they are written.
