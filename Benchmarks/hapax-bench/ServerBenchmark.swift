@@ -11,16 +11,20 @@ struct ServerBenchmark {
     private struct Case {
         var name: String
         var batchSize: Int
-        var isCompressed: Bool
+        var isCompressed = false
+        /// Added to the database's URI.
+        var parameters = ""
         var figures: [Load.Figures] = []
     }
 
     func run() async throws {
-        let cluster = try await PostgresCluster()
+        let directory = "/tmp"
+        let cluster = try await PostgresCluster(settings: ["unix_socket_directories=\(directory)"])
         var cases = [
-            Case(name: "batches of 50", batchSize: 50, isCompressed: false),
-            Case(name: "batches of 500", batchSize: 500, isCompressed: false),
+            Case(name: "batches of 50", batchSize: 50), Case(name: "batches of 500", batchSize: 500),
             Case(name: "batches of 500, gzip", batchSize: 500, isCompressed: true),
+            Case(name: "batches of 50, PostgreSQL by a Unix socket", batchSize: 50, parameters: "?host=\(directory)"),
+            Case(name: "batches of 500, the same", batchSize: 500, parameters: "?host=\(directory)"),
         ]
         var limits: [Double] = []
         for round in 1...rounds {
@@ -46,7 +50,7 @@ struct ServerBenchmark {
 
     private func load(_ cluster: PostgresCluster, _ item: Case) async throws -> Load.Figures {
         let uri = try await cluster.makeDatabase()
-        let server = try ServerProcess(store: uri)
+        let server = try ServerProcess(store: uri + item.parameters)
         defer { server.stop() }
         try await settle(cluster, uri)
         return try Load.run(

@@ -166,7 +166,8 @@ struct EventStoreContractTests {
         try await say(.init(installID: install, created: 1), project: 2)
         try await say(
             .init(
-                installID: install, word: 5, created: 9, acknowledged: 3, held: [4...4, 6...7], gone: [.init(5...5, reason: "purged")],
+                installID: install, word: 5, created: 9, acknowledged: 3, held: [4...4, 6...7],
+                gone: [.init(5...5, reason: "'); DROP TABLE events; --")],
                 refused: ["quota_full": 2]))
         // Late, repeated, or without a word: what only rises rises, the rest stays.
         try await say(.init(installID: install, word: 4, created: 12, acknowledged: 1, refused: ["quota_full": 1]))
@@ -178,7 +179,8 @@ struct EventStoreContractTests {
         }
         #expect(
             rows == [
-                ["1", "12", "8", "5", "[[4,4],[6,7]]", #"[[5,5,"purged"]]"#, #"{"quota_full":2}"#], ["2", "1", "0", "0", "[]", "[]", "{}"],
+                ["1", "12", "8", "5", "[[4,4],[6,7]]", #"[[5,5,"');DROPTABLEevents;--"]]"#, #"{"quota_full":2}"#],
+                ["2", "1", "0", "0", "[]", "[]", "{}"],
             ])
         await store.close()
     }

@@ -63,7 +63,7 @@ package struct ServerLimits: Sendable {
     /// A project counts as active for this long after its last request.
     package static let projectActivity = Duration.seconds(10)
     /// Events at which a group takes no further request; one request alone may have more.
-    package static let groupEvents = 2_000
+    package static let groupEvents = 5_000
     /// Bytes at which a group takes no further request. Each writer holds one group once more, in the database's form.
     package static let groupBytes = 8 * 1024 * 1024
 

@@ -147,6 +147,42 @@ package final class PostgresConnection {
             })
     }
 
+    /// Prepared statements with their parameters, in binary format.
+    typealias Statements = [(name: String, parameters: [[UInt8]])]
+
+    /// Sends all of them before the first answer is waited for (https://www.postgresql.org/docs/current/libpq-pipeline-mode.html).
+    ///
+    /// - Parameter transactions: Each is one of its own, unless a statement of it begins one that stays.
+    /// - Returns: What each statement answered, in order.
+    func pipeline(_ transactions: [Statements]) throws(PostgresError) -> [PostgresRows] {
+        guard PQenterPipelineMode(connection) == 1 else { throw lost() }
+        for statements in transactions {
+            for statement in statements {
+                let sent = Self.withBinary(statement.parameters) { count, values, lengths, formats in
+                    PQsendQueryPrepared(connection, statement.name, count, values, lengths, formats, 1)
+                }
+                guard sent == 1 else { throw lost() }
+            }
+            guard PQpipelineSync(connection) == 1 else { throw lost() }
+        }
+        let end = ContinuousClock.now + deadline
+        var (answers, failure) = ([PostgresRows](), PostgresError?.none)
+        for statements in transactions {
+            for _ in statements {
+                while let rows = try nextResult(end) {
+                    switch PQresultStatus(rows.result) {
+                    case PGRES_COMMAND_OK, PGRES_TUPLES_OK: answers.append(rows)
+                    default: failure = failure ?? error(rows)
+                    }
+                }
+            }
+            guard PQresultStatus(try nextResult(end)?.result) == PGRES_PIPELINE_SYNC else { throw failure ?? lost() }
+        }
+        guard PQexitPipelineMode(connection) == 1 else { throw lost() }
+        if let failure { throw failure }
+        return answers
+    }
+
     private static func withBinary(
         _ parameters: [[UInt8]], _ body: (Int32, [UnsafePointer<CChar>?], [Int32], [Int32]) -> Int32
     ) -> Int32 {
@@ -166,9 +202,11 @@ package final class PostgresConnection {
 
     /// Sends `bytes` to a `COPY … FROM STDIN` and waits until the server has taken all of it.
     ///
+    /// - Parameter sql: Ends with `; COMMIT` if `commits`.
     /// - Returns: How many rows the server says it stored.
+    /// - Throws: ``PostgresError`` also if it rolled back instead.
     @discardableResult
-    package func copyIn(_ sql: String, _ bytes: [UInt8]) throws(PostgresError) -> Int {
+    package func copyIn(_ sql: String, _ bytes: [UInt8], commits: Bool = false) throws(PostgresError) -> Int {
         let end = ContinuousClock.now + deadline
         guard PQsendQuery(connection, sql) == 1 else { throw lost() }
         let start = try nextResult(end)
@@ -178,17 +216,19 @@ package final class PostgresConnection {
         }
         try put(bytes, end)
         // The results must be fetched to the end, also after an error, before the connection can be used again.
-        var stored: Int?
+        var (stored, tag) = (Int?.none, "")
         var failure: PostgresError?
         while let rows = try nextResult(end) {
             if PQresultStatus(rows.result) == PGRES_COMMAND_OK {
-                stored = Int(String(cString: PQcmdTuples(rows.result)))
+                tag = String(cString: PQcmdStatus(rows.result))
+                stored = stored ?? Int(String(cString: PQcmdTuples(rows.result)))
             } else if failure == nil {
                 failure = error(rows)
             }
         }
         if let failure { throw failure }
         guard let stored, !isBroken else { throw lost() }
+        if commits { try Self.check(tag) }
         return stored
     }
 
@@ -221,7 +261,11 @@ package final class PostgresConnection {
     /// - Throws: ``PostgresError`` also if the server rolled it back instead, which it does without an error once a statement has failed.
     package func commit() throws(PostgresError) {
         let rows = try answer(PQsendQuery(connection, "COMMIT"))
-        guard String(cString: PQcmdStatus(rows.result)) == "COMMIT" else {
+        try Self.check(String(cString: PQcmdStatus(rows.result)))
+    }
+
+    private static func check(_ tag: String) throws(PostgresError) {
+        guard tag == "COMMIT" else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the transaction was rolled back instead of committed")
         }
     }

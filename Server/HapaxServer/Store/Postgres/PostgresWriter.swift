@@ -27,21 +27,19 @@ actor PostgresWriter {
 
     /// See ``EventStore/commit(_:writer:)``.
     ///
-    /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there. The look-up is no part of the transaction,
+    /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there. It waits for the database three times: for
+    /// the look-up and the beginning of the transaction, for COPY to begin, and for COPY and COMMIT. The look-up is no part of the transaction,
     /// whose locks would keep a month from being made, and the other way round.
     func commit(_ group: StoreGroup) throws(StoreError) -> [EventKey: Int64] {
         let (connection, found) = try asking { (connection) throws(PostgresError) in
-            let found = try lookUp(group.records.map(\.key), group.lookups, connection)
-            try connection.execute(Self.begin)
-            return found
+            let begin: PostgresConnection.Statements = [(Statement.begin, [])]
+            return try lookUp(group.records.map(\.key), group.lookups, connection, then: begin + Self.keeping(group.reports))
         }
         self.connection = connection
         do throws(PostgresError) {
             let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
             do throws(PostgresError) {
-                try copy(new, connection)
-                try keep(group.reports, connection)
-                try connection.commit()
+                if new.isEmpty { try connection.commit() } else { try copy(new, connection) }
                 return found
             } catch  where error.kind == .statement && error.sqlState == "23505" {
                 // Another session stored one of these ids after we looked. Nothing of ours is in; the slower way waits for the other.
@@ -57,22 +55,24 @@ actor PostgresWriter {
     }
 
     private func copy(_ records: [EventRecord], _ connection: PostgresConnection) throws(PostgresError) {
-        guard !records.isEmpty else { return }
-        let stored = try connection.copyIn(PostgresCopy.statement, PostgresCopy.bytes(records))
+        let stored = try connection.copyIn(Self.copyAndCommit, PostgresCopy.bytes(records), commits: true)
         // A trigger of somebody's may swallow rows; then nothing here may be called stored.
         guard stored == records.count else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(records.count) rows")
         }
     }
 
+    private static let copyAndCommit = "\(PostgresCopy.statement); COMMIT"
+
     /// The way that survives a race: the unique key itself decides, row by row.
     private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
-        try connection.execute(Self.begin)
         let arrays = PostgresEventColumn.allCases.map { $0.array(group.records) }
-        let inserted = try connection.executePrepared(Statement.insert, arrays)
+        let inserted = try connection.pipeline(
+            [[(Statement.begin, [])] + Self.keeping(group.reports) + [(Statement.insert, arrays)]]
+        ).last
         var new: Set<EventKey> = []
-        for row in 0..<inserted.count {
-            if let key = inserted.key(row) { new.insert(key) }
+        for row in 0..<(inserted?.count ?? 0) {
+            if let key = inserted?.key(row) { new.insert(key) }
         }
         // A new statement sees what the others committed while the INSERT waited for them (read committed).
         let found = try lookUp(group.records.map(\.key).filter { !new.contains($0) }, group.lookups, connection)
@@ -80,38 +80,28 @@ actor PostgresWriter {
         guard group.records.allSatisfy({ new.contains($0.key) || found[$0.key] != nil }) else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table did not take every row")
         }
-        try keep(group.reports, connection)
         try connection.commit()
         return found
     }
 
     /// Which of a group's keys are there, with their fingerprints.
     ///
-    /// A statement that waited for a month to be made looks for the month's rows where they lay before. The unique key tells that of what is
-    /// to be stored; what is only looked for is asked for once more.
-    private func lookUp(_ keys: [EventKey], _ others: [EventKey], _ connection: PostgresConnection) throws(PostgresError) -> [EventKey:
-        Int64]
-    {
-        let found = try probe(keys + others, connection)
-        let missing = others.filter { found[$0] == nil }
-        return missing.isEmpty ? found : found.merging(try probe(missing, connection)) { $1 }
-    }
-
-    /// Which of the keys are there, with their fingerprints.
+    /// Month by month, so that each statement looks into one partition: one old id must not make a whole group search all between. A statement
+    /// that waited for a month to be made looks for the month's rows where they lay before. The unique key tells that of what is to be stored; what
+    /// is only looked for is asked for once more.
     ///
-    /// Month by month, so that each statement looks into one partition: one old id must not make a whole group search all between.
-    private func probe(_ keys: [EventKey], _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
+    /// - Parameter others: Keys that are only looked for.
+    /// - Parameter next: What is to be sent along.
+    private func lookUp(
+        _ keys: [EventKey], _ others: [EventKey], _ connection: PostgresConnection, then next: PostgresConnection.Statements = []
+    ) throws(PostgresError) -> [EventKey: Int64] {
+        let probes = Self.probes(keys + others) + Self.probes(others)
+        let answers = try connection.pipeline([probes, next].filter { !$0.isEmpty })
         var found: [EventKey: Int64] = [:]
-        for part in ProbeParts(keys).parts {
-            let rows = try connection.executePrepared(
-                Statement.probe,
-                [
-                    PostgresArray.bytes(part.keys, oid: 2950) { $1.appendField($0.id) }, Self.parameter(part.buckets.lowerBound),
-                    Self.parameter(part.buckets.upperBound),
-                ])
-            guard rows.count > 0 else { continue }
+        var wanted: Set<EventKey> = []
+        for rows in answers.prefix(probes.count) where rows.count > 0 {
             // The same ids may be there for other projects.
-            let wanted = Set(part.keys)
+            if wanted.isEmpty { wanted = Set(keys + others) }
             for row in 0..<rows.count {
                 if let key = rows.key(row), wanted.contains(key), let fingerprint = rows.bytes(row, 2) {
                     found[key] = Int64(bigEndian: fingerprint.loadUnaligned(as: Int64.self))
@@ -121,24 +111,35 @@ actor PostgresWriter {
         return found
     }
 
+    private static func probes(_ keys: [EventKey]) -> PostgresConnection.Statements {
+        ProbeParts(keys).parts.map { part in
+            (
+                Statement.probe,
+                [
+                    PostgresArray.bytes(part.keys, oid: 2950) { $1.appendField($0.id) }, parameter(part.buckets.lowerBound),
+                    parameter(part.buckets.upperBound),
+                ]
+            )
+        }
+    }
+
     private static func parameter(_ value: Int32) -> [UInt8] {
         withUnsafeBytes(of: value.bigEndian) { Array($0) }
     }
 
-    private func keep(_ reports: [InstallReport], _ connection: PostgresConnection) throws(PostgresError) {
-        guard !reports.isEmpty else { return }
-        _ = try connection.executePrepared(
-            Statement.installs,
-            [
-                PostgresArray.bytes(reports, oid: 23) { $1.appendField($0.key.projectID) },
-                PostgresArray.bytes(reports, oid: 2950) { $1.appendField($0.key.id) },
-                PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.created) },
-                PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.acknowledged) },
-                PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.word) },
-                PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.held) },
-                PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.gone) },
-                PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.refused) },
-            ])
+    private static func keeping(_ reports: [InstallReport]) -> PostgresConnection.Statements {
+        guard !reports.isEmpty else { return [] }
+        let columns = [
+            PostgresArray.bytes(reports, oid: 23) { $1.appendField($0.key.projectID) },
+            PostgresArray.bytes(reports, oid: 2950) { $1.appendField($0.key.id) },
+            PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.created) },
+            PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.acknowledged) },
+            PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.word) },
+            PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.held) },
+            PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.gone) },
+            PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.refused) },
+        ]
+        return [(Statement.installs, columns)]
     }
 
     // MARK: - Connection
@@ -163,9 +164,6 @@ actor PostgresWriter {
     /// By this a session of ours is known whose transaction may still store something, see ``PostgresReports/settled()``.
     static let applicationName = "hapax-server writer"
 
-    /// Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
-    private static let begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-
     private func checkAgain(_ connection: PostgresConnection) throws(StoreError) {
         guard checkedAt + options.durabilityRecheck <= .now else { return }
         try check(connection)
@@ -175,11 +173,12 @@ actor PostgresWriter {
         let connection = try PostgresConnection.open(uri, breaker, deadline: options.answerDeadline)
         do throws(PostgresError) {
             // The look-up of ids must walk the index, whatever the statistics say, and lock no other month: a generic plan locks all. Nothing may
-            // wait for ever.
+            // wait for ever. Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
             try connection.execute(
                 """
                 SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
-                SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off
+                SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
+                SET default_transaction_isolation = 'read committed'
                 """)
             try PostgresSettings.pin(connection)
             for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
@@ -203,12 +202,13 @@ actor PostgresWriter {
         """
 
     private enum Statement {
+        static let begin = "hapax_begin"
         static let probe = "hapax_probe"
         static let insert = "hapax_insert"
         static let installs = "hapax_installs"
 
         static let all = [
-            (name: probe, sql: probeSQL),
+            (name: begin, sql: "BEGIN"), (name: probe, sql: probeSQL),
             (
                 name: insert,
                 sql: """
