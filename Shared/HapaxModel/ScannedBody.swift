@@ -44,6 +44,9 @@ package struct BodyScan {
     /// Where the value of each field is; of repeated ones the last. Read once the envelope is over: a field that comes again and again costs little.
     private var fields = [Int?](repeating: nil, count: Field.allCases.count)
     package private(set) var found = ScannedBody()
+    private var events = 0
+    /// Whether what it says of all events (`sent_at`, `install_id`) was not what was known when the first one was read.
+    package private(set) var envelopeChanged = false
 
     private enum Field: CaseIterable {
         case batchID, installID, sentAt, created, word, acknowledged, held, gone, refused
@@ -69,6 +72,9 @@ package struct BodyScan {
         self.body = body.starts(with: [0xEF, 0xBB, 0xBF]) ? body.dropFirst(3) : body
         stage = isLines ? .lines : .start
     }
+
+    /// Hands over the event that was just read, so that it is not kept; nil if it was none.
+    package mutating func takeEvent() -> ScannedEvent? { found.events.popLast() }
 
     fileprivate consuming func wholeBody() throws(BodyProblem) -> ScannedBody {
         while try next() {}
@@ -137,7 +143,7 @@ package struct BodyScan {
 
     private mutating func event(_ cursor: inout JSONCursor, isBare: Bool) throws(BodyProblem) {
         cursor.skipWhitespace()
-        try checkCount()
+        try countEvent()
         found.events.append(try EventScanner.scan(body, &cursor))
         cursor.skipWhitespace()
         if cursor.skip(UInt8(ascii: ",")) { return }
@@ -151,13 +157,14 @@ package struct BodyScan {
         if cursor.isAtEnd { return false }
         let start = cursor.position
         while !cursor.isAtEnd, cursor.current != 0x0A { cursor.position += 1 }
-        try checkCount()
+        try countEvent()
         found.events.append(EventScanner.scan(body[body.startIndex + start..<body.startIndex + cursor.position]))
         return true
     }
 
-    private func checkCount() throws(BodyProblem) {
-        guard found.events.count < EventLimits.maximumEventsPerBatch else {
+    private mutating func countEvent() throws(BodyProblem) {
+        events += 1
+        guard events <= EventLimits.maximumEventsPerBatch else {
             throw BodyProblem("a batch holds more than \(EventLimits.maximumEventsPerBatch) events", code: .tooManyEvents)
         }
     }
@@ -177,6 +184,8 @@ package struct BodyScan {
         // Last key wins would make the events of the first array vanish without an outcome.
         guard !hasEvents else { throw BodyProblem("events is given twice") }
         hasEvents = true
+        // Envelopes say it in front, mostly.
+        read([.sentAt, .installID], cursor.bytes)
         if beginEvents(&cursor, isBare: false) { try endField(&cursor) }
     }
 
@@ -187,9 +196,9 @@ package struct BodyScan {
         if cursor.skip(UInt8(ascii: ",")) { return }
         guard cursor.skip(UInt8(ascii: "}")) else { throw BodyProblem("the envelope is not valid JSON") }
         guard hasEvents else { throw eventsAreMissing }
-        for (field, start) in zip(Field.allCases, fields) {
-            if let start { read(field, JSONCursor(cursor.bytes, at: start)) }
-        }
+        let before = found.envelope
+        read(Field.allCases, cursor.bytes)
+        envelopeChanged = before.sentAt != found.envelope.sentAt || before.installID != found.envelope.installID
         stage = .end
     }
 
@@ -211,6 +220,12 @@ package struct BodyScan {
             return
         }
         if let field = Field.allCases.firstIndex(where: { cursor.equals(key, $0.name) }) { fields[field] = start }
+    }
+
+    private mutating func read(_ wanted: [Field], _ bytes: UnsafeBufferPointer<UInt8>) {
+        for (field, start) in zip(Field.allCases, fields) where wanted.contains(field) {
+            if let start { read(field, JSONCursor(bytes, at: start)) }
+        }
     }
 
     /// - Parameter value: JSON that has been checked.

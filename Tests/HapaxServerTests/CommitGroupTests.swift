@@ -13,9 +13,9 @@ struct CommitGroupTests {
         let group = CommitGroup(requests, horizon: horizon)
         // What the store would say: what is in it is another content.
         let differing = group.repeats(found: found).filter {
-            found[$0.record.key] != nil || group.first(like: $0.record)?.valueHash.value != $0.record.valueHash.value
+            found[$0.key] != nil || group.first(like: $0)?.valueHash.value != group.record($0).valueHash.value
         }
-        return group.outcomes(found: found, refused: refused, differing: Set(differing.map(\.place))).map { $0.map(\.outcome) }
+        return group.outcomes(found: found, refused: refused, differing: differing).map(\.outcomes)
     }
 
     private let refused = Array(#"{"event_id":"019b76da-a800-7000-8000-000000000001","event":"x","time":-1,"distinct_id":"d"}"#.utf8)
@@ -45,7 +45,7 @@ struct CommitGroupTests {
         let request = try Sample.request(
             [0, 0, 1, 1].map { SameContent.event("\(ids[$0])", #"{"a":1}"#) } + [SameContent.event("\(ids[0])", #"{"a":1.0}"#)])
         let group = CommitGroup([request, request], horizon: 0)
-        #expect(group.repeats(found: [:]).map(\.place) == [.init(request: 0, entry: 4), .init(request: 1, entry: 4)])
+        #expect(group.repeats(found: [:]).map { [$0.batch, $0.entry] } == [[0, 4], [1, 4]])
         #expect(outcomes([request]) == [[.stored, .duplicate, .stored, .duplicate, .duplicate]])
         let record = Sample.record(ids[1])
         #expect(group.repeats(found: [record.key: record.fingerprint]).count == 6)
@@ -135,7 +135,8 @@ struct CommitGroupTests {
         let group = CommitGroup([request], horizon: 0)
         let problem = EventProblem(.refusedByStore, detail: "test")
         let outcomes = group.outcomes(found: [:], refused: [EventKey(id: id, projectID: 1): problem])
-        #expect(outcomes == [[.rejected, .rejected, .retry]].map { zip(0..., $0).map { Self.result($0, id, $1, problem) } })
+        let results = [.rejected, .rejected, .retry].enumerated().map { Self.result($0, id, $1, problem) }
+        #expect(outcomes == [IngestOutcome(received: 3, results: results)])
     }
 
     private static func result(_ index: Int, _ id: EventID, _ outcome: Receipt.Outcome, _ problem: EventProblem) -> Receipt.Result {

@@ -137,7 +137,7 @@ struct EventStoreContractTests {
             #"{"event_id":"019B76DA-A800-7000-8000-000000000001","event":"naïve \"x\"","time":253402300799999,"distinct_id":"\u00e9","sequence":9223372036854775807,"properties":{"a":1,"\u0061":2.50,"n":1e-320,"big":123456789012345678901234567890,"s":"\ud83e\uddfe\u0001","l":[{"k":1,"k":null}]}}"#
                 .utf8)
         let request = try Sample.request([event], project: 7, envelope: .init(sentAt: 0, installID: install))
-        guard case .record(let record) = request.entries[0] else { Issue.record("refused"); return }
+        let record = try #require(request.record(at: 0))
         #expect(try await store.commit(Sample.group([record]), writer: 0) == [:])
         let row = try #require(try await fixture.rows("SELECT \(fixture.allColumns) FROM events").first)
         #expect(

@@ -36,7 +36,7 @@ struct GroupCommitWriterTests {
             await store.untilHeld()
             #expect(store.committedIDs.isEmpty)
             store.release()
-            #expect(try await answer.map(\.outcome) == [.stored, .duplicate])
+            #expect(try await answer.outcomes == [.stored, .duplicate])
             #expect(store.committedIDs == [Sample.id(1)])
         }
     }
@@ -49,9 +49,8 @@ struct GroupCommitWriterTests {
         let outcomes = try await withWriter(store) { writer in
             try await writer.submit(try Sample.request((1...count).map { Sample.event(Sample.id(UInt64($0))) }))
         }
-        #expect(outcomes.filter { $0.outcome == .stored }.count == count - 1)
-        #expect(outcomes.filter { $0.outcome == .rejected }.map(\.eventID) == [culprit])
-        #expect(outcomes.first { $0.outcome == .rejected }?.reason == "refused_by_store")
+        #expect(outcomes.stored == count - 1)
+        #expect(outcomes.results.map(\.eventID) == [culprit] && outcomes.results.map(\.reason) == ["refused_by_store"])
         #expect(store.committedIDs.count == count - 1)
     }
 
@@ -78,7 +77,7 @@ struct GroupCommitWriterTests {
             }
         }
         let outcomes = try await withWriter(store) { try await $0.submit(try Sample.request([Sample.event(Sample.id(1))])) }
-        #expect(outcomes.map(\.outcome) == [.stored])
+        #expect(outcomes.outcomes == [.stored])
         #expect(attempts.withLock { $0 } == 4)
     }
 
@@ -131,7 +130,7 @@ struct GroupCommitWriterTests {
             }
             #expect(problem?.code == .overloaded && store.committedIDs.isEmpty)
             store.release()
-            let outcomes = try await first.map(\.outcome)
+            let outcomes = try await first.outcomes
             #expect(outcomes == [.stored])
         }
     }
@@ -150,7 +149,7 @@ struct GroupCommitWriterTests {
         }
         #expect(problem?.code == .stopping)
         store.release()
-        #expect(try await answer.map(\.outcome) == [.stored])
+        #expect(try await answer.outcomes == [.stored])
         await running
     }
 }

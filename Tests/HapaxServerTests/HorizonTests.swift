@@ -36,7 +36,7 @@ struct HorizonTests {
     private func submit(_ request: IngestRequest, _ store: PostgresEventStore) async throws -> [Receipt.Outcome] {
         let writer = GroupCommitWriter(store: store, metrics: ServerMetrics(), logger: Logger(label: "test"))
         async let running: Void = writer.run()
-        let outcomes = try await writer.submit(request).map(\.outcome)
+        let outcomes = try await writer.submit(request).outcomes
         writer.stop()
         await running
         return outcomes

@@ -54,7 +54,7 @@ struct PostgresEventStoreTests {
         let other = try PostgresConnection(uri: uri)
         let record = Sample.record(Sample.id(1), properties: ["amount": 1])
         try other.execute("BEGIN")
-        try other.copyIn(PostgresCopy.statement, PostgresCopy.bytes([record]))
+        try other.copyIn(PostgresCopy.statement, PostgresCopy.bytes(Sample.group([record])))
         async let found = store.commit(
             Sample.group([Sample.record(Sample.id(1)), Sample.record(Sample.id(2))]), writer: 0)
         // The store's session is waiting for ours when PostgreSQL says so.

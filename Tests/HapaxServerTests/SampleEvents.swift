@@ -31,10 +31,18 @@ enum Sample {
 
     static func request(_ events: [[UInt8]], project: Int32 = 1, envelope: EventBatch.Envelope = .init()) throws -> IngestRequest {
         let body = EventBatch(envelope: envelope, events: events).encoded()
-        return IngestRequest(try ScannedBody(json: body[...]), projectID: project, bytes: body.count)
+        return IngestRequest(try ScannedBody(json: body[...]), projectID: project)
     }
 
     static func group(_ records: [EventRecord], lookups: [EventKey] = [], reports: [InstallReport] = []) -> StoreGroup {
         StoreGroup(records: records.sorted { $0.key < $1.key }, lookups: lookups.sorted(), reports: reports)
+    }
+}
+
+extension IngestOutcome {
+    /// Of every event, in order.
+    var outcomes: [Receipt.Outcome] {
+        let others = Dictionary(uniqueKeysWithValues: results.map { ($0.index, $0.outcome) })
+        return (0..<received).map { others[$0] ?? .stored }
     }
 }

@@ -108,7 +108,7 @@ private final class PlantedStore: EventStore, AuditedStore {
                     found[record.key] = fingerprint
                 } else {
                     state.fingerprints[record.key] = record.fingerprint
-                    state.rows.append(record)
+                    state.rows.append(group.record(record))
                 }
             }
             return found

@@ -6,49 +6,50 @@ import HapaxModel
 struct CommitGroup {
     private let requests: [IngestRequest]
     private let horizon: Int32
-    /// The first record of each key; later ones are compared with it.
-    private let firsts: [EventKey: First]
+    /// Every row of the group in the order of their keys; of equal ones the first that came is the first.
+    private let rows: [RowKey]
     let storeGroup: StoreGroup
-
-    private struct First {
-        var fingerprint: Int64
-        var place: Place
-    }
-
-    /// An event of the group.
-    struct Place: Hashable {
-        var request: Int
-        var entry: Int
-    }
 
     /// - Parameter horizon: See ``EventStore/horizon``.
     init(_ requests: [IngestRequest], horizon: Int32) {
-        var firsts: [EventKey: First] = [:]
-        var records: [EventRecord] = []
-        var lookups: Set<EventKey> = []
-        records.reserveCapacity(requests.reduce(0) { $0 + $1.entries.count })
-        firsts.reserveCapacity(records.capacity)
-        for (requestIndex, request) in requests.enumerated() {
-            for (entryIndex, entry) in request.entries.enumerated() {
-                switch entry {
-                case .record(let record) where Self.isExpired(record.key.id, horizon):
-                    lookups.insert(record.key)
-                case .record(let record):
-                    guard firsts[record.key] == nil else { continue }
-                    firsts[record.key] = First(fingerprint: record.fingerprint, place: Place(request: requestIndex, entry: entryIndex))
-                    records.append(record)
-                case .refused(_, let id, _):
-                    if let id { lookups.insert(EventKey(id: id, projectID: request.projectID)) }
-                }
+        var rows: [RowKey] = []
+        rows.reserveCapacity(requests.reduce(0) { $0 + $1.rows.keys.count })
+        var lookups: [EventKey] = []
+        for (number, request) in requests.enumerated() {
+            for var row in request.rows.keys {
+                row.batch = Int32(number)
+                rows.append(row)
             }
+            for refusal in request.refusals {
+                if let id = refusal.id { lookups.append(EventKey(id: id, projectID: request.projectID)) }
+            }
+        }
+        rows.sort(by: Self.areInOrder)
+        var records: [RowKey] = []
+        records.reserveCapacity(rows.count)
+        var last: EventKey?
+        for row in rows where row.key != last {
+            last = row.key
+            if Self.isExpired(row.key.id, horizon) { lookups.append(row.key) } else { records.append(row) }
         }
         self.requests = requests
         self.horizon = horizon
-        self.firsts = firsts
+        self.rows = rows
         storeGroup = StoreGroup(
-            records: records.sorted { $0.key < $1.key },
-            lookups: lookups.filter { firsts[$0] == nil }.sorted(),
+            records: records, in: requests.map(\.rows.bytes), lookups: Self.looked(lookups, records),
             reports: InstallReport.merged(requests.compactMap(\.report)))
+    }
+
+    private static func areInOrder(_ left: RowKey, _ right: RowKey) -> Bool {
+        if left.key != right.key { return left.key < right.key }
+        return (left.batch, left.entry) < (right.batch, right.entry)
+    }
+
+    /// Each once, in order, without those that are a record's.
+    private static func looked(_ keys: [EventKey], _ records: [RowKey]) -> [EventKey] {
+        guard !keys.isEmpty else { return [] }
+        let stored = Set(records.map(\.key))
+        return Set(keys).subtracting(stored).sorted()
     }
 
     private static func isExpired(_ id: EventID, _ horizon: Int32) -> Bool {
@@ -56,29 +57,32 @@ struct CommitGroup {
         return bucket >= 0 && bucket < horizon
     }
 
-    /// The events that come under a known id in other bytes: only by their values can be said whether they are the same. Nothing else about
-    /// them is known before.
-    func repeats(found: [EventKey: Int64]) -> [(place: Place, record: EventRecord)] {
-        let hasRepeats = storeGroup.records.count < requests.reduce(0) { $0 + $1.entries.count }
-        guard hasRepeats || !found.isEmpty else { return [] }
-        var repeats: [(place: Place, record: EventRecord)] = []
-        for (requestIndex, request) in requests.enumerated() {
-            for (entryIndex, entry) in request.entries.enumerated() {
-                guard case .record(let record) = entry,
-                    let stored = found[record.key] ?? firsts[record.key]?.fingerprint, stored != record.fingerprint
-                else { continue }
-                repeats.append((Place(request: requestIndex, entry: entryIndex), record))
-            }
+    /// The events that come under a known id in other bytes: only by their values can be said whether they are the same.
+    ///
+    /// - Parameter found: What the store had before, with its fingerprint.
+    func repeats(found: [EventKey: Int64]) -> [RowKey] {
+        guard !found.isEmpty || storeGroup.records.count < rows.count else { return [] }
+        var repeats: [RowKey] = []
+        forEachKey { first, same in
+            let stored = found[first.key]
+            guard stored != nil || same.count > 1 else { return }
+            repeats += same.filter { $0.fingerprint != stored ?? first.fingerprint }
         }
         return repeats
     }
 
-    /// The first event of the group under a record's key.
-    func first(like record: EventRecord) -> EventRecord? { firsts[record.key].flatMap { self.record(at: $0.place) } }
+    /// The record of a row, and that of the first one with its key.
+    func record(_ row: RowKey) -> EventRecord { storeGroup.record(row) }
+    func first(like row: RowKey) -> EventRecord? { rows.first { $0.key == row.key }.map(record) }
 
-    private func record(at place: Place) -> EventRecord? {
-        guard case .record(let record) = requests[place.request].entries[place.entry] else { return nil }
-        return record
+    private func forEachKey(_ body: (RowKey, ArraySlice<RowKey>) -> Void) {
+        var start = 0
+        while start < rows.count {
+            var end = start + 1
+            while end < rows.count, rows[end].key == rows[start].key { end += 1 }
+            body(rows[start], rows[start..<end])
+            start = end
+        }
     }
 
     /// What became of each event, for each request in order.
@@ -88,60 +92,56 @@ struct CommitGroup {
     ///   - refused: The records that the store could not hold, and why.
     ///   - differing: Of ``repeats(found:)`` those whose values differ as well.
     func outcomes(
-        found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:], differing: Set<Place> = []
-    ) -> [[Receipt.Result]] {
-        requests.enumerated().map { requestIndex, request in
-            request.entries.enumerated().map { entryIndex, entry in
-                switch entry {
-                case .record(let record):
-                    let place = Place(request: requestIndex, entry: entryIndex)
-                    return outcome(
-                        of: record, at: place, isKnown: found[record.key] != nil, refused: refused[record.key],
-                        differs: differing.contains(place))
-                case .refused(let problem, let id, _):
-                    let key = id.map { EventKey(id: $0, projectID: request.projectID) }
-                    if let key, isStored(key, found: found, refused: refused) {
-                        return Receipt.Result(index: entryIndex, eventID: id, outcome: .duplicate)
+        found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:], differing: [RowKey] = []
+    ) -> [IngestOutcome] {
+        var answers = requests.map { IngestOutcome(received: $0.count) }
+        let differing = Set(differing.map(\.place))
+        forEachKey { first, same in
+            let isKnown = !found.isEmpty && found[first.key] != nil
+            let problem = refused.isEmpty ? nil : refused[first.key]
+            let isExpired = Self.isExpired(first.key.id, horizon)
+            if same.count == 1, !isKnown, problem == nil, !isExpired { return }
+            for row in same {
+                var result = Receipt.Result(index: Int(row.entry), eventID: row.key.id, outcome: .duplicate)
+                if isKnown || (problem == nil && !isExpired) {
+                    if !isKnown, row.place == first.place { continue }
+                    if differing.contains(row.place), !row.key.id.isDerived {
+                        (result.outcome, result.detail) = (.conflict, "another content is stored under this id")
                     }
-                    return Receipt.Result(
-                        index: entryIndex, eventID: id, outcome: .rejected, reason: problem.reason.rawValue,
-                        detail: problem.detail)
+                } else if isExpired {
+                    (result.outcome, result.detail) = (.expired, "older than what is still kept")
+                } else if let problem, row.fingerprint == first.fingerprint {
+                    (result.outcome, result.reason, result.detail) = (.rejected, problem.reason.rawValue, problem.detail)
+                } else {
+                    // The store has refused another content; this one has not been tried.
+                    result.outcome = .retry
                 }
+                answers[Int(row.batch)].results.append(result)
             }
         }
+        let stored = requests.contains { !$0.refusals.isEmpty } ? Set(storeGroup.records.map(\.key)) : []
+        for (number, request) in requests.enumerated() {
+            for refusal in request.refusals {
+                var result = Receipt.Result(index: refusal.entry, eventID: refusal.id, outcome: .duplicate)
+                let key = refusal.id.map { EventKey(id: $0, projectID: request.projectID) }
+                if key.map({ found[$0] == nil && (!stored.contains($0) || refused[$0] != nil) }) ?? true {
+                    (result.outcome, result.reason, result.detail) = (.rejected, refusal.problem.reason.rawValue, refusal.problem.detail)
+                }
+                answers[number].results.append(result)
+            }
+            answers[number].results.sort { $0.index < $1.index }
+        }
+        return answers
     }
 
     /// Derived ids that the store had with another content: the second arrival is a duplicate by promise, and the other one may be somebody
     /// else's who has occupied the id.
-    func derivedWithOtherContent(found: [EventKey: Int64], differing: Set<Place>) -> Int {
-        differing.count { place in record(at: place).map { $0.key.id.isDerived && found[$0.key] != nil } ?? false }
+    func derivedWithOtherContent(found: [EventKey: Int64], differing: [RowKey]) -> Int {
+        differing.count { $0.key.id.isDerived && found[$0.key] != nil }
     }
+}
 
-    private func isStored(_ key: EventKey, found: [EventKey: Int64], refused: [EventKey: EventProblem]) -> Bool {
-        found[key] != nil || (firsts[key] != nil && refused[key] == nil)
-    }
-
-    private func outcome(
-        of record: EventRecord, at place: Place, isKnown: Bool, refused problem: EventProblem?, differs: Bool
-    ) -> Receipt.Result {
-        var result = Receipt.Result(index: place.entry, eventID: record.key.id, outcome: .stored)
-        let first = firsts[record.key]
-        if !isKnown, let problem {
-            // The store has refused another content; this one has not been tried.
-            guard first?.fingerprint == record.fingerprint else {
-                result.outcome = .retry
-                return result
-            }
-            result.outcome = .rejected
-            result.reason = problem.reason.rawValue
-            result.detail = problem.detail
-        } else if !isKnown, first == nil {
-            result.outcome = .expired
-            result.detail = "older than what is still kept"
-        } else if isKnown || first?.place != place {
-            result.outcome = differs && !record.key.id.isDerived ? .conflict : .duplicate
-            if result.outcome == .conflict { result.detail = "another content is stored under this id" }
-        }
-        return result
-    }
+extension RowKey {
+    /// The event's place in its group.
+    fileprivate var place: Int64 { Int64(batch) << 32 | Int64(entry) }
 }

@@ -16,7 +16,7 @@ package struct EventKey: Hashable, Sendable, Comparable {
     }
 }
 
-/// One event as the store keeps it: one row.
+/// One event as the store keeps it, taken out of its row: for what is not done with every event.
 package struct EventRecord: Sendable {
     package var key: EventKey
     /// Unescaped UTF-8.
@@ -35,15 +35,25 @@ package struct EventRecord: Sendable {
     package var properties: ArraySlice<UInt8>
 
     package init(_ event: ScannedEvent, id: EventID, projectID: Int32, envelope: EventBatch.Envelope) {
-        key = EventKey(id: id, projectID: projectID)
-        name = event.name
-        distinctID = event.distinctID
-        time = event.time
-        sentAt = envelope.sentAt
-        installID = envelope.installID
-        sequence = event.sequence
-        fingerprint = event.fingerprint
-        properties = event.properties
+        self.init(
+            key: EventKey(id: id, projectID: projectID), name: event.name, distinctID: event.distinctID, time: event.time,
+            sentAt: envelope.sentAt, installID: envelope.installID, sequence: event.sequence, fingerprint: event.fingerprint,
+            properties: event.properties)
+    }
+
+    init(
+        key: EventKey, name: ArraySlice<UInt8>, distinctID: ArraySlice<UInt8>, time: Int64, sentAt: Int64?, installID: EventID?,
+        sequence: Int64?, fingerprint: Int64, properties: ArraySlice<UInt8>
+    ) {
+        self.key = key
+        self.name = name
+        self.distinctID = distinctID
+        self.time = time
+        self.sentAt = sentAt
+        self.installID = installID
+        self.sequence = sequence
+        self.fingerprint = fingerprint
+        self.properties = properties
     }
 
     /// The same for all ways to write the same event.

@@ -18,7 +18,7 @@ package final class GroupCommitWriter: Sendable {
 
     private struct Submission: Sendable {
         var request: IngestRequest
-        var answer: CheckedContinuation<Result<[Receipt.Result], RequestProblem>, Never>
+        var answer: CheckedContinuation<Result<IngestOutcome, RequestProblem>, Never>
     }
 
     package init(
@@ -37,14 +37,14 @@ package final class GroupCommitWriter: Sendable {
 
     /// Commits a request's events, together with those of others.
     ///
-    /// - Returns: What became of each event, in order; after the COMMIT of every event that is in the store.
+    /// - Returns: What became of each event; after the COMMIT of every event that is in the store.
     /// - Throws: ``RequestProblem`` if nothing is known about any of them.
-    package func submit(_ request: IngestRequest) async throws(RequestProblem) -> [Receipt.Result] {
+    package func submit(_ request: IngestRequest) async throws(RequestProblem) -> IngestOutcome {
         let result = await withCheckedContinuation { answer in
             let submission = Submission(request: request, answer: answer)
             let (admission, sleeper) = state.withLock { state in
                 let admission = state.machine.requestArrived(
-                    submission, project: request.projectID, events: request.entries.count, bytes: request.bytes, now: now())
+                    submission, project: request.projectID, events: request.count, bytes: request.bytes, now: now())
                 guard case .commit(let writer) = admission else { return (admission, nil as CheckedContinuation<Void, Never>?) }
                 return (admission, state.sleepers.removeValue(forKey: writer))
             }
@@ -136,13 +136,13 @@ package final class GroupCommitWriter: Sendable {
         }
     }
 
-    private func outcomes(_ requests: [IngestRequest], writer: Int) async throws(StoreError) -> [[Receipt.Result]] {
+    private func outcomes(_ requests: [IngestRequest], writer: Int) async throws(StoreError) -> [IngestOutcome] {
         let group = CommitGroup(requests, horizon: store.horizon)
         var attempt = CommitAttempt()
         try await commit(group.storeGroup, writer: writer, &attempt)
         let repeats = group.repeats(found: attempt.found)
-        var differing: Set<CommitGroup.Place> = []
-        if !repeats.isEmpty { differing = Set(try await store.reader.differing(repeats.map(\.record)).map { repeats[$0].place }) }
+        var differing: [RowKey] = []
+        if !repeats.isEmpty { differing = try await store.reader.differing(repeats.map(group.record)).map { repeats[$0] } }
         metrics.groupCommitted(
             records: group.storeGroup.records.count,
             derivedWithOtherContent: group.derivedWithOtherContent(found: attempt.found, differing: differing))
@@ -174,8 +174,9 @@ package final class GroupCommitWriter: Sendable {
         // Without a record to blame the refusal is the store's own trouble, never an event's.
         guard !group.records.isEmpty else { throw .unavailable("a transaction without events was refused") }
         let middle = group.records.count / 2
-        let first = StoreGroup(records: Array(group.records[..<middle]), lookups: group.lookups, reports: group.reports)
+        let halves = (Array(group.records[..<middle]), Array(group.records[middle...]))
+        let first = StoreGroup(records: halves.0, in: group.batches, lookups: group.lookups, reports: group.reports)
         try await commit(first, writer: writer, &attempt)
-        try await commit(StoreGroup(records: Array(group.records[middle...])), writer: writer, &attempt)
+        try await commit(StoreGroup(records: halves.1, in: group.batches), writer: writer, &attempt)
     }
 }

@@ -2,74 +2,97 @@ import HapaxModel
 
 /// One request's events, scanned and ready to be committed together with other requests'.
 package struct IngestRequest: Sendable {
-    package var projectID: Int32
-    package var entries: [Entry]
-    package var report: InstallReport?
-    /// Bytes that this request keeps in memory until it is answered: its body and what it unfolded to.
-    package var bytes: Int
+    package let projectID: Int32
+    /// Of the events that can be stored.
+    package private(set) var rows = RowBatch()
+    /// The others.
+    private(set) var refusals: [Refused] = []
+    private(set) var report: InstallReport?
+    /// How many events its body held.
+    private(set) var count = 0
+    /// Bytes that this request keeps in memory until it is answered.
+    package private(set) var bytes = 0
+    private var inSeconds = 0
+
+    /// An event that cannot be stored as it is; looked up all the same if its id could be read.
+    struct Refused: Sendable {
+        /// Its place in the body.
+        var entry: Int
+        var problem: EventProblem
+        var id: EventID?
+        /// The first bytes of its name, in unescaped UTF-8; empty if it could not be read.
+        var name: [UInt8]
+        /// The first bytes of the event, as it was sent.
+        var wire: [UInt8]
+    }
 
     /// Whether there is nothing to store.
-    var isEmpty: Bool { entries.isEmpty && report == nil }
+    var isEmpty: Bool { count == 0 && report == nil }
 
     /// What a sender most likely did not mean, though it can be stored.
     var hint: String? {
         inSeconds > 0 ? "events whose time looks like seconds instead of milliseconds, and so lies before 1973: \(inSeconds)" : nil
     }
-    private var inSeconds = 0
 
-    package enum Entry: Sendable {
-        case record(EventRecord)
-        /// Cannot be stored as it is; looked up all the same if its id could be read.
-        case refused(EventProblem, id: EventID?, sent: Sent)
-
-        var id: EventID? {
-            switch self {
-            case .record(let record): record.key.id
-            case .refused(_, let id, _): id
-            }
-        }
-    }
-
-    /// What came of an event that cannot be stored, to show it to people.
-    package struct Sent: Sendable {
-        /// Unescaped UTF-8; empty if it could not be read.
-        package var name: ArraySlice<UInt8> = []
-        /// The whole event, as it was sent.
-        package var wire: ArraySlice<UInt8> = []
-    }
-
-    /// - Parameter bytes: Of the body, decompressed.
-    package init(_ body: ScannedBody, projectID: Int32, bytes: Int) {
-        self.init(empty: body, projectID: projectID, bytes: bytes)
-        for event in body.events { add(event, body.envelope) }
-    }
-
-    /// The same in a turn that lets others go first.
-    init(_ body: ScannedBody, projectID: Int32, bytes: Int, in turn: inout Turns.Turn) async {
-        self.init(empty: body, projectID: projectID, bytes: bytes)
-        for event in body.events {
-            add(event, body.envelope)
-            if turn.isOver(after: event.wire.count) { await turn.giveWay() }
-        }
-    }
-
-    private init(empty body: ScannedBody, projectID: Int32, bytes: Int) {
+    /// One without events so far.
+    init(projectID: Int32) {
         self.projectID = projectID
-        self.bytes = bytes + body.events.count * ServerLimits.bytesPerEvent
-        report = InstallReport(body.envelope, projectID: projectID)
-        entries = []
-        entries.reserveCapacity(body.events.count)
     }
 
-    private mutating func add(_ event: ScannedEvent, _ envelope: EventBatch.Envelope) {
-        let sent = Sent(name: event.name, wire: event.wire)
-        if let problem = event.problem {
-            entries.append(.refused(problem, id: event.id, sent: sent))
-        } else if let id = event.id {
-            if ScannedEvent.looksLikeSeconds(event.time) { inSeconds += 1 }
-            entries.append(.record(EventRecord(event, id: id, projectID: projectID, envelope: envelope)))
-        } else {
-            entries.append(.refused(EventProblem(.missingID, detail: "event_id is missing"), id: nil, sent: sent))
-        }
+    package init(_ body: ScannedBody, projectID: Int32) {
+        self.init(projectID: projectID)
+        for event in body.events { add(event, body.envelope) }
+        end(body.envelope)
     }
+
+    /// - Parameter envelope: As far as it is known.
+    mutating func add(_ event: ScannedEvent, _ envelope: EventBatch.Envelope) {
+        if let id = event.id, event.problem == nil {
+            if ScannedEvent.looksLikeSeconds(event.time) { inSeconds += 1 }
+            rows.append(
+                event, EventKey(id: id, projectID: projectID), entry: count, sentAt: envelope.sentAt, installID: envelope.installID)
+        } else {
+            let problem = event.problem ?? EventProblem(.missingID, detail: "event_id is missing")
+            // Copied, so that a refusal does not keep the whole body.
+            refusals.append(
+                Refused(
+                    entry: count, problem: problem, id: event.id, name: Array(event.name.prefix(ServerLimits.refusedBytes)),
+                    wire: Array(event.wire.prefix(ServerLimits.refusedBytes))))
+        }
+        count += 1
+    }
+
+    /// No event follows.
+    ///
+    /// - Parameters:
+    ///   - envelope: All of it.
+    ///   - isNew: Whether the events were added before all of it was known.
+    mutating func end(_ envelope: EventBatch.Envelope, isNew: Bool = false) {
+        if isNew { rows = rows.with(sentAt: envelope.sentAt, installID: envelope.installID) }
+        report = InstallReport(envelope, projectID: projectID)
+        bytes += rows.bytes.count + count * ServerLimits.bytesPerEvent
+    }
+
+    /// The event at a place; nil if it cannot be stored.
+    func record(at entry: Int) -> EventRecord? { row(at: entry).map { EventRecord($0, in: rows.bytes) } }
+
+    func row(at entry: Int) -> RowKey? {
+        // Rows are in the order of their events.
+        var (low, high) = (0, rows.keys.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if Int(rows.keys[middle].entry) < entry { low = middle + 1 } else { high = middle }
+        }
+        guard low < rows.keys.count, Int(rows.keys[low].entry) == entry else { return nil }
+        return rows.keys[low]
+    }
+}
+
+/// What became of one request's events.
+package struct IngestOutcome: Sendable, Equatable {
+    package var received: Int
+    /// Of every event that was not stored, in order.
+    package var results: [Receipt.Result] = []
+
+    var stored: Int { received - results.count }
 }

@@ -38,10 +38,11 @@ package final class ServerMetrics: Sendable {
     /// When the store was last prepared for the days to come; nil if that has not been done yet.
     var lastUpkeep: Timestamp? { counts.withLock { $0.lastUpkeep } }
 
-    func answered(_ results: [Receipt.Result]) {
+    func answered(_ outcome: IngestOutcome) {
         counts.withLock { counts in
-            counts.received += results.count
-            for result in results { counts.outcomes[result.outcome.index] += 1 }
+            counts.received += outcome.received
+            counts.outcomes[Receipt.Outcome.stored.index] += outcome.stored
+            for result in outcome.results { counts.outcomes[result.outcome.index] += 1 }
         }
     }
 

@@ -15,26 +15,19 @@ package final class Live: Sendable {
     var now: Timestamp { Timestamp(clampingUnixMilliseconds: currentTime()) }
 
     /// A request has been answered. With nobody watching and nothing refused this costs a look.
-    func answered(_ request: IngestRequest, _ results: [Receipt.Result]) {
+    func answered(_ request: IngestRequest, _ outcome: IngestOutcome) {
         var counts = LiveFeed.Counts()
-        var refused: [(IngestRequest.Entry, Receipt.Result)] = []
-        counts.received = results.count
-        for (entry, result) in zip(request.entries, results) {
-            switch result.outcome {
-            case .stored: counts.stored += 1
-            case .duplicate: counts.duplicates += 1
-            case .retry: break
-            case .rejected, .conflict, .expired:
-                counts.refused += 1
-                refused.append((entry, result))
-            }
-        }
+        counts.received = outcome.received
+        counts.stored = outcome.stored
+        let refused = outcome.results.filter(\.outcome.isRefusal)
+        counts.refused = refused.count
+        counts.duplicates = outcome.results.count { $0.outcome == .duplicate }
         let now = now
-        let refusals = refused.suffix(ServerLimits.refusals).map { LiveFeed.Refusal($0, $1, now) }
+        let refusals = refused.suffix(ServerLimits.refusals).map { LiveFeed.Refusal(request, $0, now) }
         let isWatched = feed.withLock { $0.isWatched(request.projectID) }
         guard isWatched || !refusals.isEmpty else { return }
         // Outside of the lock: whoever answers another project's request waits for it.
-        let rows = isWatched ? zip(request.entries, results).compactMap { LiveFeed.Row($0, $1, now) } : []
+        let rows = isWatched ? LiveFeed.Row.rows(request, outcome, now) : []
         feed.withLock { feed in
             feed.answered(request.projectID, counts, rows: rows)
             for refusal in refusals { feed.refused(request.projectID, refusal, .now) }
@@ -90,10 +83,15 @@ package final class Live: Sendable {
 }
 
 extension LiveFeed.Row {
-    /// - Returns: nil for what is told as a refusal.
-    fileprivate init?(_ entry: IngestRequest.Entry, _ result: Receipt.Result, _ now: Timestamp) {
-        guard case .record(let record) = entry, ![.rejected, .conflict, .expired].contains(result.outcome) else { return nil }
-        self.init(outcome: result.outcome, name: record.name) { Self.json(EventRow(record, receivedAt: now), result.outcome) }
+    /// All but what is told as a refusal.
+    fileprivate static func rows(_ request: IngestRequest, _ outcome: IngestOutcome, _ now: Timestamp) -> [LiveFeed.Row] {
+        let others = Dictionary(outcome.results.map { ($0.index, $0.outcome) }, uniquingKeysWith: { $1 })
+        return request.rows.keys.compactMap { key in
+            let outcome = others[Int(key.entry)] ?? .stored
+            if outcome.isRefusal { return nil }
+            let record = EventRecord(key, in: request.rows.bytes)
+            return LiveFeed.Row(outcome: outcome, name: record.name) { json(EventRow(record, receivedAt: now), outcome) }
+        }
     }
 
     private static func json(_ event: EventRow, _ outcome: Receipt.Outcome) -> [UInt8] {
@@ -114,20 +112,25 @@ extension LiveFeed.Row {
 }
 
 extension LiveFeed.Refusal {
-    fileprivate init(_ entry: IngestRequest.Entry, _ result: Receipt.Result, _ now: Timestamp) {
-        let (name, bytes): (ArraySlice<UInt8>, ArraySlice<UInt8>)
-        switch entry {
-        case .record(let record):
+    fileprivate init(_ request: IngestRequest, _ result: Receipt.Result, _ now: Timestamp) {
+        var (name, bytes): ([UInt8], [UInt8]) = ([], [])
+        if let record = request.record(at: result.index) {
             var writer = JSONWriter()
             writer.event(EventRow(record, receivedAt: now))
-            (name, bytes) = (record.name, writer.bytes[...])
-        case .refused(_, _, let sent): (name, bytes) = (sent.name, sent.wire)
+            (name, bytes) = (Array(record.name), writer.bytes)
+        } else if let refusal = request.refusals.first(where: { $0.entry == result.index }) {
+            (name, bytes) = (refusal.name, refusal.wire)
         }
         self.init(
             at: now, reason: result.reason ?? result.outcome.rawValue, detail: result.detail ?? "", eventID: result.eventID,
             name: name.isEmpty ? nil : String(decoding: name.prefix(ServerLimits.refusedBytes), as: UTF8.self),
             sample: Array(bytes.prefix(ServerLimits.refusedBytes)))
     }
+}
+
+extension Receipt.Outcome {
+    /// Whether it is an event's last one, and the event is not stored.
+    fileprivate var isRefusal: Bool { [.rejected, .conflict, .expired].contains(self) }
 }
 
 extension EventRow {

@@ -39,12 +39,11 @@ struct IngestRoute: Sendable {
     private func respond(to request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
         let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, projectID)
-        let results = ingest.isEmpty ? [] : try await writer.submit(ingest)
-        metrics.answered(results)
-        live.answered(ingest, results)
-        let unstored = results.filter { $0.outcome != .stored }
+        let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
+        metrics.answered(outcome)
+        live.answered(ingest, outcome)
         let receipt = Receipt(
-            batchID: batchID, received: results.count, stored: results.count - unstored.count, results: unstored, hint: ingest.hint)
+            batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, hint: ingest.hint)
         return Routes.response("application/json", receipt.encoded())
     }
 
@@ -59,12 +58,14 @@ struct IngestRoute: Sendable {
             let bytes = try RequestBodyReader.unpacked(body)
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
             var scan = BodyScan(bytes[...], isLines: isLines)
+            var request = IngestRequest(projectID: projectID)
             var read = 0
             while try next(&scan) {
+                if let event = scan.takeEvent() { request.add(event, scan.found.envelope) }
                 if turn.isOver(after: scan.position - read) { await turn.giveWay() }
                 read = scan.position
             }
-            let request = await IngestRequest(scan.found, projectID: projectID, bytes: bytes.count, in: &turn)
+            request.end(scan.found.envelope, isNew: scan.envelopeChanged)
             return (request, scan.found.envelope.batchID)
         }
     }
@@ -86,22 +87,27 @@ struct IngestRoute: Sendable {
     private func verdicts(on request: IngestRequest) async throws(RequestProblem) -> [UInt8] {
         let group = CommitGroup([request], horizon: store.horizon)
         let found: [EventKey: Int64]
-        var differing: Set<CommitGroup.Place> = []
+        var differing: [RowKey] = []
         do throws(StoreError) {
             found = try await store.reader.fingerprints(group.storeGroup.records.map(\.key) + group.storeGroup.lookups)
             let repeats = group.repeats(found: found)
-            let stored = repeats.filter { found[$0.record.key] != nil }
-            if !stored.isEmpty { differing = Set(try await store.reader.differing(stored.map(\.record)).map { stored[$0].place }) }
+            let stored = repeats.filter { found[$0.key] != nil }
+            if !stored.isEmpty { differing = try await store.reader.differing(stored.map(group.record)).map { stored[$0] } }
             // What the group itself would store first is not in the store.
-            for (place, record) in repeats where found[record.key] == nil {
-                if group.first(like: record)?.valueHash.value != record.valueHash.value { differing.insert(place) }
+            differing += repeats.filter {
+                found[$0.key] == nil && group.first(like: $0)?.valueHash.value != group.record($0).valueHash.value
             }
         } catch {
             throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
         }
         var writer = JSONWriter()
         writer.raw(#"{"dry_run":true,"would":"#)
-        writer.list(group.outcomes(found: found, differing: differing).joined()) { writer, result in
+        let outcome = group.outcomes(found: found, differing: differing).first
+        let others = Dictionary((outcome?.results ?? []).map { ($0.index, $0) }, uniquingKeysWith: { $1 })
+        let results = (0..<request.count).map { index in
+            others[index] ?? Receipt.Result(index: index, eventID: request.row(at: index)?.key.id, outcome: .stored)
+        }
+        writer.list(results) { writer, result in
             writer.raw(#"{"index":"#)
             writer.integer(result.index)
             writer.raw(#","event_id":"#)

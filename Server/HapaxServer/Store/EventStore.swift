@@ -56,17 +56,29 @@ package struct CrowdedMonth: Hashable, Sendable {
 /// What one transaction is to store.
 package struct StoreGroup: Sendable {
     /// In the order of their keys, each key once.
-    package var records: [EventRecord]
+    package var records: [RowKey]
+    /// Where their rows are.
+    package var batches: [[UInt8]]
     /// Further keys to look for, in order, none of them a record's.
     package var lookups: [EventKey]
     /// One for each install, in order.
     package var reports: [InstallReport]
 
-    package init(records: [EventRecord], lookups: [EventKey] = [], reports: [InstallReport] = []) {
+    init(records: [RowKey], in batches: [[UInt8]], lookups: [EventKey] = [], reports: [InstallReport] = []) {
         self.records = records
+        self.batches = batches
         self.lookups = lookups
         self.reports = reports
     }
+
+    /// Of records that have no rows yet.
+    package init(records: [EventRecord], lookups: [EventKey] = [], reports: [InstallReport] = []) {
+        var batch = RowBatch()
+        for record in records { batch.append(record, entry: 0) }
+        self.init(records: batch.keys, in: [batch.bytes], lookups: lookups, reports: reports)
+    }
+
+    package func record(_ key: RowKey) -> EventRecord { EventRecord(key, in: batches[Int(key.batch)]) }
 }
 
 /// Why a store did not do what it was asked. Descriptions hold no event content, no key and no connection string (I14).

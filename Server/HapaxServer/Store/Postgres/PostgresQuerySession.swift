@@ -33,13 +33,14 @@ actor PostgresQuerySession {
     func differing(_ records: [EventRecord], within time: Duration) throws(StoreError) -> Set<Int> {
         try withTransaction(within: time) { (connection) throws(PostgresError) in
             var differing = Set(records.indices)
+            let group = StoreGroup(records: records)
             for part in ProbeParts(records.map(\.key)).parts {
                 let places = records.indices.filter { part.buckets.contains(records[$0].key.id.bucket) }
                 let columns: [PostgresEventColumn] = [.eventID, .projectID, .event, .distinctID, .properties]
                 let rows = try connection.query(
                     Self.same,
                     binary: [PostgresArray.bytes(places, oid: 23) { $1.appendField(Int32($0)) }]
-                        + columns.map { column in column.array(places.map { records[$0] }) }
+                        + columns.map { column in column.array(places.map { group.records[$0] }, in: group.batches) }
                         + [part.buckets.lowerBound, part.buckets.upperBound].map { withUnsafeBytes(of: $0.bigEndian) { Array($0) } })
                 for row in 0..<rows.count {
                     if let place = rows.bytes(row, 0) { differing.remove(Int(Int32(bigEndian: place.loadUnaligned(as: Int32.self)))) }

@@ -39,7 +39,7 @@ actor PostgresWriter {
         do throws(PostgresError) {
             let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
             do throws(PostgresError) {
-                if new.isEmpty { try connection.commit() } else { try copy(new, connection) }
+                if new.isEmpty { try connection.commit() } else { try copy(new, group.batches, connection) }
                 return found
             } catch  where error.kind == .statement && error.sqlState == "23505" {
                 // Another session stored one of these ids after we looked. Nothing of ours is in; the slower way waits for the other.
@@ -54,8 +54,8 @@ actor PostgresWriter {
         }
     }
 
-    private func copy(_ records: [EventRecord], _ connection: PostgresConnection) throws(PostgresError) {
-        let stored = try connection.copyIn(Self.copyAndCommit, PostgresCopy.bytes(records), commits: true)
+    private func copy(_ records: [RowKey], _ batches: [[UInt8]], _ connection: PostgresConnection) throws(PostgresError) {
+        let stored = try connection.copyIn(Self.copyAndCommit, PostgresCopy.bytes(records, in: batches), commits: true)
         // A trigger of somebody's may swallow rows; then nothing here may be called stored.
         guard stored == records.count else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(records.count) rows")
@@ -66,7 +66,7 @@ actor PostgresWriter {
 
     /// The way that survives a race: the unique key itself decides, row by row.
     private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
-        let arrays = PostgresEventColumn.allCases.map { $0.array(group.records) }
+        let arrays = PostgresEventColumn.allCases.map { $0.array(group.records, in: group.batches) }
         let inserted = try connection.pipeline(
             [[(Statement.begin, [])] + Self.keeping(group.reports) + [(Statement.insert, arrays)]]
         ).last

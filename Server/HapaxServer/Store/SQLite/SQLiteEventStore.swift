@@ -162,7 +162,7 @@ package final class SQLiteEventStore: EventStore {
             try Int64.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID])
         }
         for record in group.records {
-            try insert.execute(arguments: record.arguments(receivedAt: receivedAt))
+            try insert.execute(arguments: group.record(record).arguments(receivedAt: receivedAt))
             if db.changesCount == 0 {
                 // Neither taken nor there: somebody's trigger swallows rows, and nothing here may be called stored.
                 guard let there = try fingerprint(record.key) else { throw StoreError.unavailable("the table did not take a row") }

@@ -1,0 +1,92 @@
+import HapaxModel
+
+/// What a group knows of a row: where it belongs, what it is compared by, and where its bytes are. No references, so that sorting and merging
+/// costs nothing but moving it.
+package struct RowKey: Sendable {
+    package var key: EventKey
+    /// See ``ScannedEvent/fingerprint``.
+    package var fingerprint: Int64
+    /// Its bytes in its batch.
+    var start: Int32
+    var end: Int32
+    /// The event's place in its request.
+    var entry: Int32
+    /// The request's place in its group.
+    var batch: Int32 = 0
+}
+
+/// The rows of one request, one behind the other, each as PostgreSQL's binary COPY takes it
+/// (https://www.postgresql.org/docs/current/sql-copy.html), and their keys.
+///
+/// An event becomes its row when it has been scanned, while its bytes are in the processor's cache; nothing else of it is kept.
+package struct RowBatch: Sendable {
+    package private(set) var bytes: [UInt8] = []
+    package private(set) var keys: [RowKey] = []
+
+    /// - Parameter entry: The event's place in its request.
+    mutating func append(_ event: ScannedEvent, _ key: EventKey, entry: Int, sentAt: Int64?, installID: EventID?) {
+        append(
+            key, fingerprint: event.fingerprint, name: event.name, distinctID: event.distinctID, time: event.time, sentAt: sentAt,
+            installID: installID, sequence: event.sequence, properties: event.properties, entry: entry)
+    }
+
+    mutating func append(_ record: EventRecord, entry: Int) {
+        append(
+            record.key, fingerprint: record.fingerprint, name: record.name, distinctID: record.distinctID, time: record.time,
+            sentAt: record.sentAt, installID: record.installID, sequence: record.sequence, properties: record.properties, entry: entry)
+    }
+
+    private mutating func append(
+        _ key: EventKey, fingerprint: Int64, name: ArraySlice<UInt8>, distinctID: ArraySlice<UInt8>, time: Int64, sentAt: Int64?,
+        installID: EventID?, sequence: Int64?, properties: ArraySlice<UInt8>, entry: Int
+    ) {
+        let start = bytes.count
+        bytes.appendFixed { fields in
+            fields.put(Int16(PostgresEventColumn.allCases.count))
+            fields.putField(key.projectID)
+            fields.putField(key.id)
+            fields.putField(key.id.bucket)
+            fields.put(Int32(name.count))
+        }
+        bytes.append(contentsOf: name)
+        bytes.appendFixed { $0.put(Int32(distinctID.count)) }
+        bytes.append(contentsOf: distinctID)
+        bytes.appendFixed { fields in
+            fields.putField(PostgresTime.microseconds(time))
+            fields.putField(sentAt.map(PostgresTime.microseconds))
+            if let installID { fields.putField(installID) } else { fields.put(PostgresField.null) }
+            fields.putField(sequence)
+            fields.putField(fingerprint)
+            // jsonb travels as a version byte and its text.
+            fields.put(Int32(properties.count + 1))
+            fields.put(UInt8(1))
+        }
+        bytes.append(contentsOf: properties)
+        keys.append(RowKey(key: key, fingerprint: fingerprint, start: Int32(start), end: Int32(bytes.count), entry: Int32(entry)))
+    }
+
+    /// The same rows with what an envelope says behind its events.
+    func with(sentAt: Int64?, installID: EventID?) -> RowBatch {
+        var batch = RowBatch()
+        for key in keys {
+            var record = EventRecord(key, in: bytes)
+            (record.sentAt, record.installID) = (sentAt, installID)
+            batch.append(record, entry: Int(key.entry))
+        }
+        return batch
+    }
+}
+
+extension EventRecord {
+    /// Reads a row.
+    package init(_ key: RowKey, in bytes: [UInt8]) {
+        var fields = PostgresFields(bytes, from: Int(key.start))
+        for _ in 0..<3 { _ = fields.next() }
+        self.init(
+            key: key.key, name: fields.next() ?? [], distinctID: fields.next() ?? [],
+            time: fields.next().map { PostgresTime.milliseconds(PostgresField.integer($0)) } ?? 0,
+            sentAt: fields.next().map { PostgresTime.milliseconds(PostgresField.integer($0)) },
+            installID: fields.next().flatMap { EventID(bytes: $0) }, sequence: fields.next().map(PostgresField.integer),
+            fingerprint: fields.next().map(PostgresField.integer) ?? 0, properties: fields.next()?.dropFirst() ?? [])
+    }
+}
