@@ -9,32 +9,36 @@ package enum EventScanner {
 
     /// Reads one event that must fill `bytes` except for surrounding white space, as a line of newline-delimited JSON does.
     package static func scan(_ bytes: ArraySlice<UInt8>) -> ScannedEvent {
-        bytes.withUnsafeBufferPointer { buffer in
-            var cursor = JSONCursor(buffer)
+        bytes.withUnsafeBufferPointer { fields(of: $0, 0..<$0.count) }.event(in: bytes)
+    }
+
+    /// The same of a line of a body.
+    static func fields(of body: UnsafeBufferPointer<UInt8>, _ line: Range<Int>) -> EventFields {
+        let buffer = UnsafeBufferPointer(rebasing: body[..<line.upperBound])
+        var cursor = JSONCursor(buffer, at: line.lowerBound)
+        cursor.skipWhitespace()
+        let start = cursor.position
+        var scan = EventScan(from: cursor)
+        do throws(EventProblem) {
+            try scan.event()
+            cursor.position = scan.cursor.position
             cursor.skipWhitespace()
-            let start = cursor.position
-            var scan = EventScan(body: bytes, from: cursor)
-            do throws(EventProblem) {
-                try scan.event()
-                cursor.position = scan.cursor.position
-                cursor.skipWhitespace()
-                guard cursor.isAtEnd else { throw JSONCursor.invalid("something follows the event") }
-            } catch {
-                // An event that was read to its end has its own id, whatever follows it.
-                if scan.found.wire.isEmpty { scan.found.id = LenientScan(buffer).eventID(from: start) }
-                scan.fail(error, bytes: (LenientScan(buffer).endOfValue(from: start) ?? buffer.count) - start)
-                scan.found.wire = bytes
-            }
-            return scan.found
+            guard cursor.isAtEnd else { throw JSONCursor.invalid("something follows the event") }
+        } catch {
+            // An event that was read to its end has its own id, whatever follows it.
+            if scan.found.wire.isEmpty { scan.found.id = LenientScan(buffer).eventID(from: start) }
+            scan.fail(error, bytes: (LenientScan(buffer).endOfValue(from: start) ?? buffer.count) - start)
+            scan.found.wire = line
         }
+        return scan.found
     }
 
     /// Reads the event that begins at the cursor; afterwards the cursor is behind its end, however bad the event.
     ///
     /// - Throws: ``BodyProblem`` if the event's end cannot be found.
-    static func scan(_ body: ArraySlice<UInt8>, _ cursor: inout JSONCursor) throws(BodyProblem) -> ScannedEvent {
+    static func scan(_ cursor: inout JSONCursor) throws(BodyProblem) -> EventFields {
         let start = cursor.position
-        var scan = EventScan(body: body, from: cursor)
+        var scan = EventScan(from: cursor)
         do throws(EventProblem) {
             try scan.event()
             cursor.position = scan.cursor.position
@@ -43,7 +47,7 @@ package enum EventScanner {
             guard let end = lenient.endOfValue(from: start) else { throw BodyProblem("the end of an event cannot be found") }
             scan.fail(error, bytes: end - start)
             scan.found.id = lenient.eventID(from: start)
-            scan.found.wire = body[body.startIndex + start..<body.startIndex + end]
+            scan.found.wire = start..<end
             cursor.position = end
         }
         return scan.found
@@ -65,12 +69,8 @@ package struct BodyProblem: Error, Hashable, Sendable {
 
 /// The scan of one event.
 private struct EventScan {
-    let body: ArraySlice<UInt8>
     var cursor: JSONCursor
-    var found = ScannedEvent(name: [], distinctID: [], time: 0, properties: Self.noProperties, wire: [])
-
-    /// What an event without `properties` is stored with.
-    private static let noProperties: ArraySlice<UInt8> = [UInt8(ascii: "{"), UInt8(ascii: "}")]
+    var found = EventFields()
 
     /// Problems with fields are kept until the event's end is reached: the rest must still be valid JSON, the id may follow, and a key
     /// that comes again takes the place of what was wrong (the last of repeated keys wins).
@@ -88,8 +88,7 @@ private struct EventScan {
     }
 
     /// - Parameter start: Where the event begins. A byte beyond its limit the scan ends: what is too large is only stepped over from there.
-    init(body: ArraySlice<UInt8>, from start: JSONCursor) {
-        self.body = body
+    init(from start: JSONCursor) {
         let end = min(start.bytes.count, start.position + EventLimits.maximumEventBytes + 1)
         cursor = JSONCursor(UnsafeBufferPointer(rebasing: start.bytes[..<end]), at: start.position)
     }
@@ -125,7 +124,8 @@ private struct EventScan {
             } while cursor.skip(UInt8(ascii: ","))
             guard cursor.skip(UInt8(ascii: "}")) else { throw JSONCursor.invalid("a comma or an end is expected") }
         }
-        found.wire = slice(start..<cursor.position)
+        found.wire = start..<cursor.position
+        if !seen.contains(.properties) { found.properties = EventFields.noProperties }
         found.problem = verdict(keys: keys)
     }
 
@@ -191,15 +191,15 @@ private struct EventScan {
 
     private mutating func text(
         _ field: Fields, _ name: String, maximum: Int, invalid: EventProblem.Reason, tooLong: EventProblem.Reason
-    ) throws(EventProblem) -> ArraySlice<UInt8> {
+    ) throws(EventProblem) -> EventFields.Text {
         guard cursor.current == UInt8(ascii: "\"") else {
             try cursor.value(depth: 1)
             note(field, EventProblem(invalid, detail: "\(name) must be a string"))
-            return []
+            return .none
         }
         let text = try cursor.string()
-        let value = text.hasEscapes ? cursor.unescaped(text)[...] : slice(text.range)
-        if value.isEmpty { note(field, EventProblem(invalid, detail: "\(name) is empty")) }
+        let value = EventFields.Text(range: text.range, unescaped: text.hasEscapes ? cursor.unescaped(text) : nil)
+        if value.count == 0 { note(field, EventProblem(invalid, detail: "\(name) is empty")) }
         if value.count > maximum { note(field, EventProblem(tooLong, detail: "\(name) is \(value.count) bytes, limit \(maximum)")) }
         return value
     }
@@ -240,9 +240,9 @@ private struct EventScan {
         let kind = cursor.current
         try cursor.value(depth: 1)
         if kind == UInt8(ascii: "{") {
-            found.properties = slice(start..<cursor.position)
+            found.properties = EventFields.Text(range: start..<cursor.position)
         } else if kind == UInt8(ascii: "n") {
-            found.properties = Self.noProperties
+            found.properties = EventFields.noProperties
         } else {
             note(.properties, EventProblem(.invalidProperties, detail: "properties must be an object"))
         }
@@ -257,9 +257,5 @@ private struct EventScan {
     /// - Parameter problem: Put in words only if it is told.
     private mutating func note(_ field: Fields, _ problem: @escaping @autoclosure () -> EventProblem) {
         fieldProblems.append((field, problem))
-    }
-
-    private func slice(_ range: Range<Int>) -> ArraySlice<UInt8> {
-        body[body.startIndex + range.lowerBound..<body.startIndex + range.upperBound]
     }
 }

@@ -73,36 +73,39 @@ package struct BodyScan {
         stage = isLines ? .lines : .start
     }
 
-    /// Hands over the event that was just read, so that it is not kept; nil if it was none.
-    package mutating func takeEvent() -> ScannedEvent? { found.events.popLast() }
-
     fileprivate consuming func wholeBody() throws(BodyProblem) -> ScannedBody {
-        while try next() {}
+        let body = body
+        var events: [ScannedEvent] = []
+        while try next({ fields, _, _ in events.append(fields.event(in: body)) }) {}
+        found.events = events
         return found
     }
+
+    /// Takes an event's fields, the body that they are in, and the envelope as far as it is known.
+    package typealias Take = (EventFields, UnsafeBufferPointer<UInt8>, EventBatch.Envelope) -> Void
 
     /// Reads one event, or one field of the envelope.
     ///
     /// - Returns: false when nothing was left.
     /// - Throws: ``BodyProblem``.
-    package mutating func next() throws(BodyProblem) -> Bool {
+    package mutating func next(_ take: Take) throws(BodyProblem) -> Bool {
         let body = body
         let result: Result<Bool, BodyProblem> = body.withUnsafeBufferPointer { bytes in
             var cursor = JSONCursor(bytes, at: position)
             let result: Result<Bool, BodyProblem>
-            do throws(BodyProblem) { result = .success(try step(&cursor)) } catch { result = .failure(error) }
+            do throws(BodyProblem) { result = .success(try step(&cursor, take)) } catch { result = .failure(error) }
             position = cursor.position
             return result
         }
         return try result.get()
     }
 
-    private mutating func step(_ cursor: inout JSONCursor) throws(BodyProblem) -> Bool {
+    private mutating func step(_ cursor: inout JSONCursor, _ take: Take) throws(BodyProblem) -> Bool {
         switch stage {
         case .start: try begin(&cursor)
         case .fields: try field(&cursor)
-        case .events(let isBare): try event(&cursor, isBare: isBare)
-        case .lines: return try line(&cursor)
+        case .events(let isBare): try event(&cursor, isBare: isBare, take)
+        case .lines: return try line(&cursor, take)
         case .end:
             cursor.skipWhitespace()
             guard cursor.isAtEnd else { throw BodyProblem("something follows the batch") }
@@ -141,24 +144,24 @@ package struct BodyScan {
         return isEmpty
     }
 
-    private mutating func event(_ cursor: inout JSONCursor, isBare: Bool) throws(BodyProblem) {
+    private mutating func event(_ cursor: inout JSONCursor, isBare: Bool, _ take: Take) throws(BodyProblem) {
         cursor.skipWhitespace()
         try countEvent()
-        found.events.append(try EventScanner.scan(body, &cursor))
+        take(try EventScanner.scan(&cursor), cursor.bytes, found.envelope)
         cursor.skipWhitespace()
         if cursor.skip(UInt8(ascii: ",")) { return }
         guard cursor.skip(UInt8(ascii: "]")) else { throw BodyProblem("the array of events is not valid JSON") }
         if isBare { stage = .end } else { try endField(&cursor) }
     }
 
-    private mutating func line(_ cursor: inout JSONCursor) throws(BodyProblem) -> Bool {
+    private mutating func line(_ cursor: inout JSONCursor, _ take: Take) throws(BodyProblem) -> Bool {
         // Blank lines and blanks in front of an event cost a look each.
         cursor.skipWhitespace()
         if cursor.isAtEnd { return false }
         let start = cursor.position
         while !cursor.isAtEnd, cursor.current != 0x0A { cursor.position += 1 }
         try countEvent()
-        found.events.append(EventScanner.scan(body[body.startIndex + start..<body.startIndex + cursor.position]))
+        take(EventScanner.fields(of: cursor.bytes, start..<cursor.position), cursor.bytes, found.envelope)
         return true
     }
 

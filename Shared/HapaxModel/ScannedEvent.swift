@@ -17,12 +17,13 @@ package struct ScannedEvent: Sendable {
     /// Why it cannot be stored; the fields above then hold what could be read.
     package var problem: EventProblem?
 
-    /// A hash over name, distinct_id and properties as they were sent: events with the same one are the same; with another one their values
-    /// decide (``valueHash``).
+    /// See ``EventFields/fingerprint(name:distinctID:properties:)``.
     package var fingerprint: Int64 {
-        let whose = name.withUnsafeBytes { XXH64.hash($0, seed: 0) }
-        let who = distinctID.withUnsafeBytes { XXH64.hash($0, seed: whose) }
-        return Int64(bitPattern: properties.withUnsafeBytes { XXH64.hash($0, seed: who) })
+        name.withUnsafeBytes { name in
+            distinctID.withUnsafeBytes { distinctID in
+                properties.withUnsafeBytes { EventFields.fingerprint(name: name, distinctID: distinctID, properties: $0) }
+            }
+        }
     }
 
     /// The same for all ways to write the same event.

@@ -31,7 +31,7 @@ enum Sample {
 
     static func request(_ events: [[UInt8]], project: Int32 = 1, envelope: EventBatch.Envelope = .init()) throws -> IngestRequest {
         let body = EventBatch(envelope: envelope, events: events).encoded()
-        return IngestRequest(try ScannedBody(json: body[...]), projectID: project)
+        return try IngestRequest(json: body[...], projectID: project)
     }
 
     static func group(_ records: [EventRecord], lookups: [EventKey] = [], reports: [InstallReport] = []) -> StoreGroup {

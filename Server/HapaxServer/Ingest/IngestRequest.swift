@@ -39,36 +39,38 @@ package struct IngestRequest: Sendable {
         self.projectID = projectID
     }
 
-    package init(_ body: ScannedBody, projectID: Int32) {
+    /// - Parameter body: JSON.
+    /// - Throws: ``BodyProblem``.
+    package init(json body: ArraySlice<UInt8>, projectID: Int32) throws(BodyProblem) {
         self.init(projectID: projectID)
-        for event in body.events { add(event, body.envelope) }
-        end(body.envelope)
+        var scan = BodyScan(body, isLines: false)
+        while try scan.next({ add($0, in: $1, $2) }) {}
+        end(scan)
     }
 
-    /// - Parameter envelope: As far as it is known.
-    mutating func add(_ event: ScannedEvent, _ envelope: EventBatch.Envelope) {
+    /// - Parameters:
+    ///   - body: Where its fields are.
+    ///   - envelope: As far as it is known.
+    mutating func add(_ event: EventFields, in body: UnsafeBufferPointer<UInt8>, _ envelope: EventBatch.Envelope) {
         if let id = event.id, event.problem == nil {
             if ScannedEvent.looksLikeSeconds(event.time) { inSeconds += 1 }
-            rows.append(
-                event, EventKey(id: id, projectID: projectID), entry: count, sentAt: envelope.sentAt, installID: envelope.installID)
+            rows.append(event, in: body, EventKey(id: id, projectID: projectID), entry: count, envelope)
         } else {
             let problem = event.problem ?? EventProblem(.missingID, detail: "event_id is missing")
             // Copied, so that a refusal does not keep the whole body.
             refusals.append(
                 Refused(
-                    entry: count, problem: problem, id: event.id, name: Array(event.name.prefix(ServerLimits.refusedBytes)),
-                    wire: Array(event.wire.prefix(ServerLimits.refusedBytes))))
+                    entry: count, problem: problem, id: event.id,
+                    name: event.name.withBytes(of: body) { Array($0.prefix(ServerLimits.refusedBytes)) },
+                    wire: Array(body[event.wire.prefix(ServerLimits.refusedBytes)])))
         }
         count += 1
     }
 
     /// No event follows.
-    ///
-    /// - Parameters:
-    ///   - envelope: All of it.
-    ///   - isNew: Whether the events were added before all of it was known.
-    mutating func end(_ envelope: EventBatch.Envelope, isNew: Bool = false) {
-        if isNew { rows = rows.with(sentAt: envelope.sentAt, installID: envelope.installID) }
+    mutating func end(_ scan: BodyScan) {
+        let envelope = scan.found.envelope
+        if scan.envelopeChanged { rows = rows.with(sentAt: envelope.sentAt, installID: envelope.installID) }
         report = InstallReport(envelope, projectID: projectID)
         bytes += rows.bytes.count + count * ServerLimits.bytesPerEvent
     }

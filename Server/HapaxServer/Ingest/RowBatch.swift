@@ -23,22 +23,41 @@ package struct RowBatch: Sendable {
     package private(set) var bytes: [UInt8] = []
     package private(set) var keys: [RowKey] = []
 
-    /// - Parameter entry: The event's place in its request.
-    mutating func append(_ event: ScannedEvent, _ key: EventKey, entry: Int, sentAt: Int64?, installID: EventID?) {
-        append(
-            key, fingerprint: event.fingerprint, name: event.name, distinctID: event.distinctID, time: event.time, sentAt: sentAt,
-            installID: installID, sequence: event.sequence, properties: event.properties, entry: entry)
+    /// - Parameters:
+    ///   - body: Where the fields are.
+    ///   - entry: The event's place in its request.
+    mutating func append(
+        _ event: EventFields, in body: UnsafeBufferPointer<UInt8>, _ key: EventKey, entry: Int, _ envelope: EventBatch.Envelope
+    ) {
+        event.name.withBytes(of: body) { name in
+            event.distinctID.withBytes(of: body) { distinctID in
+                event.properties.withBytes(of: body) { properties in
+                    let fingerprint = EventFields.fingerprint(
+                        name: UnsafeRawBufferPointer(name), distinctID: UnsafeRawBufferPointer(distinctID),
+                        properties: UnsafeRawBufferPointer(properties))
+                    append(
+                        key, fingerprint: fingerprint, name: name, distinctID: distinctID, time: event.time, sentAt: envelope.sentAt,
+                        installID: envelope.installID, sequence: event.sequence, properties: properties, entry: entry)
+                }
+            }
+        }
     }
 
     mutating func append(_ record: EventRecord, entry: Int) {
-        append(
-            record.key, fingerprint: record.fingerprint, name: record.name, distinctID: record.distinctID, time: record.time,
-            sentAt: record.sentAt, installID: record.installID, sequence: record.sequence, properties: record.properties, entry: entry)
+        record.name.withUnsafeBufferPointer { name in
+            record.distinctID.withUnsafeBufferPointer { distinctID in
+                record.properties.withUnsafeBufferPointer { properties in
+                    append(
+                        record.key, fingerprint: record.fingerprint, name: name, distinctID: distinctID, time: record.time,
+                        sentAt: record.sentAt, installID: record.installID, sequence: record.sequence, properties: properties, entry: entry)
+                }
+            }
+        }
     }
 
     private mutating func append(
-        _ key: EventKey, fingerprint: Int64, name: ArraySlice<UInt8>, distinctID: ArraySlice<UInt8>, time: Int64, sentAt: Int64?,
-        installID: EventID?, sequence: Int64?, properties: ArraySlice<UInt8>, entry: Int
+        _ key: EventKey, fingerprint: Int64, name: UnsafeBufferPointer<UInt8>, distinctID: UnsafeBufferPointer<UInt8>, time: Int64,
+        sentAt: Int64?, installID: EventID?, sequence: Int64?, properties: UnsafeBufferPointer<UInt8>, entry: Int
     ) {
         let start = bytes.count
         bytes.appendFixed { fields in

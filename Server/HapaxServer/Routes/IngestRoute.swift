@@ -60,18 +60,19 @@ struct IngestRoute: Sendable {
             var scan = BodyScan(bytes[...], isLines: isLines)
             var request = IngestRequest(projectID: projectID)
             var read = 0
-            while try next(&scan) {
-                if let event = scan.takeEvent() { request.add(event, scan.found.envelope) }
+            while try next(&scan, &request) {
                 if turn.isOver(after: scan.position - read) { await turn.giveWay() }
                 read = scan.position
             }
-            request.end(scan.found.envelope, isNew: scan.envelopeChanged)
+            request.end(scan)
             return (request, scan.found.envelope.batchID)
         }
     }
 
-    private func next(_ scan: inout BodyScan) throws(RequestProblem) -> Bool {
-        do throws(BodyProblem) { return try scan.next() } catch { throw RequestProblem(error.code, detail: error.detail) }
+    private func next(_ scan: inout BodyScan, _ request: inout IngestRequest) throws(RequestProblem) -> Bool {
+        do throws(BodyProblem) { return try scan.next { request.add($0, in: $1, $2) } } catch {
+            throw RequestProblem(error.code, detail: error.detail)
+        }
     }
 
     private func dryRun(_ request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
