@@ -12,10 +12,11 @@ struct CommitGroupTests {
     ) -> [[Receipt.Outcome]] {
         let group = CommitGroup(requests, horizon: horizon)
         // What the store would say: what is in it is another content.
-        let differing = group.repeats(found: found).filter {
-            found[$0.key] != nil || group.first(like: $0)?.valueHash.value != group.record($0).valueHash.value
+        var verdicts: [RowKey.Place: Bool] = [:]
+        for row in group.repeats(found: found, refused: refused) {
+            verdicts[row.place] = found[row.key] == nil && group.first(like: row)?.valueHash.value == group.record(row).valueHash.value
         }
-        return group.outcomes(found: found, refused: refused, differing: differing).map(\.outcomes)
+        return group.outcomes(found: found, refused: refused, verdicts: verdicts).map(\.outcomes)
     }
 
     private let refused = Array(#"{"event_id":"019b76da-a800-7000-8000-000000000001","event":"x","time":-1,"distinct_id":"d"}"#.utf8)
@@ -46,6 +47,10 @@ struct CommitGroupTests {
             [0, 0, 1, 1].map { SameContent.event("\(ids[$0])", #"{"a":1}"#) } + [SameContent.event("\(ids[0])", #"{"a":1.0}"#)])
         let group = CommitGroup([request, request], horizon: 0)
         #expect(group.repeats(found: [:]).map { [$0.batch, $0.entry] } == [[0, 4], [1, 4]])
+        #expect(group.repeats(found: [:], refused: [EventKey(id: ids[0], projectID: 1): .init(.refusedByStore, detail: "")]).isEmpty)
+        #expect(CommitGroup([request], horizon: ids[0].bucket + 1).repeats(found: [:]).isEmpty)
+        // Nothing can be said of it now.
+        #expect(group.outcomes(found: [:]).map(\.outcomes.last) == [.retry, .retry])
         #expect(outcomes([request]) == [[.stored, .duplicate, .stored, .duplicate, .duplicate]])
         let record = Sample.record(ids[1])
         #expect(group.repeats(found: [record.key: record.fingerprint]).count == 6)

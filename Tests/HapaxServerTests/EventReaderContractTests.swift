@@ -284,7 +284,7 @@ struct EventPageTests {
     private struct SlowReader: EventReader {
         func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
         func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
-        func differing(_ records: [EventRecord]) async throws(StoreError) -> Set<Int> { [] }
+        func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] { [] }
         func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
             if width == 3 { throw .tooHeavy }
             let at = (query.after?.receivedAt.unixMilliseconds ?? 1_000) - 100

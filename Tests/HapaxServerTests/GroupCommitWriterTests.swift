@@ -54,6 +54,17 @@ struct GroupCommitWriterTests {
         #expect(store.committedIDs.count == count - 1)
     }
 
+    @Test(
+        "If the store cannot compare an event that comes again in other bytes, only this one is to be sent again; the rest is told (I8, I12)"
+    )
+    func failedComparisonCostsOnlyItsEvent() async throws {
+        let store = ScriptedStore()
+        store.failChecks()
+        let events = [Sample.event(Sample.id(1)), Sample.event(Sample.id(1), properties: ["a": 1]), Sample.event(Sample.id(2))]
+        let outcome = try await withWriter(store) { try await $0.submit(try Sample.request(events)) }
+        #expect(outcome.outcomes == [.stored, .retry, .stored])
+    }
+
     @Test("Refused data without any event ends in 503, not in a loop")
     func refusalWithoutEventsIsUnavailable() async throws {
         let store = ScriptedStore()

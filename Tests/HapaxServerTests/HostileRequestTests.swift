@@ -240,6 +240,13 @@ struct HostileRequestTests {
         #expect(try IngestRequest(json: body[...], projectID: 1).bytes > 500_000)
     }
 
+    @Test("An envelope without events is charged for what its install says (I13)")
+    func reportsAreCharged() throws {
+        let gone = (0..<1_000).map { EventBatch.Envelope.Gone($0 * 2...$0 * 2, reason: String(repeating: "x", count: 200)) }
+        let request = try Sample.request([], envelope: .init(installID: Sample.id(9), word: 1, gone: gone))
+        #expect(request.bytes > 200_000)
+    }
+
     @Test("A key of the wrong kind is 403: the admin key does not write, a write key sees no metrics; no key sees nothing (I9)")
     func keysAreOfAKind() async throws {
         try await RunningServer.run { server in

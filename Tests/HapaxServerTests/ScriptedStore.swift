@@ -70,6 +70,11 @@ final class ScriptedStore: EventStore {
         if state.withLock({ $0.checkFails }) { throw .unavailable("test") }
     }
     let crowdedMonths: [CrowdedMonth] = []
+    /// What it says of events in other bytes.
+    func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?] {
+        if state.withLock({ $0.checkFails }) { throw .unavailable("test") }
+        return records.map { _ in false }
+    }
     func refresh() async throws(StoreError) { state.withLock { $0.refreshes += 1 } }
     func performUpkeep() async throws(StoreError) {
         let fails = state.withLock { state in

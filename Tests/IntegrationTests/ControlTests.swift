@@ -93,6 +93,7 @@ private final class PlantedStore: EventStore, AuditedStore {
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }
     func check() async throws(StoreError) {}
     let crowdedMonths: [CrowdedMonth] = []
+    func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?] { records.map { _ in false } }
     func refresh() async throws(StoreError) {}
     func performUpkeep() async throws(StoreError) {}
     func close() async {}

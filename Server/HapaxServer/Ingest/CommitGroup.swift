@@ -59,13 +59,15 @@ struct CommitGroup {
 
     /// The events that come under a known id in other bytes: only by their values can be said whether they are the same.
     ///
-    /// - Parameter found: What the store had before, with its fingerprint.
-    func repeats(found: [EventKey: Int64]) -> [RowKey] {
+    /// - Parameters:
+    ///   - found: What the store had before, with its fingerprint.
+    ///   - refused: The records that the store could not hold.
+    func repeats(found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:]) -> [RowKey] {
         guard !found.isEmpty || storeGroup.records.count < rows.count else { return [] }
         var repeats: [RowKey] = []
         forEachKey { first, same in
             let stored = found[first.key]
-            guard stored != nil || same.count > 1 else { return }
+            guard stored != nil || (same.count > 1 && refused[first.key] == nil && !Self.isExpired(first.key.id, horizon)) else { return }
             repeats += same.filter { $0.fingerprint != stored ?? first.fingerprint }
         }
         return repeats
@@ -90,12 +92,11 @@ struct CommitGroup {
     /// - Parameters:
     ///   - found: What the store had before, with its fingerprint.
     ///   - refused: The records that the store could not hold, and why.
-    ///   - differing: Of ``repeats(found:)`` those whose values differ as well.
+    ///   - verdicts: Of ``repeats(found:refused:)`` whether their values are the same; none where that is not known.
     func outcomes(
-        found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:], differing: [RowKey] = []
+        found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:], verdicts: [RowKey.Place: Bool] = [:]
     ) -> [IngestOutcome] {
         var answers = requests.map { IngestOutcome(received: $0.count) }
-        let differing = Set(differing.map(\.place))
         forEachKey { first, same in
             let isKnown = !found.isEmpty && found[first.key] != nil
             let problem = refused.isEmpty ? nil : refused[first.key]
@@ -105,8 +106,12 @@ struct CommitGroup {
                 var result = Receipt.Result(index: Int(row.entry), eventID: row.key.id, outcome: .duplicate)
                 if isKnown || (problem == nil && !isExpired) {
                     if !isKnown, row.place == first.place { continue }
-                    if differing.contains(row.place), !row.key.id.isDerived {
-                        (result.outcome, result.detail) = (.conflict, "another content is stored under this id")
+                    if row.fingerprint != found[row.key] ?? first.fingerprint, !row.key.id.isDerived {
+                        switch verdicts[row.place] {
+                        case true: break
+                        case false: (result.outcome, result.detail) = (.conflict, "another content is stored under this id")
+                        case nil: (result.outcome, result.detail) = (.retry, "it could not be compared with what is stored")
+                        }
                     }
                 } else if isExpired {
                     (result.outcome, result.detail) = (.expired, "older than what is still kept")
@@ -136,12 +141,8 @@ struct CommitGroup {
 
     /// Derived ids that the store had with another content: the second arrival is a duplicate by promise, and the other one may be somebody
     /// else's who has occupied the id.
-    func derivedWithOtherContent(found: [EventKey: Int64], differing: [RowKey]) -> Int {
-        differing.count { $0.key.id.isDerived && found[$0.key] != nil }
+    func derivedWithOtherContent(_ found: [EventKey: Int64], _ verdicts: [RowKey.Place: Bool]) -> Int {
+        if verdicts.isEmpty { return 0 }
+        return rows.count { $0.key.id.isDerived && found[$0.key] != nil && verdicts[$0.place] == false }
     }
-}
-
-extension RowKey {
-    /// The event's place in its group.
-    fileprivate var place: Int64 { Int64(batch) << 32 | Int64(entry) }
 }

@@ -44,7 +44,7 @@ package final class GroupCommitWriter: Sendable {
             let submission = Submission(request: request, answer: answer)
             let (admission, sleeper) = state.withLock { state in
                 let admission = state.machine.requestArrived(
-                    submission, project: request.projectID, events: request.count, bytes: request.bytes, now: now())
+                    submission, project: request.projectID, events: max(1, request.count), bytes: request.bytes, now: now())
                 guard case .commit(let writer) = admission else { return (admission, nil as CheckedContinuation<Void, Never>?) }
                 return (admission, state.sleepers.removeValue(forKey: writer))
             }
@@ -140,13 +140,15 @@ package final class GroupCommitWriter: Sendable {
         let group = CommitGroup(requests, horizon: store.horizon)
         var attempt = CommitAttempt()
         try await commit(group.storeGroup, writer: writer, &attempt)
-        let repeats = group.repeats(found: attempt.found)
-        var differing: [RowKey] = []
-        if !repeats.isEmpty { differing = try await store.reader.differing(repeats.map(group.record)).map { repeats[$0] } }
+        let repeats = group.repeats(found: attempt.found, refused: attempt.refused)
+        var verdicts: [RowKey.Place: Bool] = [:]
+        // What is stored is stored: if the store cannot compare now, only these are to be sent again.
+        if !repeats.isEmpty, let same = try? await store.compare(repeats.map(group.record), writer: writer) {
+            for (row, isSame) in zip(repeats, same) { verdicts[row.place] = isSame }
+        }
         metrics.groupCommitted(
-            records: group.storeGroup.records.count,
-            derivedWithOtherContent: group.derivedWithOtherContent(found: attempt.found, differing: differing))
-        return group.outcomes(found: attempt.found, refused: attempt.refused, differing: differing)
+            records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(attempt.found, verdicts))
+        return group.outcomes(found: attempt.found, refused: attempt.refused, verdicts: verdicts)
     }
 
     /// What the parts of one group came to.

@@ -35,14 +35,17 @@ package struct IngestRequest: Sendable {
     }
 
     /// One without events so far.
-    init(projectID: Int32) {
+    ///
+    /// - Parameter bodyBytes: Of the body whose events follow.
+    init(projectID: Int32, bodyBytes: Int) {
         self.projectID = projectID
+        rows.reserve(bodyBytes)
     }
 
     /// - Parameter body: JSON.
     /// - Throws: ``BodyProblem``.
     package init(json body: ArraySlice<UInt8>, projectID: Int32) throws(BodyProblem) {
-        self.init(projectID: projectID)
+        self.init(projectID: projectID, bodyBytes: body.count)
         var scan = BodyScan(body, isLines: false)
         while try scan.next({ add($0, in: $1, $2) }) {}
         end(scan)
@@ -72,7 +75,8 @@ package struct IngestRequest: Sendable {
         let envelope = scan.found.envelope
         if scan.envelopeChanged { rows = rows.with(sentAt: envelope.sentAt, installID: envelope.installID) }
         report = InstallReport(envelope, projectID: projectID)
-        bytes += rows.bytes.count + count * ServerLimits.bytesPerEvent
+        bytes += rows.bytes.capacity + (count + 1) * ServerLimits.bytesPerEvent
+        if let report { bytes += report.held.count + report.gone.count + report.refused.count }
     }
 
     /// The event at a place; nil if it cannot be stored.

@@ -13,6 +13,14 @@ package struct RowKey: Sendable {
     var entry: Int32
     /// The request's place in its group.
     var batch: Int32 = 0
+
+    /// Of an event in its group.
+    struct Place: Hashable {
+        var batch: Int32
+        var entry: Int32
+    }
+
+    var place: Place { Place(batch: batch, entry: entry) }
 }
 
 /// The rows of one request, one behind the other, each as PostgreSQL's binary COPY takes it
@@ -22,6 +30,14 @@ package struct RowKey: Sendable {
 package struct RowBatch: Sendable {
     package private(set) var bytes: [UInt8] = []
     package private(set) var keys: [RowKey] = []
+
+    /// Makes room for the rows of a body: they take what their events do, or little more.
+    mutating func reserve(_ bodyBytes: Int) {
+        bytes.reserveCapacity(bodyBytes + min(bodyBytes, Self.overhead * EventLimits.maximumEventsPerBatch))
+    }
+
+    /// More than a row takes beside what its event does.
+    private static let overhead = 64
 
     /// - Parameters:
     ///   - body: Where the fields are.
@@ -87,6 +103,7 @@ package struct RowBatch: Sendable {
     /// The same rows with what an envelope says behind its events.
     func with(sentAt: Int64?, installID: EventID?) -> RowBatch {
         var batch = RowBatch()
+        batch.reserve(bytes.count)
         for key in keys {
             var record = EventRecord(key, in: bytes)
             (record.sentAt, record.installID) = (sentAt, installID)

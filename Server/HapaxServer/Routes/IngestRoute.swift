@@ -58,7 +58,7 @@ struct IngestRoute: Sendable {
             let bytes = try RequestBodyReader.unpacked(body)
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
             var scan = BodyScan(bytes[...], isLines: isLines)
-            var request = IngestRequest(projectID: projectID)
+            var request = IngestRequest(projectID: projectID, bodyBytes: bytes.count)
             var read = 0
             while try next(&scan, &request) {
                 if turn.isOver(after: scan.position - read) { await turn.giveWay() }
@@ -88,22 +88,23 @@ struct IngestRoute: Sendable {
     private func verdicts(on request: IngestRequest) async throws(RequestProblem) -> [UInt8] {
         let group = CommitGroup([request], horizon: store.horizon)
         let found: [EventKey: Int64]
-        var differing: [RowKey] = []
+        var verdicts: [RowKey.Place: Bool] = [:]
         do throws(StoreError) {
             found = try await store.reader.fingerprints(group.storeGroup.records.map(\.key) + group.storeGroup.lookups)
             let repeats = group.repeats(found: found)
             let stored = repeats.filter { found[$0.key] != nil }
-            if !stored.isEmpty { differing = try await store.reader.differing(stored.map(group.record)).map { stored[$0] } }
+            let same = stored.isEmpty ? [] : try await store.reader.compare(stored.map(group.record))
+            for (row, isSame) in zip(stored, same) { verdicts[row.place] = isSame }
             // What the group itself would store first is not in the store.
-            differing += repeats.filter {
-                found[$0.key] == nil && group.first(like: $0)?.valueHash.value != group.record($0).valueHash.value
+            for row in repeats where found[row.key] == nil {
+                verdicts[row.place] = group.first(like: row)?.valueHash.value == group.record(row).valueHash.value
             }
         } catch {
             throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
         }
         var writer = JSONWriter()
         writer.raw(#"{"dry_run":true,"would":"#)
-        let outcome = group.outcomes(found: found, differing: differing).first
+        let outcome = group.outcomes(found: found, verdicts: verdicts).first
         let others = Dictionary((outcome?.results ?? []).map { ($0.index, $0) }, uniquingKeysWith: { $1 })
         let results = (0..<request.count).map { index in
             others[index] ?? Receipt.Result(index: index, eventID: request.row(at: index)?.key.id, outcome: .stored)

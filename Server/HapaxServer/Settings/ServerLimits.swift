@@ -71,10 +71,11 @@ package struct ServerLimits: Sendable {
     static let waitingTurns = 2_048
     /// How long one waits for its turn, then it is answered 503: by then most senders have given up.
     static let turnWait = Duration.seconds(30)
-    /// Requests that were unpacked in part when others went first, at most; each keeps up to ``EventLimits/maximumDecompressedBodyBytes``.
+    /// Requests that were unpacked in part when others went first, at most; each keeps up to ``EventLimits/maximumDecompressedBodyBytes``, and
+    /// as much of rows.
     static let begunTurns = 8
     /// What these keep, at most.
-    package static let begunBytes = begunTurns * EventLimits.maximumDecompressedBodyBytes
+    package static let begunBytes = 2 * begunTurns * EventLimits.maximumDecompressedBodyBytes
 
     // MARK: Reading
 

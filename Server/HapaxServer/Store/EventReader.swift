@@ -10,8 +10,8 @@ package protocol EventReader: Sendable {
     /// The fingerprints of those of the keys that are stored.
     func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64]
 
-    /// Which of some records have another content than what is stored under their keys, compared by value, by their places.
-    func differing(_ records: [EventRecord]) async throws(StoreError) -> Set<Int>
+    /// Whether each of some records has the content that is stored under its key, compared by value; nil where nothing is stored.
+    func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?]
 
     /// One step of a list, back in time from where the query goes on.
     ///

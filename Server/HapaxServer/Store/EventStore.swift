@@ -32,6 +32,10 @@ package protocol EventStore: Sendable {
     /// - Returns: The fingerprint of each of the group's records and lookups that was there before.
     func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64]
 
+    /// Whether each of some records has the content that is stored under its key, compared by value; nil where nothing is stored. Takes five
+    /// seconds at most.
+    func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?]
+
     /// Whether the store answers now.
     func check() async throws(StoreError)
 

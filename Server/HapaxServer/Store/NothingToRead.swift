@@ -8,7 +8,7 @@ package struct NoReader: EventReader {
 
     package func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
 
-    package func differing(_ records: [EventRecord]) async throws(StoreError) -> Set<Int> { Set(records.indices) }
+    package func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] { records.map { _ in false } }
 
     package func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
         EventStep(events: [], next: nil, isCut: false)

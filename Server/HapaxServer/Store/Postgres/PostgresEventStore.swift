@@ -76,6 +76,10 @@ package final class PostgresEventStore: EventStore {
         try await writers[writer].commit(group)
     }
 
+    package func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?] {
+        try await writers[writer].compare(records)
+    }
+
     package func check() async throws(StoreError) {
         try await administration.check()
     }
@@ -86,8 +90,7 @@ package final class PostgresEventStore: EventStore {
     }
 
     package func performUpkeep() async throws(StoreError) {
-        let (crowded, due) = try await upkeep.perform(today: today?())
-        known.withLock { $0.crowdedMonths = crowded ?? [] }
+        let (crowded, due) = try await upkeep.perform(today: today?()) { [known] months in known.withLock { $0.crowdedMonths = months } }
         if crowded == nil {
             logger.warning(
                 "This role may make no partitions; set store-admin before the last month begins, or ids of later months share one partition",

@@ -4,7 +4,7 @@ import HapaxModel
 /// DEFAULT one for all that has no month yet. Months need not follow each other.
 ///
 /// Rows that wait in DEFAULT are moved into their month in the transaction that makes it, so that each row lies in one place at any moment. Only
-/// ids without a month wait for that.
+/// ids without a month wait for that, and what is committed together with them.
 enum PostgresPartitions {
     static let undated = "events_undated"
     static let past = "events_past"
@@ -22,6 +22,9 @@ enum PostgresPartitions {
     /// How long a lock on DEFAULT may be waited for; readers queue behind it. Longer than `deadlock_timeout`, so that an autovacuum gives way
     /// (https://www.postgresql.org/docs/current/explicit-locking.html).
     static let lockTimeout = "2s"
+
+    /// How long attaching may look through DEFAULT, which takes a second for some millions of rows; readers wait for that.
+    static let statementTimeout = "5s"
 
     /// Rows that one transaction moves at most: ids without a month wait for it.
     static let maximumMoved = 100_000
@@ -123,7 +126,7 @@ enum PostgresPartitions {
             try translating { () throws(PostgresError) in
                 try connection.execute(
                     """
-                    SET LOCAL enable_seqscan = off;
+                    SET LOCAL enable_seqscan = off; SET LOCAL statement_timeout = '\(statementTimeout)';
                     LOCK TABLE \(rest) IN SHARE ROW EXCLUSIVE MODE;
                     CREATE TABLE \(month.name) (LIKE events INCLUDING DEFAULTS INCLUDING INDEXES);
                     WITH moved AS (DELETE FROM \(rest) WHERE \(month.condition) RETURNING \(columns))

@@ -29,37 +29,13 @@ actor PostgresQuerySession {
         try withTransaction(within: time) { (connection) throws(PostgresError) in try connection.query(sql, parameters) }
     }
 
-    /// See ``EventReader/differing(_:)``.
-    func differing(_ records: [EventRecord], within time: Duration) throws(StoreError) -> Set<Int> {
-        try withTransaction(within: time) { (connection) throws(PostgresError) in
-            var differing = Set(records.indices)
-            let group = StoreGroup(records: records)
-            for part in ProbeParts(records.map(\.key)).parts {
-                let places = records.indices.filter { part.buckets.contains(records[$0].key.id.bucket) }
-                let columns: [PostgresEventColumn] = [.eventID, .projectID, .event, .distinctID, .properties]
-                let rows = try connection.query(
-                    Self.same,
-                    binary: [PostgresArray.bytes(places, oid: 23) { $1.appendField(Int32($0)) }]
-                        + columns.map { column in column.array(places.map { group.records[$0] }, in: group.batches) }
-                        + [part.buckets.lowerBound, part.buckets.upperBound].map { withUnsafeBytes(of: $0.bigEndian) { Array($0) } })
-                for row in 0..<rows.count {
-                    if let place = rows.bytes(row, 0) { differing.remove(Int(Int32(bigEndian: place.loadUnaligned(as: Int32.self)))) }
-                }
-            }
-            return differing
+    /// See ``EventReader/compare(_:)``.
+    func compare(_ records: [EventRecord], within time: Duration) throws(StoreError) -> [Bool?] {
+        let end = ContinuousClock.now + time
+        return try withTransaction(within: time) { (connection) throws(PostgresError) in
+            try PostgresComparison.run(records, connection, until: end)
         }
     }
-
-    /// One index look-up for each event, in one month.
-    private static let same = """
-        SELECT n.place FROM unnest($1::int4[], $2::uuid[], $3::int4[], $4::text[], $5::text[], $6::jsonb[])
-          AS n (place, event_id, project_id, event, distinct_id, properties)
-        CROSS JOIN LATERAL (
-          SELECT event, distinct_id, properties FROM events
-          WHERE event_id = n.event_id AND project_id = n.project_id AND bucket >= $7::int4 AND bucket <= $8::int4 LIMIT 1
-        ) AS e
-        WHERE e.event = n.event AND e.distinct_id = n.distinct_id AND e.properties = n.properties
-        """
 
     /// As many events as `bytes` of properties hold, at least one if there is any; a statement that took too long gives what it had by then.
     ///

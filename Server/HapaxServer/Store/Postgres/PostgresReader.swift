@@ -38,17 +38,8 @@ final class PostgresReader: EventReader {
         }
     }
 
-    /// The database compares: read back, `1e308` would be 309 digits.
-    func differing(_ records: [EventRecord]) async throws(StoreError) -> Set<Int> {
-        do throws(StoreError) {
-            return try await short.differing(records, within: ServerLimits.shortRead)
-        } catch .dataRefused {
-            // What the database cannot hold is not what it holds; which of them that is, halves tell.
-            guard records.count > 1 else { return Set(records.indices) }
-            let middle = records.count / 2
-            let first = try await differing(Array(records[..<middle]))
-            return first.union(try await differing(Array(records[middle...])).map { $0 + middle })
-        }
+    func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] {
+        try await heavily { (session) throws(StoreError) in try await session.compare(records, within: ServerLimits.shortRead) }
     }
 
     func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {

@@ -106,7 +106,9 @@ enum PostgresSchema {
         Migration(
             name: "003_months",
             sql: """
+                SET LOCAL lock_timeout = '2s';
                 LOCK TABLE events IN ACCESS EXCLUSIVE MODE;
+                SET LOCAL lock_timeout = 0;
                 DO $$
                 DECLARE
                   half name;

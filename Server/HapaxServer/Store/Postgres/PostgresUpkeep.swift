@@ -37,8 +37,11 @@ actor PostgresUpkeep {
 
     /// Makes the months that are due.
     ///
-    /// - Returns: Those that cannot be made, since too much of them lies in DEFAULT; nil if this role may make none, with how many are due.
-    func perform(today: Int32?) throws(StoreError) -> (crowded: [CrowdedMonth]?, due: Int) {
+    /// - Parameter tell: Called with the months that cannot be made, since too much of them lies in DEFAULT, before any other is.
+    /// - Returns: The same; nil if this role may make none, with how many are due.
+    func perform(
+        today: Int32?, tell: @Sendable ([CrowdedMonth]) -> Void
+    ) throws(StoreError) -> (crowded: [CrowdedMonth]?, due: Int) {
         try withConnection { (connection) throws(StoreError) in
             let today = try Self.day(connection, today)
             let (due, crowded) = try translating { () throws(PostgresError) in
@@ -48,6 +51,7 @@ actor PostgresUpkeep {
                 return (due, try PostgresPartitions.crowded(connection, due))
             }
             guard let crowded else { return (nil, due.count) }
+            tell(crowded)
             let lock = "\(Self.advisoryLock)"
             let isOurs = try translating { () throws(PostgresError) in
                 try connection.query("SELECT pg_try_advisory_lock($1)", [lock]).first?[0] == "t"

@@ -54,6 +54,19 @@ actor PostgresWriter {
         }
     }
 
+    /// See ``EventStore/compare(_:writer:)``. In a transaction, which holds what the comparison gives up.
+    func compare(_ records: [EventRecord]) throws(StoreError) -> [Bool?] {
+        let end = ContinuousClock.now + ServerLimits.shortRead
+        let (connection, same) = try asking { (connection) throws(PostgresError) in
+            try connection.execute("BEGIN; SET LOCAL statement_timeout = '5s'")
+            let same = try PostgresComparison.run(records, connection, until: end)
+            try connection.execute("ROLLBACK")
+            return same
+        }
+        self.connection = connection
+        return same
+    }
+
     private func copy(_ records: [RowKey], _ batches: [[UInt8]], _ connection: PostgresConnection) throws(PostgresError) {
         let stored = try connection.copyIn(Self.copyAndCommit, PostgresCopy.bytes(records, in: batches), commits: true)
         // A trigger of somebody's may swallow rows; then nothing here may be called stored.

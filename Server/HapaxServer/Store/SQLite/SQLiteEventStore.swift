@@ -107,6 +107,10 @@ package final class SQLiteEventStore: EventStore {
         }
     }
 
+    package func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?] {
+        try await reader.compare(records)
+    }
+
     package func check() async throws(StoreError) {
         do {
             guard hasFailed.withLock({ $0 }) else { return _ = try await database.read { try Int.fetchOne($0, sql: "SELECT 1") } }

@@ -48,15 +48,15 @@ final class SQLiteReader: EventReader {
         }
     }
 
-    func differing(_ records: [EventRecord]) async throws(StoreError) -> Set<Int> {
-        var differing: Set<Int> = []
-        for (place, record) in records.enumerated() {
+    func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] {
+        var same: [Bool?] = []
+        for record in records {
             let stored = try await event(record.key).map {
                 ValueHash(name: $0.name[...], distinctID: $0.distinctID[...], properties: $0.properties[...])
             }
-            if stored?.value != record.valueHash.value { differing.insert(place) }
+            same.append(stored.map { $0.value == record.valueHash.value })
         }
-        return differing
+        return same
     }
 
     func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
