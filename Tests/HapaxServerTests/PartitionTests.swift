@@ -73,15 +73,19 @@ struct PartitionTests {
         // The month's maker gives up after two seconds. On a machine that is slow to start the others it begins anew.
         while !isMade, !Task.isCancelled {
             try holder.execute("BEGIN; LOCK TABLE events_default IN ACCESS SHARE MODE")
-            async let upkeep = { (try? await store.performUpkeep()) != nil }()
-            while try await Self.query(waiting, uri) == [["0"]] {}
+            let hasEnded = Atomic(false)
+            async let upkeep = {
+                defer { hasEnded.store(true, ordering: .releasing) }
+                return (try? await store.performUpkeep()) != nil
+            }()
+            while try await Self.query(waiting, uri) == [["0"]], !hasEnded.load(ordering: .acquiring) {}
             async let unlocked = Self.query("SELECT count(*) FROM events", uri)
             async let found = store.reader.event(record.key)
             async let counted = store.reader.countsByName(projectID: 1, received: 0..<Int64.max, until: .now + .seconds(60))
             async let listed = store.reader.events(query, until: .now + .seconds(60))
             async let reported = store.reports.rows("SELECT count(*) FROM events")
             async let known = store.commit(Sample.group([], lookups: [record.key]), writer: 0)
-            while try await Self.query("\(waiting) HAVING count(*) >= 7", uri) == [], try await Self.query(waiting, uri) != [["0"]] {}
+            while try await Self.query("\(waiting) HAVING count(*) >= 7", uri) == [], !hasEnded.load(ordering: .acquiring) {}
             try holder.execute("ROLLBACK")
             isMade = await upkeep
             control = try await unlocked[0][0]
