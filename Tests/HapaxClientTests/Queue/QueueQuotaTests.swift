@@ -50,7 +50,8 @@ struct QueueQuotaTests {
         #expect(await test.client.flush().deadLettered == 8)
         #expect(try await test.client.deadLetters.list().map(\.number) == [7, 8])
         let gone = test.transport.batches.flatMap(\.scanned.envelope.gone)
-        #expect(gone.last == EventBatch.Envelope.Gone(1...6, reason: "quota_dead_letter"))
+        // How many commits the eight took, and so how many ranges they are told in, is the machine's affair.
+        #expect(Set(gone.filter { $0.reason == "quota_dead_letter" }.flatMap(\.sequences)) == Set(1...6), "\(gone)")
         let taken = (0..<7).compactMap { test.client.track("event \($0)") }
         #expect(taken.count == 6, "they count all the same")
         try await test.client.writer.barrier()
