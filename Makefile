@@ -5,12 +5,13 @@ SWIFT ?= swift
 # Warnings are errors (Package.swift). Set it for `swift build` as well, or each of the two builds everything anew.
 export HAPAX_STRICT ?= 1
 
-.PHONY: help run test bench build format lint packages test-packages
+.PHONY: help run test fuzz bench build format lint packages test-packages
 
 help:
 	@echo "make run     start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080, write key: demo) and print its page's address"
 	@echo "make test    run every test, against a PostgreSQL that the tests start and stop themselves"
 	@echo "              (those of the page where Chromium is installed: .ci/install-packages --with-chromium)"
+	@echo "make fuzz    compare a million damaged events as the scanner and as PostgreSQL read them (HAPAX_SEED brings a run back)"
 	@echo "make bench   measure server and client (release build), beside what the database itself can take"
 	@echo "make format  format all sources;  make lint checks them"
 
@@ -24,6 +25,10 @@ test: test-packages
 	$(SWIFT) build --build-tests
 	@SWIFT="$(SWIFT)" .ci/run-tests
 	env -u HAPAX_STRICT $(SWIFT) run --package-path Examples/usage
+
+fuzz: test-packages
+	$(SWIFT) build --build-tests
+	HAPAX_FUZZ_EVENTS=$${HAPAX_FUZZ_EVENTS:-1000000} SWIFT="$(SWIFT)" .ci/run-tests --filter JSONBFuzzTests
 
 bench: test-packages
 	$(SWIFT) build -c release --product hapax-server

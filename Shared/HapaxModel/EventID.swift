@@ -16,10 +16,10 @@ public struct EventID: Hashable, Sendable {
         self.low = low
     }
 
-    /// No id lies before it.
+    /// The smallest id.
     package static let least = EventID(versionedHigh: 0, low: 1)
 
-    /// For bits whose version and variant are already set, which makes nil and max impossible.
+    /// Unchecked: for bits that cannot be those of nil or max, as when version and variant are set.
     init(versionedHigh high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
@@ -28,10 +28,10 @@ public struct EventID: Hashable, Sendable {
     /// The four bits of the version field: 7 for ids made by ``UUIDv7Generator``, 8 for derived ids.
     public var version: Int { Int((high >> 12) & 0xF) }
 
-    /// Whether the variant bits are those of RFC 9562; without them the version says nothing.
+    /// Whether the variant bits are those of RFC 9562; without them the version has no meaning.
     var hasStandardVariant: Bool { low >> 62 == 0b10 }
 
-    /// Whether this id was computed from a business key (UUIDv8), so that its content need not be the same each time.
+    /// Whether this id was computed from a business key (UUIDv8). The server does not compare the content of such events.
     public var isDerived: Bool { version == 8 && hasStandardVariant }
 
     /// The Unix milliseconds inside a version 7 id, 0…2⁴⁸−1; nil for other versions.
@@ -53,7 +53,7 @@ public struct EventID: Hashable, Sendable {
         self = id
     }
 
-    /// The same, for bytes that lie in memory as they are.
+    /// The same for bytes in raw memory.
     package init?(raw bytes: UnsafeRawBufferPointer) {
         guard bytes.count == 16 else { return nil }
         self.init(
@@ -81,27 +81,32 @@ extension EventID: LosslessStringConvertible {
     }
 
     init?(utf8 text: UnsafeBufferPointer<UInt8>) {
-        guard text.count == 36 else { return nil }
-        var high: UInt64 = 0
-        var low: UInt64 = 0
-        var digits = 0
-        for index in 0..<36 {
-            let character = text[index]
-            if index == 8 || index == 13 || index == 18 || index == 23 {
-                guard character == UInt8(ascii: "-") else { return nil }
-                continue
-            }
-            let digit: UInt8
-            switch character {
-            case 0x30...0x39: digit = character - 0x30
-            case 0x61...0x66: digit = character - 0x61 + 10
-            case 0x41...0x46: digit = character - 0x41 + 10
-            default: return nil
-            }
-            if digits < 16 { high = high << 4 | UInt64(digit) } else { low = low << 4 | UInt64(digit) }
-            digits += 1
-        }
-        self.init(high: high, low: low)
+        guard text.count == 36, [8, 13, 18, 23].allSatisfy({ text[$0] == UInt8(ascii: "-") }) else { return nil }
+        let raw = UnsafeRawBufferPointer(text)
+        func eight(_ start: Int) -> UInt64 { UInt64(bigEndian: raw.loadUnaligned(fromByteOffset: start, as: UInt64.self)) }
+        func four(_ start: Int) -> UInt64 { UInt64(UInt32(bigEndian: raw.loadUnaligned(fromByteOffset: start, as: UInt32.self))) }
+        guard let first = Self.number(eight(0)), let second = Self.number(four(9) << 32 | four(14)),
+            let third = Self.number(four(19) << 32 | four(24)), let fourth = Self.number(eight(28))
+        else { return nil }
+        self.init(high: first << 32 | second, low: third << 32 | fourth)
+    }
+
+    /// Reads eight hexadecimal digits at once, each in its byte of a word.
+    ///
+    /// - Parameter digits: The first one in the highest byte.
+    /// - Returns: nil if a byte is not a hexadecimal digit.
+    private static func number(_ digits: UInt64) -> UInt64? {
+        let (ones, highest) = (0x0101_0101_0101_0101 as UInt64, 0x8080_8080_8080_8080 as UInt64)
+        guard digits & highest == 0 else { return nil }
+        // No byte is above 0x7F, so that no sum runs over into the next one: it reaches 0x80 where the byte is at least 10, 1 or 7.
+        let decimal = digits ^ (ones &* 0x30)
+        let letter = (digits | (ones &* 0x20)) ^ (ones &* 0x60)
+        let valid = ~(decimal &+ ones &* 0x76) | ((letter &+ ones &* 0x7F) & ~(letter &+ ones &* 0x79))
+        guard valid & highest == highest else { return nil }
+        var value = (digits & (ones &* 0x0F)) &+ ((digits >> 6) & ones) &* 9
+        value = (value | value >> 4) & 0x00FF_00FF_00FF_00FF
+        value = (value | value >> 8) & 0x0000_FFFF_0000_FFFF
+        return (value | value >> 16) & 0xFFFF_FFFF
     }
 
     /// The lower-case 36 character form.

@@ -4,23 +4,47 @@ extension JSONCursor {
         guard skip(UInt8(ascii: "\"")) else { throw Self.invalid("a string is expected") }
         let start = position
         var hasEscapes = false
-        while position < bytes.count {
-            let byte = bytes[position]
-            if byte == 0x22 {
+        while true {
+            skipPlainText()
+            switch current {
+            case UInt8(ascii: "\""):
                 position += 1
                 return Text(range: start..<position - 1, hasEscapes: hasEscapes)
-            } else if byte == 0x5C {
+            case UInt8(ascii: "\\"):
                 hasEscapes = true
                 try escape()
-            } else if byte < 0x20 {
-                throw Self.invalid("a control character is not escaped")
-            } else if byte < 0x80 {
-                position += 1
-            } else {
-                try multibyteScalar(byte)
+            case 0x80...: try multibyteScalar(current)
+            default: throw Self.invalid(isAtEnd ? "a string does not end" : "a control character is not escaped")
             }
         }
-        throw Self.invalid("a string does not end")
+    }
+
+    /// Goes to the next byte that is a quote, a backslash, a control character or not ASCII, eight bytes at a time.
+    @inline(__always)
+    private mutating func skipPlainText() {
+        let raw = UnsafeRawBufferPointer(bytes)
+        while position + 8 <= raw.count {
+            let stops = Self.stops(in: UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: position, as: UInt64.self)))
+            guard stops == 0 else {
+                position += stops.trailingZeroBitCount / 8
+                return
+            }
+            position += 8
+        }
+        while position < raw.count, Self.stops(in: UInt64(raw[position]) | 0x2020_2020_2020_2000) == 0 { position += 1 }
+    }
+
+    /// Finds the bytes of a word that end plain text. Each subtraction sets the highest bit of a byte that is below what is subtracted; its borrow
+    /// may set that of a byte above, too, so that only the lowest bit is to be believed
+    /// (https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord).
+    ///
+    /// - Returns: The highest bit of the first such byte, and some above it; 0 if there is none.
+    @inline(__always)
+    private static func stops(in word: UInt64) -> UInt64 {
+        let (ones, highest) = (0x0101_0101_0101_0101 as UInt64, 0x8080_8080_8080_8080 as UInt64)
+        let (quotes, backslashes) = (word ^ (ones &* 0x22), word ^ (ones &* 0x5C))
+        let found = ((quotes &- ones) & ~quotes) | ((backslashes &- ones) & ~backslashes) | ((word &- ones &* 0x20) & ~word)
+        return (found | word) & highest
     }
 
     /// The well-formed sequences of Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
@@ -86,14 +110,14 @@ extension JSONCursor {
     /// The unescaped bytes of a string that ``string()`` has accepted.
     func unescaped(_ text: Text) -> [UInt8] { withUnescaped(text) { Array($0) } }
 
-    /// The same without an array for them.
+    /// The same without allocating an array.
     func withUnescaped<Value>(_ text: Text, _ body: (UnsafeBufferPointer<UInt8>) -> Value) -> Value {
         let raw = UnsafeBufferPointer(rebasing: bytes[text.range])
         guard text.hasEscapes else { return body(raw) }
         func unescaped(into buffer: UnsafeMutableBufferPointer<UInt8>) -> Value {
             body(UnsafeBufferPointer(rebasing: buffer[..<unescape(text, into: buffer)]))
         }
-        // No escape is shorter than what it stands for. Only a size that the compiler knows is taken from the stack for sure.
+        // Unescaping never makes a text longer. Only a size that the compiler knows is certain to be allocated on the stack.
         guard raw.count > 256 else { return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 256) { unescaped(into: $0) } }
         return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: raw.count) { unescaped(into: $0) }
     }
@@ -139,7 +163,7 @@ extension JSONCursor {
     func equals(_ text: Text, _ other: StaticString) -> Bool {
         let expected = UnsafeBufferPointer(start: other.utf8Start, count: other.utf8CodeUnitCount)
         if text.hasEscapes {
-            // A byte is written with six at most.
+            // An escape takes at most six bytes for one byte.
             guard expected.count...6 * expected.count ~= text.range.count else { return false }
             return withUnescaped(text) { $0.elementsEqual(expected) }
         }

@@ -45,7 +45,7 @@ struct JSONCursor {
 
     /// Reads one value of any kind and checks all of it.
     ///
-    /// - Parameter depth: The nesting the value stands in; an object here would lie at `depth + 1`.
+    /// - Parameter depth: The depth of what encloses the value; an object here is at `depth + 1`.
     mutating func value(depth: Int) throws(EventProblem) {
         var stack = NestingStack(depth: depth)
         while true {
@@ -73,7 +73,7 @@ struct JSONCursor {
             case UInt8(ascii: "-"), 0x30...0x39: _ = try number()
             default: throw Self.invalid("a value is expected")
             }
-            // A value has ended; close what ends with it.
+            // Close the objects and arrays that end after the value.
             while !stack.isEmpty {
                 skipWhitespace()
                 if skip(UInt8(ascii: ",")) {
@@ -92,9 +92,9 @@ struct JSONCursor {
         }
     }
 
-    /// Goes behind a value that has been checked before, however deep it lies now and however its numbers are written by now.
+    /// Skips a value that has been checked before. Applies no limits: it may be nested deeper now, or PostgreSQL has rewritten its numbers.
     ///
-    /// - Returns: false if there is none, or no end of it.
+    /// - Returns: false if no value begins here, or its end is missing.
     mutating func skipCheckedValue() -> Bool {
         var depth = 0
         while !isAtEnd {
@@ -123,7 +123,6 @@ struct JSONCursor {
         return false
     }
 
-    /// Whether a number or a word is over.
     private static func endsWord(_ byte: UInt8) -> Bool {
         byte <= 0x20 || byte == UInt8(ascii: ",") || byte == UInt8(ascii: "]") || byte == UInt8(ascii: "}")
     }
@@ -141,7 +140,9 @@ private struct NestingStack {
     private let outerDepth: Int
     private var count = 0
     private var objects: UInt64 = 0
-    private var keys = InlineKeyCounts()
+    /// Of the innermost level.
+    private var keys: UInt16 = 0
+    private var outerKeys = InlineKeyCounts()
 
     init(depth: Int) { outerDepth = depth }
 
@@ -154,23 +155,25 @@ private struct NestingStack {
             throw EventProblem(.tooDeep, detail: "nesting is deeper than \(EventLimits.maximumDepth)")
         }
         objects = objects << 1 | (isObject ? 1 : 0)
-        keys[count - 1] = 0
+        outerKeys[count - 1] = keys
+        keys = 0
     }
 
     mutating func pop() {
         count -= 1
         objects >>= 1
+        keys = outerKeys[count]
     }
 
     mutating func countKey() throws(EventProblem) {
-        keys[count - 1] += 1
-        if Int(keys[count - 1]) > EventLimits.maximumKeysPerObject {
+        keys += 1
+        if Int(keys) > EventLimits.maximumKeysPerObject {
             throw EventProblem(.tooManyKeys, detail: "an object has more than \(EventLimits.maximumKeysPerObject) keys")
         }
     }
 }
 
-/// Thirty-two counters of sixteen bits in place.
+/// Thirty-two counters of sixteen bits, without allocation.
 private struct InlineKeyCounts {
     private var words = (SIMD16<UInt16>(), SIMD16<UInt16>())
 

@@ -52,7 +52,7 @@ struct EventScannerFuzzTests {
         var random = SeededRandom.printed()
         var agreed = (valid: 0, invalid: 0)
         for round in 0..<30_000 {
-            let bytes = Self.mutated(Self.rich.bytes, &random)
+            let bytes = random.mutated(Self.rich.bytes)
             let scanned = EventScanner.scan(bytes[...])
             let read = Self.foundation(bytes)
             let context = "seed \(random.seed), round \(round): \(String(decoding: bytes, as: UTF8.self))"
@@ -87,7 +87,7 @@ struct EventScannerFuzzTests {
     func mutatedBodiesAreContained() {
         var random = SeededRandom.printed()
         for round in 0..<10_000 {
-            let bytes = Self.mutated(Array(Self.envelope.utf8), &random)
+            let bytes = random.mutated(Array(Self.envelope.utf8))
             _ = try? ScannedBody(lines: bytes[...])
             guard let body = try? ScannedBody(json: bytes[...]) else { continue }
             var end = 0
@@ -108,25 +108,5 @@ struct EventScannerFuzzTests {
             #expect(EventScanner.check(bytes) != nil)
             _ = try? ScannedBody(json: bytes[...])
         }
-    }
-
-    /// One to three small changes at random places.
-    private static func mutated(_ bytes: [UInt8], _ random: inout SeededRandom) -> [UInt8] {
-        let tokens = ["\"", "{", "}", "[", "]", ",", ":", "\\", "0", "-", "e", ".", " ", "\\u", "null", "\"event\":\"x\",", "\u{0}", "é"]
-            .map { Array($0.utf8) }
-        var bytes = bytes
-        for _ in 0..<Int.random(in: 1...3, using: &random) where !bytes.isEmpty {
-            let place = Int.random(in: 0..<bytes.count, using: &random)
-            switch Int.random(in: 0..<5, using: &random) {
-            case 0: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &random)
-            case 1: bytes[place] = UInt8.random(in: 0...255, using: &random)
-            case 2: bytes.remove(at: place)
-            case 3: bytes.insert(contentsOf: tokens[Int.random(in: 0..<tokens.count, using: &random)], at: place)
-            default:
-                let end = min(place + Int.random(in: 1...12, using: &random), bytes.count)
-                bytes.insert(contentsOf: bytes[place..<end], at: Int.random(in: 0...bytes.count, using: &random))
-            }
-        }
-        return bytes
     }
 }

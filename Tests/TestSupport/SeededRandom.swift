@@ -25,4 +25,24 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
         mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
         return mixed ^ (mixed >> 31)
     }
+
+    /// One to three small changes at random places.
+    package mutating func mutated(_ bytes: [UInt8]) -> [UInt8] {
+        let tokens = ["\"", "{", "}", "[", "]", ",", ":", "\\", "0", "-", "e", ".", " ", "\\u", "null", "\"event\":\"x\",", "\u{0}", "é"]
+            .map { Array($0.utf8) }
+        var bytes = bytes
+        for _ in 0..<Int.random(in: 1...3, using: &self) where !bytes.isEmpty {
+            let place = Int.random(in: 0..<bytes.count, using: &self)
+            switch Int.random(in: 0..<5, using: &self) {
+            case 0: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &self)
+            case 1: bytes[place] = UInt8.random(in: 0...255, using: &self)
+            case 2: bytes.remove(at: place)
+            case 3: bytes.insert(contentsOf: tokens[Int.random(in: 0..<tokens.count, using: &self)], at: place)
+            default:
+                let end = min(place + Int.random(in: 1...12, using: &self), bytes.count)
+                bytes.insert(contentsOf: bytes[place..<end], at: Int.random(in: 0...bytes.count, using: &self))
+            }
+        }
+        return bytes
+    }
 }
