@@ -146,7 +146,7 @@ struct ClientBenchmark {
     private func raw(_ level: Durability) throws -> Double {
         let directory = TemporaryDirectory("bench")
         let synchronous = level == .power ? "FULL" : "NORMAL"
-        return try RawSQLite.run(path: directory.path("raw.sqlite"), synchronous: synchronous, corpus: Corpus(count: events))
+        return try RawSQLite.queue(path: directory.path("raw.sqlite"), synchronous: synchronous, corpus: Corpus(count: events))
     }
 
     /// - Returns: Events per second until a full queue is acknowledged and empty, one batch of 500 at a time, to the server on SQLite.

@@ -7,14 +7,16 @@ struct Corpus {
     let events: [[UInt8]]
     let ids: [EventID]
 
-    init(count: Int) {
+    /// - Parameter hasRandomIDs: Whether ids are of version 4, as foreign senders make them, instead of 7.
+    init(count: Int, hasRandomIDs: Bool = false) {
         var generator = UUIDv7Generator()
         let now = Int64(Date().timeIntervalSince1970 * 1_000)
         var events: [[UInt8]] = []
         var ids: [EventID] = []
         events.reserveCapacity(count)
         for index in 0..<count {
-            let id = generator.next(unixMilliseconds: now)
+            let random = hasRandomIDs ? EventID(UUID().uuidString) : nil
+            let id = random ?? generator.next(unixMilliseconds: now)
             let event = Event(
                 id: id, name: "order_viewed", time: now + Int64(index), distinctID: "customer-\(index % 5_000)",
                 sequence: Int64(index + 1), properties: Self.properties(index))

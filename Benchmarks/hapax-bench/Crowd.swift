@@ -76,6 +76,6 @@ enum Crowd {
             return event
         }
         let body = EventBatch(envelope: .init(sentAt: now), events: renamed).encoded()
-        return HTTPConnection.request(body: body, port: port, isCompressed: false)
+        return HTTPConnection.request(body: body)
     }
 }

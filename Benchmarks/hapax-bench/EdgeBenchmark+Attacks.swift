@@ -128,7 +128,7 @@ extension EdgeBenchmark {
         let crowd = Background(count: 16) { number in
             let connection = try HTTPConnection(port: port)
             let key = ServerProcess.key(of: "attacker-\(number % Self.attackers + 1)")
-            let request = HTTPConnection.request(body: body, port: port, isCompressed: true, key: key)
+            let request = HTTPConnection.request(body: body, isCompressed: true, key: key)
             return { isEnough in while !isEnough() { _ = try connection.exchange(request) } }
         }
         let asking = Background(count: 1) { _ in
@@ -161,7 +161,7 @@ extension EdgeBenchmark {
         let crowd = Background(count: 200) { number in
             let connection = try HTTPConnection(port: port)
             let key = ServerProcess.key(of: "attacker-\(number % Self.attackers + 1)")
-            let request = HTTPConnection.request(path: "/v1/events?dry_run=true", body: body, port: port, isCompressed: true, key: key)
+            let request = HTTPConnection.request(path: "/v1/events?dry_run=true", body: body, isCompressed: true, key: key)
             return { isEnough in while !isEnough() { _ = try connection.exchange(request) } }
         }
         // So long the database does not answer.
@@ -211,7 +211,7 @@ extension EdgeBenchmark {
             let body = EventBatch(envelope: .init(), events: events[start..<start + 100].map { $0.encoded().bytes }).encoded()
             let key = ServerProcess.key(of: "attacker-1")
             _ = try HTTPConnection(port: server.port).exchange(
-                HTTPConnection.request(body: body, port: server.port, isCompressed: false, key: key))
+                HTTPConnection.request(body: body, key: key))
         }
         let request = HTTPConnection.get(
             "/v1/events?limit=1000&event=large", port: server.port, key: ServerProcess.readKey(of: "attacker-1"))

@@ -90,17 +90,3 @@ struct EdgeBenchmark {
                 + "\(crowd.memoryAtEnd / crowd.memoryAtThird, places: 2) | flat |")
     }
 }
-
-extension ServerProcess {
-    /// The most that it has taken so far; only where `/proc` tells.
-    var peakMebibytes: Double {
-        let status = (try? String(contentsOfFile: "/proc/\(processIdentifier)/status", encoding: .utf8)) ?? ""
-        return status.firstMatch(of: /VmHWM:\s+(\d+) kB/).flatMap { Double($0.1) }.map { $0 / 1_024 } ?? .nan
-    }
-
-    var residentMebibytes: Double {
-        let fields = ((try? String(contentsOfFile: "/proc/\(processIdentifier)/statm", encoding: .utf8)) ?? "").split(separator: " ")
-        guard fields.count > 1, let pages = Double(fields[1]) else { return .nan }
-        return pages * Double(sysconf(Int32(_SC_PAGESIZE))) / 1_048_576
-    }
-}

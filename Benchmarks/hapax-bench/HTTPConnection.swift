@@ -42,12 +42,13 @@ final class HTTPConnection {
     deinit { close(descriptor) }
 
     static func request(
-        path: String = "/v1/events", body: [UInt8], port: Int, isCompressed: Bool, key: String = ServerProcess.key
+        path: String = "/v1/events", body: [UInt8], type: String = "application/json", isCompressed: Bool = false,
+        key: String = ServerProcess.key
     ) -> [UInt8] {
         let encoding = isCompressed ? "Content-Encoding: gzip\r\n" : ""
         let head =
-            "POST \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nAuthorization: Bearer \(key)\r\n"
-            + "Content-Type: application/json\r\n\(encoding)Content-Length: \(body.count)\r\n\r\n"
+            "POST \(path) HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer \(key)\r\n"
+            + "Content-Type: \(type)\r\n\(encoding)Content-Length: \(body.count)\r\n\r\n"
         return Array(head.utf8) + body
     }
 
@@ -58,7 +59,9 @@ final class HTTPConnection {
     /// Reads an answer in chunks to its end, which is the connection's last.
     ///
     /// - Returns: How many bytes came.
-    func drain(_ request: [UInt8], until isEnough: () -> Bool = { false }) throws -> Int {
+    func drain(
+        _ request: [UInt8], take: (ArraySlice<UInt8>) -> Void = { _ in }, until isEnough: () -> Bool = { false }
+    ) throws -> Int {
         guard request.withUnsafeBytes({ write(descriptor, $0.baseAddress, request.count) }) == request.count else {
             throw BenchmarkError("the connection ended while sending")
         }
@@ -67,9 +70,25 @@ final class HTTPConnection {
             let count = buffer.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
             guard count > 0 else { throw BenchmarkError("the connection ended before the answer") }
             bytes += count
+            take(buffer[..<count])
             if buffer[..<count].suffix(5).elementsEqual("0\r\n\r\n".utf8) { break }
         }
         return bytes
+    }
+
+    /// - Parameter answer: A whole one, with its head, in chunks (RFC 9112, section 7.1).
+    /// - Returns: Its body.
+    static func unchunked(_ answer: [UInt8]) -> [UInt8] {
+        var body: [UInt8] = []
+        var rest = answer[...]
+        guard let head = rest.firstRange(of: Array("\r\n\r\n".utf8)) else { return [] }
+        rest = rest[head.upperBound...]
+        while let end = rest.firstIndex(of: 0x0D), let size = Int(String(decoding: rest[..<end], as: UTF8.self), radix: 16), size > 0 {
+            let start = end + 2
+            body += rest[start..<start + size]
+            rest = rest[(start + size + 2)...]
+        }
+        return body
     }
 
     /// - Returns: The answer's body, whatever its status.
@@ -109,15 +128,37 @@ final class HTTPConnection {
         }
     }
 
+    /// What a load spends on an answer is kept small: the head is looked through once, for one field.
     private func answer(_ filled: Int) -> (status: Int, body: ArraySlice<UInt8>, isKept: Bool)? {
-        let received = buffer[..<filled]
-        guard let end = received.firstRange(of: Array("\r\n\r\n".utf8)) else { return nil }
-        let head = String(decoding: received[..<end.lowerBound], as: UTF8.self).lowercased()
-        guard let field = head.split(separator: "\r\n").first(where: { $0.hasPrefix("content-length:") }),
-            let length = Int(field.dropFirst("content-length:".count).trimmingCharacters(in: .whitespaces)),
-            received.count >= end.upperBound + length, let status = Int(head.dropFirst("http/1.1 ".count).prefix(3))
+        guard let head = headLength(filled) else { return nil }
+        guard let text = field("content-length:", head), let length = Int(String(decoding: text, as: UTF8.self)), filled >= head + length,
+            let status = Int(String(decoding: buffer[..<head].dropFirst("HTTP/1.1 ".utf8.count).prefix(3), as: UTF8.self))
         else { return nil }
-        return (status, received[end.upperBound..<end.upperBound + length], !head.contains("connection: close"))
+        let isKept = field("connection:", head).map { String(decoding: $0, as: UTF8.self) } != "close"
+        return (status, buffer[head..<head + length], isKept)
+    }
+
+    /// - Returns: nil until the head's end has come.
+    private func headLength(_ filled: Int) -> Int? {
+        var index = 3
+        while index < filled {
+            if buffer[index] == 0x0A, buffer[index - 1] == 0x0D, buffer[index - 2] == 0x0A, buffer[index - 3] == 0x0D { return index + 1 }
+            index += 1
+        }
+        return nil
+    }
+
+    /// - Parameter name: In lower case, with its colon.
+    private func field(_ name: StaticString, _ head: Int) -> ArraySlice<UInt8>? {
+        let name = UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+        var start = 0
+        while let end = buffer[start..<head].firstIndex(of: 0x0D) {
+            if end - start > name.count, zip(buffer[start..<end], name).allSatisfy({ $0 | 0x20 == $1 }) {
+                return buffer[start + name.count..<end].drop { $0 == 0x20 }
+            }
+            start = end + 2
+        }
+        return nil
     }
 }
 

@@ -1,10 +1,9 @@
 import Foundation
 
-/// `hapax-bench [server|client|edge|attacks|links|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]`
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|attacks|links|reads|all] [--events N] [--rounds N] [--days N] [--per-day N]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
@@ -12,9 +11,12 @@ enum HapaxBench {
           edge     what slow senders, idle ones and a crowd cost everybody else
           attacks  of edge, only what costs its sender little and the server much
           reads    reports, lists, export, and what they cost ingest; only if it is named: 20 GB and a quarter of an hour
+          flat     ingest beside as much stored data as reads has, and planning with many months; only if it is named
           --events events of one measurement (default 100000)
           --days, --per-day
-                   what was stored before reads (default 20 days of 1000000)
+                   what was stored before reads and flat (default 20 days of 1000000)
+          --pinned of server: PostgreSQL has the second core for itself, load and server the first
+          --peer   of server: the FastAPI server of Benchmarks/peer-fastapi beside it, which is installed below .build
           --rounds measurements of each kind, interleaved; medians are printed (default 3)
 
         Prints Markdown tables. Build it and hapax-server with -c release, or the figures mean nothing.
@@ -24,12 +26,15 @@ enum HapaxBench {
         var part = "all"
         var events = 100_000
         var rounds = 3
+        var (isPinned, hasPeer) = (false, false)
         var history = History(days: 20, eventsPerDay: 1_000_000)
         var arguments = Array(CommandLine.arguments.dropFirst())
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "edge", "attacks", "links", "reads", "all": part = argument
+            case "server", "client", "edge", "attacks", "links", "reads", "flat", "all": part = argument
+            case "--pinned": isPinned = true
+            case "--peer": hasPeer = true
             case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
             case "--events", "--rounds", "--days", "--per-day":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }
@@ -45,11 +50,14 @@ enum HapaxBench {
         }
         printMachine()
         if part == "reads" { return try await ReadsBenchmark(history: history, events: events, rounds: rounds).run() }
+        if part == "flat" { return try await FlatBenchmark(history: history, events: events, rounds: rounds).run() }
         if part == "links" { return try await LinksBenchmark().run() }
         if part == "attacks" { return try await EdgeBenchmark(events: events, rounds: rounds).runAttacks() }
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }
         if part == "edge" { return }
-        if part != "client" { try await ServerBenchmark(events: events, rounds: rounds).run() }
+        if part != "client" {
+            try await ServerBenchmark(events: events, rounds: rounds, isPinned: isPinned, hasPeer: hasPeer).run()
+        }
         if part != "server" { try await ClientBenchmark(events: events, rounds: rounds).run() }
     }
 

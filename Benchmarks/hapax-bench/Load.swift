@@ -1,12 +1,15 @@
 import Foundation
 import HapaxModel
 
-/// Senders, each with one request under way, until every event is acknowledged.
-enum Load {
+/// Requests that are made ahead, and senders that send them, each with one request under way, until every event is acknowledged.
+struct Load {
     struct Figures {
         var events: Int
         var seconds: Double
-        var serverCPUMicroseconds: Double?
+        /// Of the server, of each event.
+        var serverCPUMicroseconds: Double
+        /// Of this process: what sending the requests and reading the answers takes.
+        var loadCPUMicroseconds: Double
         /// Of one answer, in milliseconds.
         var p50: Double
         var p99: Double
@@ -16,16 +19,37 @@ enum Load {
 
     static let connections = 16
 
+    private let requests: [[UInt8]]
+    private let events: Int
+
     /// - Parameters:
     ///   - duplicates: Every how many events one is sent that was sent before.
+    init(_ corpus: Corpus, batchSize: Int, duplicates: Int = 100, isCompressed: Bool = false) throws {
+        requests = try Self.makeRequests(corpus, batchSize: batchSize, duplicates: duplicates, isCompressed)
+        events = corpus.events.count
+    }
+
+    /// Lines of an export, sent as they are: a batch is a request of newline-delimited JSON.
+    init(lines: [ArraySlice<UInt8>], batchSize: Int) {
+        events = lines.count
+        requests = stride(from: 0, to: lines.count, by: batchSize).map { first in
+            HTTPConnection.request(
+                body: Array(lines[first..<min(first + batchSize, lines.count)].joined(separator: [0x0A])), type: "application/x-ndjson")
+        }
+    }
+
     static func run(
-        server: ServerProcess, corpus: Corpus, batchSize: Int, duplicates: Int = 100, isCompressed: Bool = false,
+        server: some LoadTarget, corpus: Corpus, batchSize: Int, duplicates: Int = 100, isCompressed: Bool = false,
         connections: Int = Self.connections
     ) throws -> Figures {
-        let requests = try makeRequests(corpus, batchSize: batchSize, duplicates: duplicates, port: server.port, isCompressed)
+        try Load(corpus, batchSize: batchSize, duplicates: duplicates, isCompressed: isCompressed).run(server, connections: connections)
+    }
+
+    /// - Parameter isResent: Whether all of it is stored already: then each event must be answered as a duplicate.
+    func run(_ server: some LoadTarget, isResent: Bool = false, connections: Int = Self.connections) throws -> Figures {
         let shared = Locked(Shared(next: 0))
-        let port = server.port
-        let before = server.cpuSeconds
+        let (requests, port) = (requests, server.port)
+        let before = (server.cpuSeconds, Self.ownCPUSeconds)
         let start = ContinuousClock.now
         let group = DispatchGroup()
         for _ in 0..<connections {
@@ -48,18 +72,21 @@ enum Load {
         }
         group.wait()
         let seconds = (ContinuousClock.now - start) / .seconds(1)
+        let after = (server.cpuSeconds, Self.ownCPUSeconds)
         let result = shared.withLock { $0 }
         if let failure = result.failure { throw BenchmarkError(failure) }
         // A rate of something else than storing each event once would be no rate at all.
-        guard result.stored == corpus.events.count, result.stored + result.duplicates == result.received else {
+        guard result.stored == (isResent ? 0 : events), result.stored + result.duplicates == result.received else {
             throw BenchmarkError("stored \(result.stored) and \(result.duplicates) duplicates of \(result.received) events")
         }
         let latencies = result.latencies.sorted()
-        let cpu = before.flatMap { before in server.cpuSeconds.map { ($0 - before) / Double(result.received) * 1_000_000 } }
+        func each(_ seconds: Double) -> Double { seconds / Double(result.received) * 1_000_000 }
         return Figures(
-            events: result.received, seconds: seconds, serverCPUMicroseconds: cpu, p50: latencies[latencies.count / 2],
-            p99: latencies[latencies.count * 99 / 100])
+            events: result.received, seconds: seconds, serverCPUMicroseconds: each(after.0 - before.0),
+            loadCPUMicroseconds: each(after.1 - before.1), p50: latencies[latencies.count / 2], p99: latencies[latencies.count * 99 / 100])
     }
+
+    private static var ownCPUSeconds: Double { Double(clock()) / Double(CLOCKS_PER_SEC) }
 
     private struct Shared {
         var next: Int
@@ -83,7 +110,7 @@ enum Load {
     }
 
     private static func makeRequests(
-        _ corpus: Corpus, batchSize: Int, duplicates: Int, port: Int, _ isCompressed: Bool
+        _ corpus: Corpus, batchSize: Int, duplicates: Int, _ isCompressed: Bool
     ) throws -> [[UInt8]] {
         var generator = UUIDv7Generator()
         var requests: [[UInt8]] = []
@@ -93,7 +120,7 @@ enum Load {
             let id = generator.next(unixMilliseconds: 1_767_225_600_000)
             let body = EventBatch(envelope: .init(batchID: id, sentAt: 1_767_225_600_000), events: batch).encoded()
             let sent = isCompressed ? try Gzip.compress(body) : body
-            requests.append(HTTPConnection.request(body: sent, port: port, isCompressed: isCompressed))
+            requests.append(HTTPConnection.request(body: sent, isCompressed: isCompressed))
             batch = []
         }
         for (index, event) in corpus.events.enumerated() {

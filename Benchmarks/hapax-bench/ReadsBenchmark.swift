@@ -119,7 +119,7 @@ struct ReadsBenchmark {
         init(port: Int) {
             Thread.detachNewThread(in: group) { [isDone] in
                 let live = try? HTTPConnection(port: port)
-                _ = try? live?.drain(HTTPConnection.get("/v1/live", port: port)) { isDone.withLock { $0 } }
+                _ = try? live?.drain(HTTPConnection.get("/v1/live", port: port), until: { isDone.withLock { $0 } })
             }
             Thread.detachNewThread(in: group) { [isDone] in
                 let reports = try? HTTPConnection(port: port)

@@ -7,9 +7,13 @@ extension [Double] {
     }
 }
 
+extension Double {
+    func rounded(toPlaces places: Int) -> String { String(format: "%.\(places)f", self) }
+}
+
 extension String.StringInterpolation {
     mutating func appendInterpolation(_ value: Double, places: Int) {
-        appendLiteral(String(format: "%.\(places)f", value))
+        appendLiteral(value.rounded(toPlaces: places))
     }
 }
 

@@ -7,75 +7,212 @@ import TestSupport
 struct ServerBenchmark {
     var events: Int
     var rounds: Int
+    /// Whether PostgreSQL has the second core for itself, and load and server the first; else the system shares both out.
+    var isPinned = false
+    var hasPeer = false
 
     private struct Case {
         var name: String
         var batchSize: Int
         var isCompressed = false
-        /// Added to the database's URI.
-        var parameters = ""
-        var figures: [Load.Figures] = []
+        var isPeer = false
+        /// Whether all is sent again, then exported and sent once more.
+        var isResent = false
+        var measurements: [Measurement] = []
+    }
+
+    private struct Measurement {
+        var figures: Load.Figures
+        /// Of PostgreSQL, of each event.
+        var databaseCPUMicroseconds: Double
+        /// Distinct events in a transaction.
+        var groupSize: Double?
+        /// At most.
+        var mebibytes: Double
+        var resent: Double?
+        var importedBack: Double?
     }
 
     func run() async throws {
-        let directory = "/tmp"
-        let cluster = try await PostgresCluster(settings: ["unix_socket_directories=\(directory)"])
+        let cluster = try await PostgresCluster()
+        if isPinned { try pin(cluster) }
         var cases = [
-            Case(name: "batches of 50", batchSize: 50), Case(name: "batches of 500", batchSize: 500),
+            Case(name: "batches of 50", batchSize: 50), Case(name: "batches of 50, gzip", batchSize: 50, isCompressed: true),
+            Case(name: "batches of 500", batchSize: 500, isResent: true),
             Case(name: "batches of 500, gzip", batchSize: 500, isCompressed: true),
-            Case(name: "batches of 50, PostgreSQL by a Unix socket", batchSize: 50, parameters: "?host=\(directory)"),
-            Case(name: "batches of 500, the same", batchSize: 500, parameters: "?host=\(directory)"),
         ]
-        var limits: [Double] = []
+        if hasPeer {
+            try PeerProcess.install()
+            cases += [
+                Case(name: "FastAPI and asyncpg, batches of 50", batchSize: 50, isPeer: true),
+                Case(name: "FastAPI and asyncpg, batches of 500", batchSize: 500, isPeer: true),
+            ]
+        }
+        var limits: [(rate: Double, databaseCPU: Double)] = []
+        var sqlite: [(rate: Double, raw: Double)] = []
         for round in 1...rounds {
             note("round \(round) of \(rounds): COPY")
             limits.append(try await limit(cluster))
             for index in cases.indices {
                 note("round \(round) of \(rounds): \(cases[index].name)")
-                cases[index].figures.append(try await load(cluster, cases[index]))
+                cases[index].measurements.append(try await measure(cluster, cases[index]))
             }
+            note("round \(round) of \(rounds): SQLite")
+            sqlite.append(try self.sqlite())
         }
-        report(cases, limits)
+        report(cases, limits, sqlite, version: cluster.version)
         try await cluster.stop(mode: .fast)
     }
 
-    private func limit(_ cluster: PostgresCluster) async throws -> Double {
-        let uri = try await cluster.makeDatabase()
-        // The server makes the schema, so that it is the same to the letter.
-        let server = try ServerProcess(store: uri)
-        server.stop()
-        try await settle(cluster, uri)
-        return try CopyLimit.run(uri: uri, corpus: Corpus(count: events))
+    /// What is started later inherits the core (taskset(1)).
+    private func pin(_ cluster: PostgresCluster) throws {
+        for (core, process) in [(1, cluster.processIdentifier ?? 0), (0, getpid())] {
+            let command = Process()
+            command.executableURL = URL(fileURLWithPath: "/usr/bin/taskset")
+            command.arguments = ["--all-tasks", "--cpu-list", "--pid", "\(core)", "\(process)"]
+            command.standardOutput = FileHandle.standardError
+            try command.run()
+            command.waitUntilExit()
+            guard command.terminationStatus == 0 else { throw BenchmarkError("taskset could not pin process \(process)") }
+        }
+        // Sessions that exist already are not children to come.
+        try PostgresConnection(uri: cluster.maintenance).execute("SELECT pg_reload_conf()")
     }
 
-    private func load(_ cluster: PostgresCluster, _ item: Case) async throws -> Load.Figures {
-        let uri = try await cluster.makeDatabase()
-        let server = try ServerProcess(store: uri + item.parameters)
-        defer { server.stop() }
-        try await settle(cluster, uri)
-        return try Load.run(
-            server: server, corpus: Corpus(count: events), batchSize: item.batchSize, isCompressed: item.isCompressed)
+    private func limit(_ cluster: PostgresCluster) async throws -> (rate: Double, databaseCPU: Double) {
+        let uri = try await makeDatabase(cluster)
+        let before = databaseCPU(cluster)
+        let rate = try CopyLimit.run(uri: uri, corpus: Corpus(count: events))
+        return (rate, (databaseCPU(cluster) - before) / Double(events) * 1_000_000)
     }
 
-    /// Each measurement begins right behind a checkpoint, so that none pays for another's pages.
-    private func settle(_ cluster: PostgresCluster, _ uri: String) async throws {
+    /// A database with the server's schema, made by the server, so that it is the same to the letter. Each measurement begins right behind a
+    /// checkpoint, so that none pays for another's pages.
+    private func makeDatabase(_ cluster: PostgresCluster) async throws -> String {
+        let uri = try await cluster.makeDatabase()
+        try ServerProcess(store: uri).stop()
         try PostgresConnection(uri: uri).execute("CHECKPOINT")
+        return uri
     }
 
-    private func report(_ cases: [Case], _ limits: [Double]) {
-        let limit = limits.median
+    private func databaseCPU(_ cluster: PostgresCluster) -> Double {
+        cluster.processIdentifier.map { ProcessTree(root: $0).cpuSeconds } ?? .nan
+    }
+
+    private func measure(_ cluster: PostgresCluster, _ item: Case) async throws -> Measurement {
+        let uri = try await makeDatabase(cluster)
+        let load = try Load(Corpus(count: events), batchSize: item.batchSize, isCompressed: item.isCompressed)
+        func measured(_ server: some LoadTarget) throws -> Measurement {
+            let before = databaseCPU(cluster)
+            let figures = try load.run(server)
+            let used = databaseCPU(cluster) - before
+            return Measurement(
+                figures: figures, databaseCPUMicroseconds: used / Double(figures.events) * 1_000_000,
+                mebibytes: item.isPeer ? server.residentMebibytes : server.peakMebibytes)
+        }
+        if item.isPeer {
+            let peer = try PeerProcess(store: uri)
+            defer { peer.stop() }
+            return try measured(peer)
+        }
+        let server = try ServerProcess(store: uri)
+        defer { server.stop() }
+        var measurement = try measured(server)
+        let groups = try server.groups
+        measurement.groupSize = groups.events / max(groups.transactions, 1)
+        if item.isResent {
+            measurement.resent = try load.run(server, isResent: true).rate
+            measurement.importedBack = try Load(lines: Export.lines(of: server), batchSize: item.batchSize).run(server, isResent: true).rate
+        }
+        return measurement
+    }
+
+    private func sqlite() throws -> (rate: Double, raw: Double) {
+        let directory = TemporaryDirectory("bench")
+        let store = directory.path("events.sqlite")
+        let server = try ServerProcess(store: "sqlite:\(store)")
+        let rate: Double
+        do {
+            defer { server.stop() }
+            rate = try Load.run(server: server, corpus: Corpus(count: events), batchSize: 500).rate
+        }
+        let raw = directory.path("raw.sqlite")
+        try ServerProcess(store: "sqlite:\(raw)").stop()
+        return (rate, try RawSQLite.store(path: raw, corpus: Corpus(count: events)))
+    }
+
+    private func report(
+        _ cases: [Case], _ limits: [(rate: Double, databaseCPU: Double)], _ sqlite: [(rate: Double, raw: Double)], version: Int
+    ) {
+        let limit = limits.map(\.rate).median
         let bytes = Corpus(count: 1_000).meanBytes
         print("\n### Server: until acknowledged, \(Load.connections) connections, \(bytes)-byte events, 1 % duplicates\n")
-        print("\(events) events a measurement, medians of \(rounds) interleaved rounds.\n")
-        print("| What | events/s | ratio to COPY | server CPU µs/event | answer p50 ms | p99 ms |")
-        print("|---|---|---|---|---|---|")
-        print("| binary COPY, \(CopyLimit.connections) connections, no server | \(Int(limit)) | 1.00 | – | – | – |")
+        print(
+            "PostgreSQL \(version), \(isPinned ? "on a core of its own" : "all processes on all cores"); "
+                + "\(events) events a measurement, medians of \(rounds) interleaved rounds.\n")
+        print("| What | events/s | of COPY | server µs an event | PostgreSQL µs | events a group | p50 ms | p99 ms | memory MiB |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        print(
+            "| binary COPY, \(CopyLimit.connections) connections, no server | \(Int(limit)) | 1.00 | – "
+                + "| \(limits.map(\.databaseCPU).median, places: 1) | \(CopyLimit.rowsPerCopy) | – | – | – |")
         for item in cases {
-            let rate = item.figures.map(\.rate).median
-            let cpu = item.figures.compactMap(\.serverCPUMicroseconds).median
+            let figures = item.measurements.map(\.figures)
+            let group = item.isPeer ? "\(item.batchSize)" : "\(Int(item.measurements.compactMap(\.groupSize).median))"
             print(
-                "| \(item.name) | \(Int(rate)) | \(rate / limit, places: 2) | \(cpu, places: 1) "
-                    + "| \(item.figures.map(\.p50).median, places: 1) | \(item.figures.map(\.p99).median, places: 1) |")
+                "| \(item.name) | \(Int(figures.map(\.rate).median)) | \(ratio(figures, limits.map(\.rate)), places: 2) "
+                    + "| \(figures.map(\.serverCPUMicroseconds).median, places: 1) "
+                    + "| \(item.measurements.map(\.databaseCPUMicroseconds).median, places: 1) | \(group) "
+                    + "| \(figures.map(\.p50).median, places: 1) | \(figures.map(\.p99).median, places: 1) "
+                    + "| \(Int(item.measurements.map(\.mebibytes).median)) |")
         }
+        print("\n| What | events/s | beside | ratio |")
+        print("|---|---|---|---|")
+        for item in cases where item.isResent {
+            let new = item.measurements.map(\.figures.rate)
+            for (name, rates) in [
+                ("all of it sent again", item.measurements.compactMap(\.resent)),
+                ("its export sent back, by lines", item.measurements.compactMap(\.importedBack)),
+            ] {
+                print(
+                    "| \(item.name): \(name) | \(Int(rates.median)) | \(Int(new.median)), new | \(rates.median / new.median, places: 2) |")
+            }
+        }
+        let (rate, raw) = (sqlite.map(\.rate).median, sqlite.map(\.raw).median)
+        print("| SQLite store, batches of 500 | \(Int(rate)) | \(Int(raw)), raw SQLite | \(rate / raw, places: 2) |")
+        for peer in cases where peer.isPeer {
+            guard let own = cases.first(where: { !$0.isPeer && !$0.isCompressed && $0.batchSize == peer.batchSize }) else { continue }
+            let (ours, theirs) = (own.measurements.map(\.figures), peer.measurements.map(\.figures))
+            let cpu = theirs.map(\.serverCPUMicroseconds).median / ours.map(\.serverCPUMicroseconds).median
+            print(
+                "| \(own.name) | \(Int(ours.map(\.rate).median)) | \(Int(theirs.map(\.rate).median)), \(peer.name) "
+                    + "| \(ratio(ours, theirs.map(\.rate)), places: 2), at 1/\(cpu, places: 1) of its CPU |")
+        }
+        let load = cases.filter { !$0.isPeer }.map { "\($0.measurements.map(\.figures.loadCPUMicroseconds).median.rounded(toPlaces: 2))" }
+        print("\nThe load itself takes \(load.joined(separator: ", ")) µs an event, in the order of the cases.")
+    }
+
+    /// The median of each round's own ratio: the machine is not equally fast in all of them.
+    private func ratio(_ figures: [Load.Figures], _ limits: [Double]) -> Double {
+        zip(figures, limits).map { $0.rate / $1 }.median
+    }
+}
+
+/// Everything that a server has stored, as it exports it.
+enum Export {
+    static func lines(of server: ServerProcess) throws -> [ArraySlice<UInt8>] {
+        let today = Int(Date().timeIntervalSince1970) / 86_400
+        let (from, to) = (CalendarDay.first.advanced(by: today - 1), CalendarDay.first.advanced(by: today + 1))
+        // What was stored within the last seconds is not exported yet.
+        var lines: [ArraySlice<UInt8>] = []
+        for _ in 0..<120 {
+            var bytes: [UInt8] = []
+            let connection = try HTTPConnection(port: server.port)
+            _ = try connection.drain(HTTPConnection.get("/v1/export?from=\(from)&to=\(to)", port: server.port), take: { bytes += $0 })
+            let found = HTTPConnection.unchunked(bytes).split(separator: 0x0A)
+            if !found.isEmpty, found.count == lines.count { return found }
+            lines = found
+            Thread.sleep(forTimeInterval: 2)
+        }
+        return lines
     }
 }

@@ -1,9 +1,10 @@
 import Foundation
 
 /// The real server in a process of its own, from the same build as this program.
-final class ServerProcess {
+final class ServerProcess: LoadTarget {
     static let key = "benchmark-key"
     static let readKey = "benchmark-read-key"
+    static let adminKey = "benchmark-admin-key"
 
     private let process = Process()
     let port: Int
@@ -22,7 +23,7 @@ final class ServerProcess {
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         process.executableURL = program.deletingLastPathComponent().appendingPathComponent("hapax-server")
         process.environment = [
-            "HAPAX_STORE": store, "HAPAX_PORT": "0",
+            "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_ADMIN_KEY": Self.adminKey,
             "HAPAX_WRITE_KEYS": (["bench=\(Self.key)"] + projects.map { "\($0)=\(Self.key(of: $0))" }).joined(separator: ","),
             "HAPAX_READ_KEYS": (["bench=\(Self.readKey)"] + projects.map { "\($0)=\(Self.readKey(of: $0))" }).joined(separator: ","),
             "HAPAX_TIME_ZONES": "bench=\(zone)", "HAPAX_LOG_LEVEL": "warning",
@@ -41,15 +42,16 @@ final class ServerProcess {
 
     var processIdentifier: Int32 { process.processIdentifier }
 
-    /// CPU time used so far, user and system, in seconds; only where `/proc` tells.
-    var cpuSeconds: Double? { Self.cpuSeconds(of: "\(process.processIdentifier)") }
-
-    static func cpuSeconds(of process: String) -> Double? {
-        guard let stat = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8),
-            let fields = stat.split(separator: ")").last?.split(separator: " "), fields.count > 12,
-            let user = Double(fields[11]), let system = Double(fields[12])
-        else { return nil }
-        return (user + system) / Double(sysconf(Int32(_SC_CLK_TCK)))
+    /// Transactions of the store so far, and the distinct events in them.
+    var groups: (transactions: Double, events: Double) {
+        get throws {
+            let answer = try HTTPConnection(port: port).send(HTTPConnection.get("/metrics", port: port, key: Self.adminKey))
+            let text = String(decoding: answer, as: UTF8.self)
+            func value(_ name: String) -> Double {
+                text.split(separator: "\n").last { $0.hasPrefix("\(name) ") }.flatMap { Double($0.dropFirst(name.count + 1)) } ?? 0
+            }
+            return (value("hapax_groups_committed_total"), value("hapax_group_records_total"))
+        }
     }
 
     func stop() {

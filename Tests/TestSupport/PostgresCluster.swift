@@ -116,6 +116,12 @@ package final class PostgresCluster: Sendable {
         "postgres://hapax:\(password)@127.0.0.1:\(port)/\(database)"
     }
 
+    /// The first process of the running server; the others are its children.
+    package var processIdentifier: Int32? {
+        let file = try? String(contentsOfFile: "\(directory)/data/postmaster.pid", encoding: .utf8)
+        return file?.split(separator: "\n").first.flatMap { Int32($0) }
+    }
+
     /// A database as SQL that any cluster and any user can run.
     package func dump(_ database: String) async throws -> String {
         let text = try await Command.run(
