@@ -1,17 +1,17 @@
-/// A batch as it travels: an envelope around the bytes of its events, which are joined as they are.
+/// A batch as it is sent: an envelope around encoded events, whose bytes are copied unchanged.
 package struct EventBatch: Sendable {
-    /// What stands around the events.
+    /// Everything in the body except the events.
     package var envelope: Envelope
     /// Each one encoded event.
     package var events: [[UInt8]]
 
-    /// The events are taken as they are; each must be one whole JSON object.
+    /// Does not check the events: each must be one whole JSON object.
     package init(envelope: Envelope, events: [[UInt8]]) {
         self.envelope = envelope
         self.events = events
     }
 
-    /// What is said about a batch. All of it is optional for foreign senders; our own client says all of it.
+    /// The fields about a batch as a whole. The server requires none of them; our own client sends them all.
     package struct Envelope: Hashable, Sendable {
         /// New for each attempt, and repeated by the receipt.
         package var batchID: EventID?
@@ -19,35 +19,36 @@ package struct EventBatch: Sendable {
         package var sentAt: Int64?
         /// The queue file that the events come from.
         package var installID: EventID?
-        /// Counts what the install has said: raised by each change of ``held``, ``gone`` or ``refused``, from 1. Of two envelopes the one with the
-        /// greater word is the later one, whatever order they arrive in.
+        /// The version of the install's report, from 1: raised by each change of ``held``, ``gone`` or ``refused``. Of two envelopes the one with
+        /// the greater version is the later one, in whatever order they arrive.
         package var word: Int64?
-        /// The highest sequence that the install has given.
+        /// The highest sequence that the install has assigned.
         package var created: Int64?
-        /// The highest sequence that is settled.
+        /// The highest sequence that an answer has settled.
         package var acknowledged: Int64?
         /// The sequences below the last event of this batch that still wait and are not in it; at most ``EventLimits/maximumSaidRanges`` ranges.
         package var held: [ClosedRange<Int64>]
-        /// The sequences that will never come; at most ``EventLimits/maximumSaidRanges``.
+        /// The sequences of removed events, which will never come; at most ``EventLimits/maximumSaidRanges`` ranges.
         package var gone: [Gone]
-        /// Events refused at intake since the install began, which have no sequence, by reason; at most ``EventLimits/maximumDropReasons``.
+        /// Counts of events refused at intake, which have no sequence, since the install began; at most ``EventLimits/maximumDropReasons``
+        /// reasons.
         package var refused: [String: Int64]
 
         /// Sequences that will never come, and why.
         package struct Gone: Hashable, Sendable {
-            /// Both ends are gone.
+            /// Both ends included.
             package var sequences: ClosedRange<Int64>
             /// A stable name, such as `purged`; at most ``EventLimits/maximumNameBytes`` bytes.
             package var reason: String
 
-            /// Takes what it is given.
+            /// Does not check the reason's length.
             package init(_ sequences: ClosedRange<Int64>, reason: String) {
                 self.sequences = sequences
                 self.reason = reason
             }
         }
 
-        /// What is nil, or empty, is left out of the body.
+        /// Fields that are nil or empty are left out of the body.
         package init(
             batchID: EventID? = nil, sentAt: Int64? = nil, installID: EventID? = nil, word: Int64? = nil, created: Int64? = nil,
             acknowledged: Int64? = nil, held: [ClosedRange<Int64>] = [], gone: [Gone] = [], refused: [String: Int64] = [:]
@@ -108,21 +109,21 @@ package struct EventBatch: Sendable {
 }
 
 extension EventBatch.Envelope {
-    /// ``held`` as it travels: `[[9,9],[12,14]]`.
+    /// ``held`` as JSON: `[[9,9],[12,14]]`.
     package var encodedHeld: [UInt8] {
         var writer = JSONWriter(capacity: 2 + held.count * 24)
         writer.list(held) { $0.range($1) }
         return writer.bytes
     }
 
-    /// ``gone`` as it travels: `[[12,14,"purged"]]`.
+    /// ``gone`` as JSON: `[[12,14,"purged"]]`.
     package var encodedGone: [UInt8] {
         var writer = JSONWriter(capacity: 2 + gone.count * 32)
         writer.list(gone) { $0.range($1.sequences, reason: $1.reason) }
         return writer.bytes
     }
 
-    /// ``refused`` as it travels: `{"quota_full":3}`.
+    /// ``refused`` as JSON: `{"quota_full":3}`.
     package var encodedRefused: [UInt8] {
         var writer = JSONWriter()
         writer.object(refused.mapValues { .integer($0) })
@@ -131,15 +132,6 @@ extension EventBatch.Envelope {
 }
 
 extension JSONWriter {
-    fileprivate mutating func list<Element>(_ elements: [Element], _ write: (inout JSONWriter, Element) -> Void) {
-        raw("[")
-        for (index, element) in elements.enumerated() {
-            if index > 0 { raw(",") }
-            write(&self, element)
-        }
-        raw("]")
-    }
-
     fileprivate mutating func range(_ range: ClosedRange<Int64>, reason: String? = nil) {
         raw("[")
         integer(range.lowerBound)

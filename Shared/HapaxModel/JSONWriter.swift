@@ -1,24 +1,24 @@
-/// Writes JSON (RFC 8259) into one growing buffer. The only writer of the wire on both sides.
+/// Writes JSON (RFC 8259) into one growing buffer. Client and server write events, batches and answers with it.
 ///
-/// It owns raw memory, because an array that checks each of the hundred pieces of an event takes longer than everything else about it.
+/// It owns raw memory, because an array's checks for each of the hundred pieces of an event take longer than the rest of the encoding.
 package struct JSONWriter: ~Copyable {
     private var start: UnsafeMutablePointer<UInt8>
     private var capacity: Int
-    /// Bytes that have been written.
+    /// Bytes written so far.
     package private(set) var count = 0
 
-    /// The first value that JSON cannot hold, or that lies too deep to be written; something else stands in its place.
+    /// The problem with the first value that JSON cannot hold or that is nested too deep; a substitute was written in its place.
     package private(set) var unencodable: EventProblem?
-    /// What the values reach of the limits on an event.
+    /// What the values written so far mean for the limits of an event.
     private(set) var extent = Extent()
 
     struct Extent: Sendable {
         /// Nested objects and arrays, the event being the first.
         var depth = 1
-        /// Keys of the object with the most.
+        /// Keys of the object with the most keys.
         var keys = 0
         var hasNUL = false
-        /// Whether there is a number that its writer gave as a text.
+        /// Whether a number was given as text; only the scanner checks its limits.
         var hasNumber = false
 
         mutating func formUnion(_ other: Extent) {
@@ -31,10 +31,10 @@ package struct JSONWriter: ~Copyable {
         var obeysLimits: Bool { depth <= EventLimits.maximumDepth && keys <= EventLimits.maximumKeysPerObject && !hasNUL && !hasNumber }
     }
 
-    /// Deeper values are not written: recursion must end well before the stack does. Far above what an event may have.
+    /// Deeper values are not written, so that recursion cannot exhaust the stack. Far above ``EventLimits/maximumDepth``.
     private static let maximumDepth = 128
 
-    /// - Parameter capacity: Bytes to make room for at once; it grows if there are more.
+    /// - Parameter capacity: Bytes allocated at first; the buffer grows as needed.
     package init(capacity: Int = 512) {
         self.capacity = max(capacity, 64)
         start = .allocate(capacity: self.capacity)
@@ -42,12 +42,14 @@ package struct JSONWriter: ~Copyable {
 
     deinit { start.deallocate() }
 
-    /// What has been written.
     package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
+
+    /// The last byte written; 0 if there is none.
+    var last: UInt8 { count > 0 ? start[count - 1] : 0 }
 
     // MARK: - Bytes
 
-    /// - Parameter ranges: Of what has been written, in order.
+    /// - Parameter ranges: Of the written bytes, ascending and without overlap.
     mutating func remove(_ ranges: [Range<Int>]) {
         guard var end = ranges.first?.lowerBound else { return }
         for (index, range) in ranges.enumerated() {
@@ -58,7 +60,7 @@ package struct JSONWriter: ~Copyable {
         count = end
     }
 
-    /// - Returns: Where `length` bytes can be written; they count as written.
+    /// - Returns: Room for `length` bytes, which the caller must fill: they count as written.
     @inline(__always)
     private mutating func room(_ length: Int) -> UnsafeMutablePointer<UInt8> {
         if capacity - count < length { grow(length) }
@@ -83,7 +85,7 @@ package struct JSONWriter: ~Copyable {
         room(text.utf8CodeUnitCount).update(from: text.utf8Start, count: text.utf8CodeUnitCount)
     }
 
-    /// What is JSON already.
+    /// Writes bytes that are JSON already.
     package mutating func raw(_ bytes: [UInt8]) {
         bytes.withUnsafeBufferPointer { raw($0) }
     }
@@ -136,7 +138,7 @@ package struct JSONWriter: ~Copyable {
         byte(UInt8(ascii: "\""))
     }
 
-    /// - Parameter base: Members that the properties are laid over; a property of the same name takes the member's place.
+    /// - Parameter base: Members to write as well, except those with the name of a property.
     package mutating func object(_ properties: Properties, over base: EncodedProperties = .none) {
         extent.formUnion(base.extent)
         if let problem = properties.problem { note(problem) }
@@ -223,7 +225,7 @@ package struct JSONWriter: ~Copyable {
     }
 
     private mutating func number(_ number: String) {
-        // Of its length and size the scanner says whether they obey the limits.
+        // The scanner checks the number's length and size.
         extent.hasNumber = true
         let isNumber = Array(number.utf8).withUnsafeBufferPointer { bytes in
             var cursor = JSONCursor(bytes)
@@ -266,7 +268,7 @@ package struct JSONWriter: ~Copyable {
         }
     }
 
-    /// How many bytes stand before the first that may need an escape, eight looked at in one step.
+    /// The number of bytes before the first that may need an escape. Checks eight bytes in one step.
     private static func plainPrefix(_ text: UnsafeBufferPointer<UInt8>) -> Int {
         guard let start = text.baseAddress else { return 0 }
         let ones: UInt64 = 0x0101_0101_0101_0101

@@ -10,7 +10,7 @@ package struct Receipt: Hashable, Sendable {
     package var stored: Int
     /// Every event that was not stored now, in the order of the request.
     package var results: [Result]
-    /// For people, about what was stored and is hardly what was meant.
+    /// For people: a note that something stored is probably a mistake.
     package var hint: String?
 
     /// What became of one event that was not stored now.
@@ -19,7 +19,7 @@ package struct Receipt: Hashable, Sendable {
         package var index: Int
         /// The event's id; nil if it could not be read.
         package var eventID: EventID?
-        /// Never ``Outcome/stored`` on the wire: what is stored is only counted.
+        /// Never ``Outcome/stored`` on the wire: stored events are only counted.
         package var outcome: Outcome
         /// A stable name for a refusal; one of ``EventProblem/Reason`` from this version's servers.
         package var reason: String?
@@ -36,7 +36,6 @@ package struct Receipt: Hashable, Sendable {
         }
     }
 
-    /// What became of one event.
     package enum Outcome: String, Sendable, CaseIterable {
         /// In the store, by this request.
         case stored
@@ -46,18 +45,18 @@ package struct Receipt: Hashable, Sendable {
         case conflict
         /// Not stored, and never will be as it is.
         case rejected
-        /// Not stored: older than what the store still keeps. An event that was stored once and removed since is answered so, too.
+        /// Not stored: older than what the store still keeps. Also the answer for an event that was stored once and removed since.
         case expired
         /// Not stored; sending it again may succeed.
         case retry
 
-        /// An outcome that this version does not know says nothing final: `retry`.
+        /// An outcome that this version does not know counts as `retry`: it may not be final.
         init(wire: String) {
             self = Outcome(rawValue: wire) ?? .retry
         }
     }
 
-    /// Counts are taken as they are; whether they add up, ``verdicts(for:sent:)`` asks.
+    /// Does not check that the counts add up; ``verdicts(for:sent:)`` does.
     package init(batchID: EventID?, received: Int, stored: Int, results: [Result], hint: String? = nil) {
         self.hint = hint
         self.batchID = batchID
@@ -77,9 +76,9 @@ package struct Receipt: Hashable, Sendable {
 extension Receipt {
     /// What became of each sent event, in the order sent, if this receipt is the complete answer to exactly that batch.
     ///
-    /// Until then nothing is known about any of the events, and all must be kept (I5).
+    /// If it is not, nothing is known about any of the events, and all must be kept (I5).
     ///
-    /// - Returns: nil unless the batch id is ours, `received` is what was sent, stored and listed events add up to it, and every listed
+    /// - Returns: nil unless the batch id is ours, `received` is the number sent, stored and listed events add up to it, and every listed
     ///   index is in range, unique and carries the id sent there.
     package func verdicts(for batchID: EventID, sent ids: [EventID]) -> [Result]? {
         guard self.batchID == batchID, received == ids.count, stored >= 0, stored <= received,
@@ -89,7 +88,7 @@ extension Receipt {
         var seen = [Bool](repeating: false, count: ids.count)
         for result in results {
             guard ids.indices.contains(result.index), !seen[result.index], result.eventID == ids[result.index] else { return nil }
-            // "stored" among the events that were not stored: the counts would add up and mean something else.
+            // `results` lists only events that were not stored: the counts would add up and yet be wrong.
             guard result.outcome != .stored else { return nil }
             seen[result.index] = true
             verdicts[result.index] = result
@@ -104,41 +103,23 @@ extension Receipt {
     /// The answer's body.
     package func encoded() -> [UInt8] {
         var writer = JSONWriter(capacity: 160 + results.count * 96)
-        writer.raw(#"{"batch_id":"#)
-        if let batchID { writer.id(batchID) } else { writer.raw("null") }
-        writer.raw(#","received":"#)
-        writer.integer(received)
-        writer.raw(#","stored":"#)
-        writer.integer(stored)
-        writer.raw(#","duplicates":"#)
-        writer.integer(duplicates)
-        writer.raw(#","rejected":"#)
-        writer.integer(rejected)
-        writer.raw(#","results":["#)
-        for (position, result) in results.enumerated() {
-            if position > 0 { writer.raw(",") }
-            writer.raw(#"{"index":"#)
-            writer.integer(result.index)
-            writer.raw(#","event_id":"#)
-            if let id = result.eventID { writer.id(id) } else { writer.raw("null") }
-            writer.raw(#","outcome":"#)
-            writer.string(result.outcome.rawValue)
-            if let reason = result.reason {
-                writer.raw(#","reason":"#)
-                writer.string(reason)
+        writer.object { writer in
+            writer.member("batch_id", batchID)
+            writer.member("received", received)
+            writer.member("stored", stored)
+            writer.member("duplicates", duplicates)
+            writer.member("rejected", rejected)
+            writer.member("results", list: results) { writer, result in
+                writer.object { writer in
+                    writer.member("index", result.index)
+                    writer.member("event_id", result.eventID)
+                    writer.member("outcome", result.outcome.rawValue)
+                    if let reason = result.reason { writer.member("reason", reason) }
+                    if let detail = result.detail { writer.member("detail", detail) }
+                }
             }
-            if let detail = result.detail {
-                writer.raw(#","detail":"#)
-                writer.string(detail)
-            }
-            writer.raw("}")
+            if let hint { writer.member("hint", hint) }
         }
-        writer.raw("]")
-        if let hint {
-            writer.raw(#","hint":"#)
-            writer.string(hint)
-        }
-        writer.raw("}")
         return writer.bytes
     }
 

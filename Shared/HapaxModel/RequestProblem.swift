@@ -1,6 +1,7 @@
 import Foundation
 
-/// Why a whole request was refused: the body of an `application/problem+json` answer (RFC 9457). A refused request stored nothing.
+/// Why a whole request was refused: the body of an `application/problem+json` answer (RFC 9457). The request stored nothing; after 500 and
+/// 503 this is not known.
 package struct RequestProblem: Error, Hashable, Sendable {
     /// For programs; decides the status.
     package let code: Code
@@ -9,12 +10,11 @@ package struct RequestProblem: Error, Hashable, Sendable {
     /// Further members of the document (RFC 9457 §3.2), such as the name of the `parameter` that is wrong.
     package let members: [String: PropertyValue]
 
-    /// The detail must hold nothing of the request's body and no key.
     package init(_ code: Code, detail: String) {
         self.init(code, detail: detail, members: [:])
     }
 
-    /// The members neither.
+    /// Detail and members must hold nothing of the request's body and no key.
     package init(_ code: Code, detail: String, members: [String: PropertyValue]) {
         self.code = code
         self.detail = detail
@@ -30,19 +30,19 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case malformed
         /// The body is not the gzip that its header promises.
         case invalidEncoding = "invalid_encoding"
-        /// A parameter of a question is not known, is there twice, or has a value that it cannot have; the member `parameter` names it.
+        /// A query parameter is unknown, repeated, or has an invalid value; the member `parameter` names it.
         case invalidParameter = "invalid_parameter"
         /// Beyond ``EventLimits/maximumEventsPerBatch``.
         case tooManyEvents = "too_many_events"
         /// The key is missing or not known.
         case unknownKey = "unknown_key"
-        /// The key is known, and not of the kind that may do this.
+        /// The key is known, but not of the kind that may do this.
         case wrongKeyKind = "wrong_key_kind"
-        /// There is nothing under the path.
+        /// There is nothing at the path.
         case notFound = "not_found"
         /// An event of that id would be older than what the store still keeps.
         case expired
-        /// Something is under the path, for another method.
+        /// The path exists, but for another method.
         case methodNotAllowed = "method_not_allowed"
         /// The request did not arrive within its deadline.
         case tooSlow = "too_slow"
@@ -50,26 +50,26 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case bodyTooLarge = "body_too_large"
         /// Neither JSON nor newline-delimited JSON.
         case unsupportedType = "unsupported_type"
-        /// Neither gzip nor none.
+        /// Encoded, but not with gzip.
         case unsupportedEncoding = "unsupported_encoding"
-        /// While public keys are in use the server answers under names of this machine only, so that no page from elsewhere can ask it.
+        /// While public keys are in use the server answers under names of this machine only, so that no foreign web page can read from it.
         case misdirected
         /// The question asks for more than can be answered in time: ask for less.
         case rangeTooLarge = "range_too_large"
-        /// More of this project waits than it may as long as others have something to send: try again later.
+        /// This project holds its share of the server already: try again later.
         case projectBusy = "project_busy"
-        /// More waits than the server may hold: try again later.
+        /// The server holds as much as it may: try again later.
         case overloaded
         /// The store does not answer: try again later.
         case storeUnavailable = "store_unavailable"
-        /// The store's clock is behind what it has shown before, as after a failover to a machine whose clock is wrong: try again later.
+        /// The store's clock shows an earlier time than before, as after a failover to a machine whose clock is wrong: try again later.
         case clockBehind = "clock_behind"
-        /// The server is about to end: try again, elsewhere or later.
+        /// The server is stopping: try again, elsewhere or later.
         case stopping
         /// A defect of the server; whether the batch was stored is not known.
         case internalError = "internal_error"
 
-        /// The HTTP status it is answered with.
+        /// The HTTP status of the answer.
         package var status: Int {
             switch self {
             case .malformed, .invalidEncoding, .invalidParameter: 400
@@ -127,23 +127,18 @@ package struct RequestProblem: Error, Hashable, Sendable {
     /// The answer's body.
     package func encoded(requestID: String) -> [UInt8] {
         var writer = JSONWriter()
-        writer.raw(#"{"type":"about:blank","title":"#)
-        writer.string(code.title)
-        writer.raw(#","status":"#)
-        writer.integer(code.status)
-        writer.raw(#","code":"#)
-        writer.string(code.rawValue)
-        writer.raw(#","detail":"#)
-        writer.string(detail)
-        writer.raw(#","request_id":"#)
-        writer.string(requestID)
-        for (name, value) in members.sorted(by: { $0.key < $1.key }) {
-            writer.raw(",")
-            writer.string(name)
-            writer.raw(":")
-            writer.value(value, depth: 1)
+        writer.object { writer in
+            writer.member("type", "about:blank")
+            writer.member("title", code.title)
+            writer.member("status", code.status)
+            writer.member("code", code.rawValue)
+            writer.member("detail", detail)
+            writer.member("request_id", requestID)
+            for (name, value) in members.sorted(by: { $0.key < $1.key }) {
+                writer.member(named: name)
+                writer.value(value, depth: 1)
+            }
         }
-        writer.raw("}")
         return writer.bytes
     }
 

@@ -1,8 +1,8 @@
 import HapaxModel
 
 enum CompactJSON {
-    /// A stored JSON value that can be sent again: a database spreads it with white space and writes `1e300` out in digits, and then it would
-    /// break the limits that it once kept. Numbers stay as they are as long as they, and the whole, obey them.
+    /// Shortens a stored JSON value so that it can be sent again: PostgreSQL adds white space and writes `1e300` out in digits, which could
+    /// break the limits. Numbers stay as they are unless they, or the whole value, break a limit.
     ///
     /// - Parameter json: JSON that ``EventScanner` has accepted, in whatever form.
     static func rewritten(_ json: [UInt8]) -> [UInt8] {
@@ -10,7 +10,7 @@ enum CompactJSON {
         return result.count <= maximumBytes ? result : rewritten(json, keeping: 3)
     }
 
-    /// What is left of an event for its properties, whatever else it holds.
+    /// The bytes of properties that always fit into an event, however long its other fields are.
     private static let maximumBytes = EventLimits.maximumEventBytes - 1_024
 
     /// - Parameter characters: A longer number gets an exponent if that makes it shorter.

@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// Tells ``LiveFeed`` what happens, and those who watch what it has for them.
+/// Reports to ``LiveFeed`` what happens, and gives each stream its messages.
 package final class Live: Sendable {
     private let feed: Locked<LiveFeed>
     private let currentTime: @Sendable () -> Int64
@@ -11,10 +11,9 @@ package final class Live: Sendable {
         feed = Locked(LiveFeed(startedAt: Timestamp(clampingUnixMilliseconds: currentTime())))
     }
 
-    /// The clock of this server.
     var now: Timestamp { Timestamp(clampingUnixMilliseconds: currentTime()) }
 
-    /// A request has been answered. With nobody watching and nothing refused this costs a look.
+    /// A request has been answered. If no stream is open and nothing was refused, this costs one check.
     func answered(_ request: IngestRequest, _ outcome: IngestOutcome) {
         var counts = LiveFeed.Counts()
         counts.received = outcome.received
@@ -26,7 +25,7 @@ package final class Live: Sendable {
         let refusals = refused.suffix(ServerLimits.refusals).map { LiveFeed.Refusal(request, $0, now) }
         let isWatched = feed.withLock { $0.isWatched(request.projectID) }
         guard isWatched || !refusals.isEmpty else { return }
-        // Outside of the lock: whoever answers another project's request waits for it.
+        // Made outside of the lock, for which the answers to all other requests wait.
         let rows = isWatched ? LiveFeed.Row.rows(request, outcome, now) : []
         feed.withLock { feed in
             feed.answered(request.projectID, counts, rows: rows)
@@ -34,7 +33,7 @@ package final class Live: Sendable {
         }
     }
 
-    /// A whole request of a project has been refused, for a reason that sending it again does not change.
+    /// A whole request of a project has been refused. Only 4xx other than 429 are kept: the others are not about the request.
     func refused(_ projectID: Int32, _ problem: RequestProblem) {
         guard (400..<500).contains(problem.code.status), problem.code.status != 429 else { return }
         let refusal = LiveFeed.Refusal(at: now, reason: problem.code.rawValue, detail: problem.detail, isRequest: true)
@@ -51,7 +50,7 @@ package final class Live: Sendable {
         feed.withLock { $0.refusals(of: projectID) }
     }
 
-    /// - Returns: nil if the project has as many streams as it may.
+    /// - Returns: nil if the project has ``ServerLimits/liveStreams`` streams already.
     func watch(_ projectID: Int32, _ filter: LiveFeed.Filter) -> Watch? {
         feed.withLock { $0.subscribe(projectID, filter, .now) }.map { Watch(live: self, projectID: projectID, id: $0) }
     }
@@ -75,7 +74,7 @@ package final class Live: Sendable {
 
         deinit { live.feed.withLock { $0.unsubscribe(projectID, id) } }
 
-        /// What has gathered since the last time; nil when the server stops.
+        /// The messages since the last call; nil when the server stops.
         func messages() -> [LiveFeed.Message]? {
             live.feed.withLock { $0.take(projectID, id, .now) }
         }
@@ -83,7 +82,7 @@ package final class Live: Sendable {
 }
 
 extension LiveFeed.Row {
-    /// All but what is told as a refusal.
+    /// The rows of all events except refused ones, which a stream shows as refusals.
     fileprivate static func rows(_ request: IngestRequest, _ outcome: IngestOutcome, _ now: Timestamp) -> [LiveFeed.Row] {
         let others = Dictionary(outcome.results.map { ($0.index, $0.outcome) }, uniquingKeysWith: { $1 })
         return request.rows.keys.compactMap { key in
@@ -96,17 +95,14 @@ extension LiveFeed.Row {
 
     private static func json(_ event: EventRow, _ outcome: Receipt.Outcome) -> [UInt8] {
         var writer = JSONWriter(capacity: event.properties.count + 512)
-        writer.raw(#"{"outcome":"#)
-        writer.string(outcome.rawValue)
-        writer.raw(#","at":"#)
-        writer.string(event.receivedAt.description)
-        writer.raw(#","install_id":"#)
-        writer.optional(event.installID)
-        writer.raw(#","sequence":"#)
-        writer.optional(event.sequence)
-        writer.raw(#","event":"#)
-        writer.event(event)
-        writer.raw("}")
+        writer.object { writer in
+            writer.member("outcome", outcome.rawValue)
+            writer.member("at", event.receivedAt.description)
+            writer.member("install_id", event.installID)
+            writer.member("sequence", event.sequence)
+            writer.member("event")
+            writer.event(event)
+        }
         return writer.bytes
     }
 }
@@ -129,12 +125,12 @@ extension LiveFeed.Refusal {
 }
 
 extension Receipt.Outcome {
-    /// Whether it is an event's last one, and the event is not stored.
+    /// Whether the outcome is final and the event is not stored.
     fileprivate var isRefusal: Bool { [.rejected, .conflict, .expired].contains(self) }
 }
 
 extension EventRow {
-    /// As it would be read back.
+    /// The row as a reader would return it.
     fileprivate init(_ record: EventRecord, receivedAt: Timestamp) {
         self.init(
             id: record.key.id, name: Array(record.name), distinctID: Array(record.distinctID), time: record.time, receivedAt: receivedAt,

@@ -1,8 +1,8 @@
 import HapaxModel
 
-/// What has just happened at this server, for those who watch: rows for each stream, and the latest refusals of each project.
+/// What has just happened at this server, for the live view: rows for each stream, and the latest refusals of each project.
 ///
-/// A value without clock, lock or I/O; ``Live`` owns it. Nothing here grows with what is received.
+/// A value without clock, lock or I/O; ``Live`` owns it. Its size is bounded, whatever is received.
 struct LiveFeed {
     typealias StreamID = Int
 
@@ -11,7 +11,7 @@ struct LiveFeed {
         var outcome: Receipt.Outcome
         /// Unescaped UTF-8.
         var name: ArraySlice<UInt8>
-        /// One JSON object, made only of what a stream has room for.
+        /// Makes one JSON object; called only if a stream has room for the row.
         var json: () -> [UInt8]
     }
 
@@ -64,7 +64,7 @@ struct LiveFeed {
     enum Message: Sendable {
         case event([UInt8])
         case refusal(Refusal)
-        /// Of the last second.
+        /// The counts of the last second.
         case rate(Counts)
         /// Rows that were left out in the last second.
         case missed(Int)
@@ -95,20 +95,20 @@ struct LiveFeed {
 
     private struct Project {
         var refusals: [Refusal] = []
-        /// Since when nothing has been left out of them.
+        /// Since when none of the refusals is missing.
         var since: Timestamp
         var refusedAt: ContinuousClock.Instant
         var counts = Counts()
         var streams: [StreamID: Stream] = [:]
     }
 
-    /// Since when nothing has been left out of what is known of projects that are not there.
+    /// Since when no refusal is missing of any project that is not in ``projects``.
     private var since: Timestamp
     private var projects: [Int32: Project] = [:]
     private var nextID = 0
     private var refusalCount: UInt64 = 0
     private(set) var isStopping = false
-    /// Requests with a key that nobody has.
+    /// Requests with an unknown key.
     private(set) var unknownKeys = 0
 
     init(startedAt: Timestamp) {
@@ -117,7 +117,7 @@ struct LiveFeed {
 
     // MARK: - What happens
 
-    /// Whether anybody would see rows of the project.
+    /// Whether a stream of the project is open.
     func isWatched(_ project: Int32) -> Bool { projects[project]?.streams.isEmpty == false }
 
     mutating func answered(_ project: Int32, _ counts: Counts, rows: [Row]) {
@@ -155,11 +155,11 @@ struct LiveFeed {
         let oldest = projects.filter { $0.value.streams.isEmpty }.min { $0.value.refusedAt < $1.value.refusedAt }
         guard let oldest else { return }
         projects[oldest.key] = nil
-        // Whose it was is forgotten with it, so this holds for all that are not there.
+        // The number of the forgotten project is not kept, so the new instant holds for all projects that are not in the table.
         if let last = oldest.value.refusals.last { since = max(since, last.at) }
     }
 
-    // MARK: - Who asks
+    // MARK: - Questions and streams
 
     /// The refusals that are kept, newest first, and since when none is missing.
     func refusals(of project: Int32) -> (latest: [Refusal], since: Timestamp) {
@@ -167,7 +167,7 @@ struct LiveFeed {
         return (state.refusals.reversed(), state.since)
     }
 
-    /// - Returns: nil if the project has as many streams as it may.
+    /// - Returns: nil if the project has ``ServerLimits/liveStreams`` streams already.
     mutating func subscribe(_ project: Int32, _ filter: Filter, _ now: ContinuousClock.Instant) -> StreamID? {
         makeRoom(for: project)
         var state = projects[project] ?? Project(since: since, refusedAt: now)
@@ -182,7 +182,7 @@ struct LiveFeed {
         projects[project]?.streams[id] = nil
     }
 
-    /// What has gathered for a stream, and each second its rate; nil when the stream ends.
+    /// A stream's messages since the last call, and once a second its rate; nil when the stream ends.
     mutating func take(_ project: Int32, _ id: StreamID, _ now: ContinuousClock.Instant) -> [Message]? {
         guard !isStopping, let state = projects[project], var stream = state.streams[id] else { return nil }
         var messages = stream.messages

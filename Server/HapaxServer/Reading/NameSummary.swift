@@ -14,20 +14,16 @@ struct NameSummary {
 
     /// The commonest first, ties by their bytes.
     func write(to writer: inout JSONWriter) {
-        writer.raw(#""names":"#)
         let order = counts.sorted { $0.value != $1.value ? $0.value > $1.value : $0.key.lexicographicallyPrecedes($1.key) }
-        writer.list(order.prefix(ServerLimits.pageEvents)) { writer, name in
-            writer.raw(#"{"event":"#)
-            writer.text(name.key)
-            writer.raw(#","count":"#)
-            writer.integer(name.value)
-            writer.raw(#","properties":"#)
-            writer.list((properties[name.key] ?? []).sorted { $0.lexicographicallyPrecedes($1) }) { $0.text($1) }
-            writer.raw("}")
+        writer.member("names", list: order.prefix(ServerLimits.pageEvents)) { writer, name in
+            writer.object { writer in
+                writer.member("event")
+                writer.text(name.key)
+                writer.member("count", name.value)
+                writer.member("properties", list: (properties[name.key] ?? []).sorted { $0.lexicographicallyPrecedes($1) }) { $0.text($1) }
+            }
         }
-        writer.raw(#","other":"#)
-        writer.integer(order.dropFirst(ServerLimits.pageEvents).reduce(0) { $0 + $1.value })
-        writer.raw(#","sampled":"#)
-        writer.integer(sampled)
+        writer.member("other", order.dropFirst(ServerLimits.pageEvents).reduce(0) { $0 + $1.value })
+        writer.member("sampled", sampled)
     }
 }

@@ -1,14 +1,14 @@
 import Foundation
 import HapaxModel
 
-/// The parameters of one question: each is known, there once, and of a value that it can have, or the refusal names it.
+/// The parameters of one question. One that is unknown, repeated or without a usable value is refused, and the refusal names it.
 struct QueryParameters {
     private var values: [String: String] = [:]
 
     /// - Parameters:
-    ///   - query: What stands behind the `?`, encoded as forms are: `+` is a space.
-    ///   - known: Every name that means something here.
-    ///   - ignoresOthers: Whether further names are let pass, as those that a sender's proxy may add.
+    ///   - query: The text after the `?`, in the encoding of forms: `+` is a space.
+    ///   - known: The names of all parameters that the path takes.
+    ///   - ignoresOthers: Whether other names are ignored, since a sender's proxy may add some.
     init(_ query: String?, known: Set<String>, ignoresOthers: Bool = false) throws(RequestProblem) {
         for pair in (query ?? "").split(separator: "&") {
             let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map {
@@ -43,7 +43,7 @@ struct QueryParameters {
             ?? count
     }
 
-    /// From the first parameter up to and without the second, in Unix microseconds; without them from the beginning, and without an end.
+    /// From the first parameter up to, not including, the second, in Unix microseconds. If one is missing, that end is open: 0, `Int64.max`.
     func span(_ first: String = "from", _ last: String = "to") throws(RequestProblem) -> Range<Int64> {
         let form = "must be a day (2026-11-25, UTC) or an instant in the form of RFC 3339"
         func instant(_ text: String) -> Int64? { (CalendarDay(text).map { Timestamp($0) } ?? Timestamp(text))?.unixMicroseconds }
@@ -56,7 +56,6 @@ struct QueryParameters {
     /// The span of the events' own times, as ``span(_:_:)`` gives it.
     func happened() throws(RequestProblem) -> Range<Int64> { try span("happened_from", "happened_to") }
 
-    /// One of a set of words.
     func word<Word: RawRepresentable & CaseIterable>(_ name: String, _: Word.Type) throws(RequestProblem) -> Word?
     where Word.RawValue == String {
         try parse(name, "must be one of \(Word.allCases.map(\.rawValue).joined(separator: ", "))") { Word(rawValue: $0) }

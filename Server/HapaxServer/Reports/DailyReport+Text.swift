@@ -1,35 +1,31 @@
 import HapaxModel
 
 extension DailyReport {
-    /// As READS.md shows it.
+    /// The form that docs/reading.md shows.
     func json() -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024 + days.count * 1_024)
-        writer.raw(#"{"query":{"from":"#)
-        writer.string(from.description)
-        writer.raw(#","to":"#)
-        writer.string(to.description)
-        writer.raw(#","time_zone":"#)
-        writer.string(zone.name)
-        writer.raw(#","basis":"#)
-        writer.string(basis.rawValue)
-        writer.raw(#"},"late_as_of":"#)
-        writer.optional(lateAsOf.map { Self.instant($0, .utc) })
-        writer.raw(#","days":"#)
-        writer.list(days) { writer, day in day.write(to: &writer) }
-        writer.raw(#","warnings":"#)
-        writer.list(onlyLate.map(Optional.some) + (isCountingLate ? [nil] : [])) { writer, day in
-            guard let day else { return writer.raw(#"{"code":"counting_late"}"#) }
-            writer.raw(#"{"code":"only_late","day":"#)
-            writer.string(day.bounds.day.description)
-            writer.raw(#","late":"#)
-            writer.integer(day.late)
-            writer.raw("}")
+        writer.object { writer in
+            writer.member("query") { writer in
+                writer.member("from", from.description)
+                writer.member("to", to.description)
+                writer.member("time_zone", zone.name)
+                writer.member("basis", basis.rawValue)
+            }
+            writer.member("late_as_of", lateAsOf.map { Self.instant($0, .utc) })
+            writer.member("days", list: days) { writer, day in writer.object { day.write(to: &$0) } }
+            writer.member("warnings", list: onlyLate.map(Optional.some) + (isCountingLate ? [nil] : [])) { writer, day in
+                writer.object { writer in
+                    writer.member("code", day == nil ? "counting_late" : "only_late")
+                    guard let day else { return }
+                    writer.member("day", day.bounds.day.description)
+                    writer.member("late", day.late)
+                }
+            }
         }
-        writer.raw("}")
         return writer.bytes
     }
 
-    /// RFC 4180. A line is a name of a day's events with their count; of those that are not among the commonest the name is empty.
+    /// RFC 4180. A line is an event name of a day with its count; one line with an empty name counts all names beyond the commonest.
     func csvByEvent() -> [UInt8] {
         var lines = ["day,state,event,count"]
         for day in days {
@@ -39,7 +35,7 @@ extension DailyReport {
         return Array(lines.map { $0 + "\r\n" }.joined().utf8)
     }
 
-    /// A text that was sent: it commands no terminal, breaks no line, and no spreadsheet takes it for a formula.
+    /// A cell with text that a client sent, made safe: no control characters for terminals, no line breaks, no formulas for spreadsheets.
     private static func cell(_ text: String) -> String {
         let isFormula = text.unicodeScalars.first.map { ["=", "+", "-", "@"].contains($0) } == true
         let scalars = text.printable.unicodeScalars.flatMap { $0 == "\"" ? [$0, $0] : [$0] }
@@ -47,7 +43,7 @@ extension DailyReport {
         return scalars.contains { [",", "\""].contains($0) } ? "\"\(cell)\"" : cell
     }
 
-    /// RFC 4180. A line is a day; no cell holds anything that was sent, so none has to be quoted, or kept from being taken for a formula.
+    /// RFC 4180. A line is a day. No cell holds text that a client sent, so none needs quoting or protection against formulas.
     func csv() -> [UInt8] {
         var lines = [
             "day,state,time_zone,starts_at,ends_at,closes_at,users,active_users,new_users,sessions,timed_sessions,mean_session_ms,mean_use_ms,"
@@ -60,13 +56,13 @@ extension DailyReport {
         return Array(lines.map { $0 + "\r\n" }.joined().utf8)
     }
 
-    /// With the zone's offset: `2026-11-22T00:00:00+01:00`; `Z` without one.
+    /// RFC 3339 with the zone's offset: `2026-11-22T00:00:00+01:00`; `Z` for an offset of 0.
     fileprivate static func instant(_ seconds: Int64, _ zone: ReportZone) -> String {
         let offset = zone.offset(at: seconds)
         let local = Timestamp(clampingUnixMilliseconds: (seconds + offset) * 1_000).description.prefix(19)
         if offset == 0 { return local + "Z" }
         func two(_ number: Int64) -> String { (number < 10 ? "0" : "") + "\(number)" }
-        // RFC 3339 knows minutes only; zones with seconds are long past.
+        // An offset has no seconds in RFC 3339; only zones of the distant past had some.
         return "\(local)\(offset < 0 ? "-" : "+")\(two(abs(offset) / 3_600)):\(two(abs(offset) / 60 % 60))"
     }
 }
@@ -86,41 +82,29 @@ extension DailyReport.Day {
     }
 
     fileprivate func write(to writer: inout JSONWriter) {
-        writer.raw(#"{"day":"#)
-        writer.string(bounds.day.description)
-        writer.raw(#","state":"#)
-        writer.string(state.rawValue)
+        writer.member("day", bounds.day.description)
+        writer.member("state", state.rawValue)
         for (name, text) in zip(["starts_at", "ends_at", "closes_at"], instants) {
-            writer.raw(",")
-            writer.string(name)
-            writer.raw(":")
+            writer.member(named: name)
             writer.string(text)
         }
-        writer.raw(#","time_zone":"#)
-        writer.string(bounds.zone.name)
+        writer.member("time_zone", bounds.zone.name)
         let names = ["users", "active_users", "new_users", "sessions", "timed_sessions", "mean_session_ms", "mean_use_ms"]
         for (name, number) in zip(names, numbers) {
-            writer.raw(",")
-            writer.string(name)
-            writer.raw(":")
+            writer.member(named: name)
             writer.optional(number)
         }
-        writer.raw(#","events":{"total":"#)
-        writer.integer(figures.events)
-        writer.raw(#","by_name":"#)
-        writer.list(figures.byName) { writer, name in
-            writer.raw(#"{"event":"#)
-            writer.string(name.event)
-            writer.raw(#","count":"#)
-            writer.integer(name.count)
-            writer.raw("}")
+        writer.member("events") { writer in
+            writer.member("total", figures.events)
+            writer.member("by_name", list: figures.byName) { writer, name in
+                writer.object { writer in
+                    writer.member("event", name.event)
+                    writer.member("count", name.count)
+                }
+            }
+            writer.member("other", figures.other)
         }
-        writer.raw(#","other":"#)
-        writer.integer(figures.other)
-        writer.raw(#"},"late":"#)
-        writer.integer(late)
-        writer.raw(#","ahead":"#)
-        writer.integer(figures.ahead)
-        writer.raw("}")
+        writer.member("late", late)
+        writer.member("ahead", figures.ahead)
     }
 }

@@ -5,7 +5,7 @@ import ServiceLifecycle
 
 /// `GET /v1/export`: everything of a project, oldest received first, one JSON object on each line.
 ///
-/// It ends where nothing can appear any more between what it has sent, so whoever goes on later from its last line misses nothing.
+/// It leaves out the newest few seconds, in which events can still appear, so that continuing later from its last line never skips an event.
 @available(macOS 14, *)
 struct ExportRoute: Sendable {
     let reading: ReadRoutes
@@ -64,17 +64,19 @@ struct ExportRoute: Sendable {
         }
     }
 
-    /// In a turn, however long that takes to come; what it costs to compress counts as part of it.
+    /// Reads one step in a turn, for which it waits as long as needed. The turn includes the compression.
+    ///
+    /// - Parameter isSilent: Whether nothing has been sent for so long that a proxy could close the connection.
     private func step(
         _ query: EventQuery, _ width: inout Int, _ compressor: Gzip.Compressor?, _ isSilent: Bool
     ) async throws -> (bytes: [UInt8], rest: EventQuery?) {
-        // Whoever asked sees that it was cut, and goes on with the server that comes next.
+        // The client sees that the export was cut, and goes on with the next server.
         if Task.isShuttingDownGracefully { throw RequestProblem(.stopping, detail: "the server stops") }
         return try await reading.heavily(of: query.projectID, in: turns, within: ServerLimits.heavyRead) { deadline throws(StoreError) in
             let step = try await reading.store.reader.stepForward(query, width: &width, until: deadline)
             var lines = JSONWriter(capacity: step.events.reduce(1) { $0 + $1.properties.count + 300 })
             for event in step.events { lines.line(event) }
-            // White space before the next line's object, so that what lies between keeps the connection open.
+            // White space before the next object, so that proxies keep the connection open.
             if step.events.isEmpty, isSilent, step.rest != nil { lines.raw(" ") }
             let isLast = step.rest == nil
             let bytes = lines.bytes.isEmpty && !isLast ? [] : compressor?.add(lines.bytes, isLast: isLast) ?? lines.bytes

@@ -2,7 +2,8 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 
-/// `POST /v1/events`: a body in, a receipt out, after COMMIT. With `?dry_run=true` nothing is stored: what would become of each event.
+/// `POST /v1/events`: answers a body with a receipt, after COMMIT. With `?dry_run=true` it stores nothing and answers what would become of
+/// each event.
 @available(macOS 14, *)
 struct IngestRoute: Sendable {
     let keys: Keys
@@ -10,7 +11,6 @@ struct IngestRoute: Sendable {
     let writer: GroupCommitWriter
     let metrics: ServerMetrics
     let live: Live
-    /// For inflating, scanning and hashing.
     let turns = Turns.work()
     private let dryRuns = Turns.dryRuns()
     /// Answers dry runs.
@@ -24,7 +24,7 @@ struct IngestRoute: Sendable {
             if error.code == .unknownKey { live.keyWasUnknown() }
             throw error
         }
-        // What would have been refused has not been sent: nobody is shown it.
+        // The live view does not show what a dry run would refuse, since no event was sent to be stored.
         if try isDryRun(request) {
             return try await dryRun(request, context, projectID)
         }
@@ -47,13 +47,13 @@ struct IngestRoute: Sendable {
         return Routes.response("application/json", receipt.encoded())
     }
 
-    /// In a turn of the project's.
+    /// Decompresses and scans a body, in a turn of its project.
     private func unpack(
         _ body: RequestBodyReader.Body, isLines: Bool, _ context: IngestContext, _ projectID: Int32
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
         try writer.checkRoom(for: body.bytes.count)
         return try await turns.run(projectID) { (turn) throws(RequestProblem) in
-            // Nobody would read the answer; whoever still wants the events stored sends them again.
+            // Without a connection the answer would not be read, and the sender sends the events again.
             guard context.isConnected else { throw RequestProblem(.tooSlow, detail: "the connection has ended") }
             let bytes = try RequestBodyReader.unpacked(body)
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
@@ -84,7 +84,7 @@ struct IngestRoute: Sendable {
         return try reading.answer(answer, to: projectID)
     }
 
-    /// What would become of each event if the store stays as it is. What only the database itself refuses is not foreseen.
+    /// What would become of each event if the store stays as it is, as JSON. Refusals by the database itself are not foreseen.
     private func verdicts(on request: IngestRequest) async throws(RequestProblem) -> [UInt8] {
         let group = CommitGroup([request], horizon: store.horizon)
         let found: [EventKey: Int64]
@@ -95,7 +95,7 @@ struct IngestRoute: Sendable {
             let stored = repeats.filter { found[$0.key] != nil }
             let same = stored.isEmpty ? [] : try await store.reader.compare(stored.map(group.record))
             for (row, isSame) in zip(stored, same) { verdicts[row.place] = isSame }
-            // What the group itself would store first is not in the store.
+            // An id that is repeated within the request is compared with its first event, which is not in the store.
             for row in repeats where found[row.key] == nil {
                 verdicts[row.place] = group.first(like: row)?.valueHash.value == group.record(row).valueHash.value
             }
@@ -103,35 +103,29 @@ struct IngestRoute: Sendable {
             throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
         }
         var writer = JSONWriter()
-        writer.raw(#"{"dry_run":true,"would":"#)
         let outcome = group.outcomes(found: found, verdicts: verdicts).first
         let others = Dictionary((outcome?.results ?? []).map { ($0.index, $0) }, uniquingKeysWith: { $1 })
         let results = (0..<request.count).map { index in
             others[index] ?? Receipt.Result(index: index, eventID: request.row(at: index)?.key.id, outcome: .stored)
         }
-        writer.list(results) { writer, result in
-            writer.raw(#"{"index":"#)
-            writer.integer(result.index)
-            writer.raw(#","event_id":"#)
-            writer.optional(result.eventID)
-            writer.raw(#","outcome":"#)
-            writer.string(result.outcome.rawValue)
-            writer.raw(#","reason":"#)
-            writer.optional(result.reason)
-            writer.raw(#","detail":"#)
-            writer.optional(result.detail)
-            writer.raw("}")
+        writer.object { writer in
+            writer.member("dry_run", true)
+            writer.member("would", list: results) { writer, result in
+                writer.object { writer in
+                    writer.member("index", result.index)
+                    writer.member("event_id", result.eventID)
+                    writer.member("outcome", result.outcome.rawValue)
+                    writer.member("reason", result.reason)
+                    writer.member("detail", result.detail)
+                }
+            }
+            if let hint = request.hint { writer.member("hint", hint) }
         }
-        if let hint = request.hint {
-            writer.raw(#","hint":"#)
-            writer.string(hint)
-        }
-        writer.raw("}")
         return writer.bytes
     }
 
     private func isDryRun(_ request: Request) throws(RequestProblem) -> Bool {
-        // Other names are let pass, as those that a proxy adds, but not one that was meant to store nothing.
+        // Unknown parameters are ignored, since proxies add some, but not a misspelt `dry_run`: its events would be stored.
         for pair in (request.uri.query ?? "").split(separator: "&") {
             let name = pair.prefix { $0 != "=" }
             if name != "dry_run", name.lowercased().filter({ $0 != "-" && $0 != "_" }) == "dryrun" {

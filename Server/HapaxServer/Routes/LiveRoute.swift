@@ -2,7 +2,7 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 
-/// `GET /v1/live`: what this server answers, as it answers it, in server-sent events
+/// `GET /v1/live`: what became of each event at this server, at the moment it is answered, as server-sent events
 /// (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 @available(macOS 14, *)
 struct LiveRoute: Sendable {
@@ -27,7 +27,7 @@ struct LiveRoute: Sendable {
 
     private static func send(_ watch: Live.Watch, to writer: inout some ResponseBodyWriter) async throws {
         var sentAt = ContinuousClock.now
-        // At once, so that who asked knows that it has begun.
+        // Sent at once, so that the client knows that the stream has begun.
         try await writer.write(ByteBuffer(string: ": this server, from now on\n\n"))
         while let messages = watch.messages() {
             if !messages.isEmpty {
@@ -43,7 +43,7 @@ struct LiveRoute: Sendable {
 }
 
 extension LiveFeed.Message {
-    /// One server-sent event. No data holds a line's end: JSON escapes it, and white space between values is written without.
+    /// One server-sent event. A line break would end its data: JSON escapes those in texts, and those between values become spaces.
     fileprivate var text: [UInt8] {
         var writer = JSONWriter()
         switch self {

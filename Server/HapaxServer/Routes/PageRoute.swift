@@ -1,7 +1,7 @@
 import HTTPTypes
 import Hummingbird
 
-/// The page: files of ours, compiled in, of which the scripts are sent as one. It holds no data; its script asks for that with the reader's key.
+/// The page: our own files, compiled in; the scripts are sent as one. It holds no data; its script fetches them with the reader's key.
 @available(macOS 14, *)
 enum PageRoute {
     /// Path, content type, and content.
@@ -10,13 +10,13 @@ enum PageRoute {
         ("/page.js", "text/javascript; charset=utf-8", script),
     ]
 
-    /// Each builds on those before it.
+    /// In this order, because each script uses those before it.
     private static let script = [
         PackageResources.page_js, PackageResources.rows_js, PackageResources.live_js, PackageResources.report_js, PackageResources.find_js,
         PackageResources.storage_js, PackageResources.sections_js,
     ].reduce([], +)
 
-    /// Nothing from elsewhere, nothing inline, in nobody's frame (https://www.w3.org/TR/CSP3/).
+    /// Loads nothing from other origins and nothing inline, and no other page may frame it (https://www.w3.org/TR/CSP3/).
     private static let policy =
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; "
         + "base-uri 'none'; form-action 'none'"

@@ -27,16 +27,18 @@ struct ReadRoutes: Sendable {
         var writer = JSONWriter()
         if let event = try await reading({ () throws(StoreError) in try await store.reader.event(EventKey(id: id, projectID: projectID)) })
         {
-            writer.raw(#"{"state":"stored","#)
-            writer.members(of: event)
-            writer.raw("}")
+            writer.object { writer in
+                writer.member("state", "stored")
+                writer.members(of: event)
+            }
             return try answer(writer.bytes, to: projectID)
         }
         let (latest, since) = live.refusals(of: projectID)
         if let refusal = latest.first(where: { $0.eventID == id }) {
-            writer.raw(#"{"state":"refused","#)
-            writer.members(of: refusal)
-            writer.raw("}")
+            writer.object { writer in
+                writer.member("state", "refused")
+                writer.members(of: refusal)
+            }
             return try answer(writer.bytes, to: projectID)
         }
         if id.bucket >= 0, id.bucket < store.horizon {
@@ -64,32 +66,28 @@ struct ReadRoutes: Sendable {
             try await store.reader.events(query, until: deadline, where: filter.map { filter in { filter.keeps($0) } })
         }
         var writer = JSONWriter(capacity: 1_024 + page.events.reduce(0) { $0 + $1.properties.count + 400 })
-        writer.raw(#"{"events":"#)
-        writer.list(page.events) { writer, event in
-            writer.raw("{")
-            writer.members(of: event)
-            writer.raw("}")
+        writer.object { writer in
+            writer.member("events", list: page.events) { writer, event in writer.object { $0.members(of: event) } }
+            writer.member("next", page.next?.text)
+            writer.member(
+                "searched_to", (page.next?.receivedAt ?? Timestamp(unixMicroseconds: query.received.lowerBound))?.description)
+            writer.member("query") { writer in
+                writer.span(query.received)
+                for (name, value) in [
+                    (
+                        "happened_from",
+                        query.happened.lowerBound == 0 ? nil : Timestamp(unixMicroseconds: query.happened.lowerBound)?.description
+                    ),
+                    ("happened_to", Timestamp(unixMicroseconds: query.happened.upperBound)?.description), ("event", query.name),
+                    ("distinct_id", query.distinctID), ("install_id", query.installID?.description), ("where", filter?.text),
+                    ("after", query.after?.text),
+                ] where value != nil {
+                    writer.member(named: name)
+                    writer.optional(value)
+                }
+                writer.member("limit", query.limit)
+            }
         }
-        writer.raw(#","next":"#)
-        writer.optional(page.next?.text)
-        writer.raw(#","searched_to":"#)
-        writer.optional((page.next?.receivedAt ?? Timestamp(unixMicroseconds: query.received.lowerBound))?.description)
-        writer.raw(#","query":{"#)
-        writer.span(query.received)
-        for (name, value) in [
-            ("happened_from", query.happened.lowerBound == 0 ? nil : Timestamp(unixMicroseconds: query.happened.lowerBound)?.description),
-            ("happened_to", Timestamp(unixMicroseconds: query.happened.upperBound)?.description), ("event", query.name),
-            ("distinct_id", query.distinctID), ("install_id", query.installID?.description), ("where", filter?.text),
-            ("after", query.after?.text),
-        ] where value != nil {
-            writer.raw(",")
-            writer.string(name)
-            writer.raw(":")
-            writer.optional(value)
-        }
-        writer.raw(#","limit":"#)
-        writer.integer(query.limit)
-        writer.raw("}}")
         return try answer(writer.bytes, to: projectID)
     }
 
@@ -102,11 +100,10 @@ struct ReadRoutes: Sendable {
             return NameSummary(counts: counts, sample: try await store.reader.events(sample, until: deadline).events)
         }
         var writer = JSONWriter()
-        writer.raw("{")
-        summary.write(to: &writer)
-        writer.raw(#","query":{"#)
-        writer.span(received)
-        writer.raw("}}")
+        writer.object { writer in
+            summary.write(to: &writer)
+            writer.member("query") { $0.span(received) }
+        }
         return try answer(writer.bytes, to: projectID)
     }
 
@@ -118,22 +115,13 @@ struct ReadRoutes: Sendable {
         let rest = latest.filter { $0.number < after ?? .max }
         let part = rest.prefix(limit)
         var writer = JSONWriter()
-        writer.raw(#"{"refusals":"#)
-        writer.list(part) { writer, refusal in
-            writer.raw("{")
-            writer.members(of: refusal)
-            writer.raw("}")
+        writer.object { writer in
+            writer.member("refusals", list: part) { writer, refusal in writer.object { $0.members(of: refusal) } }
+            writer.member("next", part.count < rest.count ? part.last.map { "\($0.number)" } : nil)
+            writer.member("since", since.description)
+            // An unknown key belongs to no project, so only the admin sees the count; with the public keys a developer on this machine, too.
+            if isAdmin || keys.holdsDemoKeys { writer.member("unknown_keys", live.unknownKeys) }
         }
-        writer.raw(#","next":"#)
-        writer.optional(part.count < rest.count ? part.last.map { "\($0.number)" } : nil)
-        writer.raw(#","since":"#)
-        writer.string(since.description)
-        // Whose keys they were nobody knows, so only who sees everything is told; with public keys it is one's own try.
-        if isAdmin || keys.holdsDemoKeys {
-            writer.raw(#","unknown_keys":"#)
-            writer.integer(live.unknownKeys)
-        }
-        writer.raw("}")
         return try answer(writer.bytes, to: projectID)
     }
 
@@ -142,7 +130,7 @@ struct ReadRoutes: Sendable {
     func question(
         _ request: Request, _ known: Set<String>
     ) throws(RequestProblem) -> (parameters: QueryParameters, projectID: Int32, isAdmin: Bool) {
-        // The key first: who may not ask is told nothing else.
+        // The key is checked first, so that a client without one learns nothing about parameters.
         let holder = try keys.reader(request.headers[.authorization])
         let parameters = try QueryParameters(request.uri.query, known: known.union(["project"]))
         return (parameters, try keys.project(of: holder, named: parameters.text("project")), holder == .admin)
@@ -170,7 +158,7 @@ struct ReadRoutes: Sendable {
         }
     }
 
-    /// What a question is answered with; its bytes count until its reader has taken them.
+    /// The answer to a question; its bytes are charged to the project until the client has taken them.
     func answer(_ bytes: [UInt8], to projectID: Int32, type: String = "application/json") throws(RequestProblem) -> Response {
         let charge = try answers.take(bytes.count, of: projectID)
         let body = ResponseBody(contentLength: bytes.count) { writer in
@@ -178,34 +166,26 @@ struct ReadRoutes: Sendable {
             withExtendedLifetime(charge) {}
             try await writer.finish(nil)
         }
-        // What one key may see must not be kept for another.
+        // A cache must not give the answer for one key to another.
         return Response(status: .ok, headers: [.contentType: type, .cacheControl: "no-store"], body: body)
     }
 }
 
 extension JSONWriter {
     fileprivate mutating func span(_ received: Range<Int64>) {
-        raw(#""from":"#)
-        optional(received.lowerBound == 0 ? nil : Timestamp(unixMicroseconds: received.lowerBound)?.description)
-        raw(#","to":"#)
-        optional(Timestamp(unixMicroseconds: received.upperBound)?.description)
+        member("from", received.lowerBound == 0 ? nil : Timestamp(unixMicroseconds: received.lowerBound)?.description)
+        member("to", Timestamp(unixMicroseconds: received.upperBound)?.description)
     }
 
     /// The members that every answer with a refusal has.
     mutating func members(of refusal: LiveFeed.Refusal) {
-        raw(#""at":"#)
-        string(refusal.at.description)
-        raw(#","what":"#)
-        string(refusal.isRequest ? "request" : "event")
-        raw(#","reason":"#)
-        string(refusal.reason)
-        raw(#","detail":"#)
-        string(refusal.detail)
-        raw(#","event_id":"#)
-        optional(refusal.eventID)
-        raw(#","name":"#)
-        optional(refusal.name)
-        raw(#","sample":"#)
+        member("at", refusal.at.description)
+        member("what", refusal.isRequest ? "request" : "event")
+        member("reason", refusal.reason)
+        member("detail", refusal.detail)
+        member("event_id", refusal.eventID)
+        member("name", refusal.name)
+        member("sample")
         text(refusal.sample)
     }
 }

@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// Answers whether the store works, for any number of askers with one check at a time, and within a time.
+/// Answers within a deadline whether the store works. One check at a time serves any number of callers.
 final class ReadinessProbe: Sendable {
     private let store: any EventStore
     private let deadline: Duration
@@ -17,7 +17,7 @@ final class ReadinessProbe: Sendable {
         self.deadline = deadline
     }
 
-    /// - Returns: false if the store failed, or did not say within the deadline.
+    /// - Returns: false if the check failed, or did not end within the deadline.
     func isReady() async -> Bool {
         await withCheckedContinuation { continuation in
             let (number, starts) = state.withLock { state in

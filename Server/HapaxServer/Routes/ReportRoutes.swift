@@ -41,7 +41,7 @@ struct ReportRoutes: Sendable {
                 }
             }
         }
-        // Both are known only now where one of them was left out.
+        // If `from` or `to` was left out, the span is known only now.
         guard report.from <= report.to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
         guard report.to.daysSince1970 - report.from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
         guard wantsCSV else { return try reading.answer(report.json(), to: projectID) }
@@ -49,7 +49,7 @@ struct ReportRoutes: Sendable {
             lines == .day ? report.csv() : report.csvByEvent(), to: projectID, type: "text/csv; charset=utf-8; header=present")
     }
 
-    /// What a line of CSV is about.
+    /// What one line of the CSV holds.
     private enum Lines: String, CaseIterable {
         case day
         case event

@@ -62,7 +62,7 @@ struct Routes {
         }
         router.add(middleware: RefusalMiddleware(metrics: metrics, checksHost: checksHost, methods: methods))
         for route in handlers {
-            // The framework's own answer to HEAD says a length of 0 where GET has none.
+            // HEAD has a handler, because the framework's own answer gives a length of 0 where GET gives none.
             for method in route.method == .get ? [.get, .head] : [route.method] {
                 router.on(RouterPath(route.path), method: method, use: route.handler)
             }
@@ -77,7 +77,7 @@ struct Routes {
 
 @available(macOS 14, *)
 extension Response {
-    /// The answer to HEAD where GET sends what nobody has counted (RFC 9110 §9.3.2).
+    /// The answer to HEAD where the length of GET's answer is not known beforehand (RFC 9110 §9.3.2).
     func withoutLength() -> Response {
         var response = self
         response.body = ResponseBody { writer in try await writer.finish(nil) }
@@ -86,7 +86,7 @@ extension Response {
 }
 
 extension HTTPFields {
-    /// Whether a list with weights (RFC 9110 §12.4.2) names a value, and not to rule it out.
+    /// Whether a list with weights (RFC 9110 §12.4.2) contains a value with a weight above 0.
     func takes(_ value: String, in field: HTTPField.Name) -> Bool {
         self[values: field].flatMap { $0.split(separator: ",") }.contains { element in
             let parts = element.lowercased().filter { $0 != " " && $0 != "\t" }.split(separator: ";")

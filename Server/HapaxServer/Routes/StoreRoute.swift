@@ -2,7 +2,7 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 
-/// `GET /v1/store`: how the store is, for who runs it.
+/// `GET /v1/store`: the state of the store, for its operator.
 @available(macOS 14, *)
 struct StoreRoute: Sendable {
     let keys: Keys
@@ -16,7 +16,7 @@ struct StoreRoute: Sendable {
     func respond(to request: Request) async throws -> Response {
         try keys.checkAdmin(request.headers[.authorization])
         _ = try QueryParameters(request.uri.query, known: ["project"])
-        // Asked at once: neither has to wait for the other where the store does not answer.
+        // Checked in parallel with the questions below: if the store does not answer, their waits do not add up.
         async let isReady = readiness.isReady()
         var (overview, settled): (StoreOverview?, Int64?)
         do throws(StoreError) {
@@ -26,47 +26,34 @@ struct StoreRoute: Sendable {
             failures.failed(error)
         }
         var writer = JSONWriter()
-        writer.raw(#"{"state":"#)
-        writer.string(await isReady && overview != nil ? "ready" : "unavailable")
-        writer.raw(#","version":"#)
-        writer.optional(overview?.version)
-        writer.raw(#","bytes":"#)
-        writer.optional(overview?.bytes)
-        writer.raw(#","rows_are":"#)
-        writer.optional(overview.map { $0.isEstimated ? "estimated" : "exact" })
-        writer.raw(#","months":"#)
-        writer.list(overview?.parts ?? []) { writer, part in
-            writer.raw(#"{"month":"#)
-            writer.string(part.name)
-            writer.raw(#","rows":"#)
-            writer.integer(part.rows)
-            writer.raw(#","bytes":"#)
-            writer.optional(part.bytes)
-            writer.raw("}")
+        let isAvailable = await isReady && overview != nil
+        let (held, lastUpkeep) = (self.writer.heldBytes, metrics.lastUpkeep)
+        writer.object { writer in
+            writer.member("state", isAvailable ? "ready" : "unavailable")
+            writer.member("version", overview?.version)
+            writer.member("bytes", overview?.bytes)
+            writer.member("rows_are", overview.map { $0.isEstimated ? "estimated" : "exact" })
+            writer.member("months", list: overview?.parts ?? []) { writer, part in
+                writer.object { writer in
+                    writer.member("month", part.name)
+                    writer.member("rows", part.rows)
+                    writer.member("bytes", part.bytes)
+                }
+            }
+            writer.member("months_ahead", overview?.monthsAhead)
+            writer.member("crowded_months", list: store.crowdedMonths) { writer, month in
+                writer.object { writer in
+                    writer.member("month", month.month)
+                    writer.member("project", month.project)
+                    writer.member("rows", month.rows)
+                }
+            }
+            writer.member("queue_bytes", held)
+            writer.member("last_upkeep", lastUpkeep?.description)
+            writer.member("settled_at", settled.map { Timestamp(clampingUnixMilliseconds: $0).description })
+            writer.member("unknown_keys", live.unknownKeys)
+            writer.member("projects", list: keys.projectNames) { writer, name in writer.string(name) }
         }
-        writer.raw(#","months_ahead":"#)
-        writer.optional(overview?.monthsAhead)
-        writer.raw(#","crowded_months":"#)
-        writer.list(store.crowdedMonths) { writer, month in
-            writer.raw(#"{"month":"#)
-            writer.string(month.month)
-            writer.raw(#","project":"#)
-            writer.string(month.project)
-            writer.raw(#","rows":"#)
-            writer.integer(month.rows)
-            writer.raw("}")
-        }
-        writer.raw(#","queue_bytes":"#)
-        writer.integer(self.writer.heldBytes)
-        writer.raw(#","last_upkeep":"#)
-        writer.optional(metrics.lastUpkeep?.description)
-        writer.raw(#","settled_at":"#)
-        writer.optional(settled.map { Timestamp(clampingUnixMilliseconds: $0).description })
-        writer.raw(#","unknown_keys":"#)
-        writer.integer(live.unknownKeys)
-        writer.raw(#","projects":"#)
-        writer.list(keys.projectNames) { writer, name in writer.string(name) }
-        writer.raw("}")
         var response = Routes.response("application/json", writer.bytes)
         response.headers[.cacheControl] = "no-store"
         return response
