@@ -1,7 +1,7 @@
 import HapaxModel
 
-/// Decides when a lost database is asked again: all sessions of a server together at most every 100 ms to 1 s, with jitter, so that neither a
-/// thousand requests nor many servers knock at once (I16).
+/// Decides when to connect to a lost database again: all sessions of a server together at most every 100 ms to 1 s, with jitter, so that
+/// neither a thousand requests nor many servers connect at once (I16).
 ///
 /// A value without clock and randomness.
 struct ConnectionBreaker {
@@ -9,10 +9,11 @@ struct ConnectionBreaker {
     static let longestWait = Duration.seconds(1)
 
     private var failures = 0
-    /// Nobody connects before this; nil while the database is believed to be there.
+    /// No session connects before this; nil while the database counts as reachable.
     private var next: ContinuousClock.Instant?
 
-    /// Whether somebody may try now. If so, nobody else may until the attempt has ended or the shortest wait has passed.
+    /// Whether a session may connect now. While the database is lost, one session tries at a time: the others wait until its attempt has ended
+    /// or the shortest wait has passed.
     mutating func mayConnect(_ now: ContinuousClock.Instant) -> Bool {
         guard let next else { return true }
         guard next <= now else { return false }
@@ -29,7 +30,7 @@ struct ConnectionBreaker {
     mutating func failed(_ now: ContinuousClock.Instant, jitter: Double) {
         let wait = min(Self.shortestWait * (1 << min(failures, 4)), Self.longestWait)
         failures += 1
-        // Never shorter than the shortest, never all at the same time.
+        // The jitter spreads the servers; no wait is below the shortest.
         next = max(next ?? now, now + Self.shortestWait + (wait - Self.shortestWait) * jitter)
     }
 }

@@ -4,32 +4,33 @@ import HapaxModel
 actor PostgresAdministration {
     private let uri: String
     private let allowsUnsafe: Bool
-    private let breaker: Locked<ConnectionBreaker>
     private let told: Locked<Int64>
     private let executor = SerialQueueExecutor(label: "hapax.postgres.administration")
-    private var connection: PostgresConnection?
+    private var session: PostgresSession
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// For indexes of several minimums and maximums (`minmax_multi`). The tests run on 15 to 18.
+    /// The first with `minmax_multi`, which the BRIN index needs. The tests run on 15 to 18.
     private static let oldestMajorVersion = 14
 
     init(uri: String, allowsUnsafe: Bool, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
         self.told = told
         self.uri = uri
+        session = PostgresSession(uri: uri, breaker: breaker, deadline: .seconds(10)) { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in try connection.execute("SET statement_timeout = '8s'") }
+        }
         self.allowsUnsafe = allowsUnsafe
-        self.breaker = breaker
     }
 
     func close() {
-        connection = nil
+        session.close()
     }
 
-    /// What must hold before anything is done.
+    /// Checks version, encoding, pooling and durability before anything is changed.
     ///
     /// - Returns: The role that serves.
     func checkDatabase() throws(StoreError) -> String {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             guard connection.majorVersion >= Self.oldestMajorVersion else {
                 throw .unusable("PostgreSQL \(connection.majorVersion) is too old; \(Self.oldestMajorVersion) or later is needed")
             }
@@ -40,16 +41,16 @@ actor PostgresAdministration {
         }
     }
 
-    /// The settings that make the store unsafe, if that was allowed.
+    /// The settings that make the store unsafe; there can be some only if that was allowed.
     func complaints() throws(StoreError) -> [String] {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in try PostgresSettings.unsafe(connection) }
         }
     }
 
     /// Whether an earlier server, or the admin role, has made all that serving needs.
     func isPrepared() throws(StoreError) -> Bool {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
                 guard try connection.query("SELECT to_regclass('hapax_migrations') IS NOT NULL").first?[0] == "t" else { return false }
                 let applied = try connection.query("SELECT name FROM hapax_migrations").compactMap { $0[0] }
@@ -60,9 +61,9 @@ actor PostgresAdministration {
     }
 
     func projectID(named name: String) throws(StoreError) -> Int32 {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             let rows = try translating { () throws(PostgresError) in
-                // Looked up first: a refused INSERT would use up a number each time.
+                // Looked up first, because an INSERT that conflicts uses up a number.
                 let select = "SELECT project_id FROM projects WHERE name = $1"
                 let known = try connection.query(select, [name])
                 if !known.isEmpty { return known }
@@ -75,9 +76,9 @@ actor PostgresAdministration {
     }
 
     func check() throws(StoreError) {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             try PostgresSettings.checkWritable(connection)
-            // Not ready as long as writers refuse to work.
+            // While the clock is behind, the writers refuse to commit, so the store is not ready.
             try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
             if !allowsUnsafe { try PostgresSettings.checkDurability(connection) }
         }
@@ -85,26 +86,10 @@ actor PostgresAdministration {
 
     /// The horizon, which any server may have raised.
     func horizon() throws(StoreError) -> Int32 {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
                 try connection.query("SELECT horizon FROM retention").first?[0].flatMap { Int32($0) } ?? 0
             }
         }
-    }
-
-    private func withConnection<Value>(
-        _ body: (PostgresConnection) throws(StoreError) -> Value
-    ) throws(StoreError) -> Value {
-        let connection: PostgresConnection
-        if let known = self.connection { connection = known } else { connection = try connect() }
-        self.connection = connection
-        defer { if connection.isBroken { self.connection = nil } }
-        return try body(connection)
-    }
-
-    private func connect() throws(StoreError) -> PostgresConnection {
-        let connection = try PostgresConnection.open(uri, breaker, deadline: .seconds(10))
-        try translating { () throws(PostgresError) in try connection.execute("SET statement_timeout = '8s'") }
-        return connection
     }
 }

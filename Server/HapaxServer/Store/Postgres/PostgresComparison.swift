@@ -2,7 +2,7 @@ import HapaxModel
 
 /// Compares events with what is stored under their ids, by value and in the database: read back, `1e308` would be 309 digits.
 enum PostgresComparison {
-    /// - Returns: Whether each is the same; nil where nothing is found.
+    /// - Returns: Whether each is the same; nil where nothing is stored under the id.
     /// - Throws: ``PostgresError``, also when the time is up.
     static func run(
         _ records: [EventRecord], _ connection: PostgresConnection, until end: ContinuousClock.Instant
@@ -18,7 +18,7 @@ enum PostgresComparison {
         return same
     }
 
-    /// Some tens of milliseconds, of the largest.
+    /// Events in one statement; the largest events take it some tens of milliseconds.
     private static let eventsAtOnce = 100
 
     private static func compare(
@@ -39,7 +39,7 @@ enum PostgresComparison {
                 same[Int(Int32(bigEndian: place.loadUnaligned(as: Int32.self)))] = isSame.first == 1
             }
         } catch {
-            // What the database cannot hold is not what it holds; which of them that is, halves tell.
+            // An event that the database cannot hold differs from every stored one; halving finds it.
             guard case .dataRefused = StoreError(error) else { throw error }
             try connection.execute("ROLLBACK TO hapax_comparison")
             if places.count == 1, let only = places.first { return same[only] = false }

@@ -10,19 +10,18 @@ import Musl
 import Darwin
 #endif
 
-/// One connection to PostgreSQL through libpq, the only file that sees it. Every call blocks, up to a deadline; an instance belongs to one
-/// actor.
+/// One connection to PostgreSQL through libpq, which only this file sees. Every call blocks, up to a deadline; one actor owns it.
 ///
-/// libpq's own blocking calls wait for ever on a server that has stopped answering but whose kernel still acknowledges: so the asynchronous
-/// ones are used, with `poll(2)` (https://www.postgresql.org/docs/current/libpq-async.html).
+/// libpq's own blocking calls wait for ever on a server that has stopped answering but whose kernel still acknowledges. So this uses the
+/// asynchronous ones, with `poll(2)` (https://www.postgresql.org/docs/current/libpq-async.html).
 package final class PostgresConnection {
     private let connection: OpaquePointer
     private let deadline: Duration
-    /// An answer did not come in time; whatever was asked last may still happen.
+    /// Whether the connection counts as lost, such as after a time-out. The last statement may still take effect.
     private var hasTimedOut = false
 
-    /// What libpq is told unless the URI says otherwise. A connection that went silent ends within seconds instead of hours, and of several hosts
-    /// the one is taken that can be written to.
+    /// libpq's parameters unless the URI sets them. With these a silent connection ends within seconds instead of hours, and of several hosts
+    /// the one that can be written to is used.
     private static let defaults = [
         ("connect_timeout", "5"), ("application_name", "hapax-server"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
         ("keepalives_count", "3"), ("tcp_user_timeout", "15000"), ("client_encoding", "UTF8"), ("target_session_attrs", "read-write"),
@@ -45,7 +44,7 @@ package final class PostgresConnection {
             PQfinish(connection)
             throw PostgresError(kind: .connection, sqlState: nil, summary: summary)
         }
-        // Notices may quote data; nothing may reach standard error behind our back.
+        // libpq would print notices, which may quote data, to standard error.
         PQsetNoticeProcessor(connection, { _, _ in }, nil)
         self.connection = connection
     }
@@ -57,7 +56,7 @@ package final class PostgresConnection {
     /// Whether the connection is known to be lost.
     package var isBroken: Bool { hasTimedOut || PQstatus(connection) != CONNECTION_OK }
 
-    /// Counts it as lost from now on.
+    /// Makes the connection count as lost from now on.
     func giveUp() { hasTimedOut = true }
 
     /// 15 for PostgreSQL 15.
@@ -79,9 +78,9 @@ package final class PostgresConnection {
         return (0..<rows.count).map { Self.texts(rows, $0) }
     }
 
-    /// The same row by row, so that no more of an answer is held than `take` keeps (https://www.postgresql.org/docs/current/libpq-single-row-mode.html).
+    /// The same row by row: it holds only what `take` keeps (https://www.postgresql.org/docs/current/libpq-single-row-mode.html).
     ///
-    /// - Parameter take: Says whether it wants more; the rest is given up.
+    /// - Parameter take: Returns whether it wants more rows; if not, the statement is cancelled.
     func query(_ sql: String, _ parameters: [String], take: ([String?]) -> Bool) throws(PostgresError) {
         let sent = Self.withOptionalCStrings(parameters) { values in
             PQsendQueryParams(connection, sql, Int32(parameters.count), nil, values, nil, nil, 0)
@@ -100,12 +99,12 @@ package final class PostgresConnection {
             }
         }
         if isBroken { throw failure ?? lost() }
-        // That it was ended is what was wanted.
+        // After our own cancel the statement fails as intended.
         if let failure, wantsMore { throw failure }
     }
 
-    /// Asks for the end of what runs. `PQcancel` connects and waits without a time-out, so it does that elsewhere; a session for which it
-    /// takes too long is given up, since what comes late would end whatever is asked next.
+    /// Cancels the running statement. `PQcancel` connects and waits without a time-out, so it runs on another queue. If it takes too long, the
+    /// session is given up, since a late cancel would end the next statement.
     private func cancel() {
         nonisolated(unsafe) let handle = PQgetCancel(connection)
         guard handle != nil else { return }
@@ -139,7 +138,7 @@ package final class PostgresConnection {
             })
     }
 
-    /// The same of a statement that is not prepared; its text says of which types its parameters are.
+    /// The same for a statement that is not prepared; its text must give the types of its parameters.
     func query(_ sql: String, binary parameters: [[UInt8]]) throws(PostgresError) -> PostgresRows {
         try answer(
             Self.withBinary(parameters) { count, values, lengths, formats in
@@ -150,9 +149,9 @@ package final class PostgresConnection {
     /// Prepared statements with their parameters, in binary format.
     typealias Statements = [(name: String, parameters: [[UInt8]])]
 
-    /// Sends all of them before the first answer is waited for (https://www.postgresql.org/docs/current/libpq-pipeline-mode.html).
+    /// Sends all statements before it waits for the first answer (https://www.postgresql.org/docs/current/libpq-pipeline-mode.html).
     ///
-    /// - Parameter transactions: Each is one of its own, unless a statement of it begins one that stays.
+    /// - Parameter transactions: Each element is a transaction of its own, unless it holds a BEGIN, which leaves its transaction open.
     /// - Returns: What each statement answered, in order.
     func pipeline(_ transactions: [Statements]) throws(PostgresError) -> [PostgresRows] {
         guard PQenterPipelineMode(connection) == 1 else { throw lost() }
@@ -242,7 +241,7 @@ package final class PostgresConnection {
             }
             switch status {
             case 1: offset += count
-            // The server may have something to say, such as why it takes no more; reading it frees its hands.
+            // The server may be sending something, such as an error, and take nothing more until that has been read.
             case 0: try wait(forWriting: true, end)
             default: throw lost()
             }
@@ -256,7 +255,7 @@ package final class PostgresConnection {
         }
     }
 
-    /// Ends the transaction.
+    /// Commits the transaction.
     ///
     /// - Throws: ``PostgresError`` also if the server rolled it back instead, which it does without an error once a statement has failed.
     package func commit() throws(PostgresError) {
@@ -272,7 +271,7 @@ package final class PostgresConnection {
 
     // MARK: - Waiting
 
-    /// Waits for everything that answers what has been sent, and returns the last of it.
+    /// Waits for all results of what was sent, and returns the last one.
     private func answer(_ sent: Int32) throws(PostgresError) -> PostgresRows {
         guard sent == 1 else { throw lost() }
         let end = ContinuousClock.now + deadline
@@ -289,7 +288,7 @@ package final class PostgresConnection {
         return last
     }
 
-    /// - Returns: nil when nothing more comes for what has been sent.
+    /// - Returns: nil after the last result of what was sent.
     private func nextResult(_ end: ContinuousClock.Instant) throws(PostgresError) -> PostgresRows? {
         while true {
             switch PQflush(connection) {
@@ -323,7 +322,7 @@ package final class PostgresConnection {
     // MARK: - Errors
 
     private func lost() -> PostgresError {
-        // A result that says why may already be here: the server's farewell, with its SQLSTATE.
+        // The server's last message, with the SQLSTATE of its reason, may have arrived already.
         let rows = PQgetResult(connection).map { PostgresRows($0) }
         let state = rows.flatMap { PQresultErrorField($0.result, Self.sqlStateField) }.map { String(cString: $0) }
         hasTimedOut = true
@@ -361,7 +360,7 @@ package final class PostgresConnection {
         return body(copies.map { $0.map { UnsafePointer($0) } })
     }
 
-    /// What a URI says, as libpq reads it: host and port, each empty if it says nothing of it; nil if libpq cannot read it.
+    /// The host and port of a URI as libpq reads them, each empty if the URI has none; nil if libpq cannot read the URI.
     static func hostAndPort(_ uri: String) -> (host: String, port: String)? {
         var message: UnsafeMutablePointer<CChar>?
         guard let options = PQconninfoParse(uri, &message) else {
@@ -404,7 +403,7 @@ package struct PostgresError: Error, Hashable, Sendable {
     package enum Kind: Sendable {
         /// No connection, or one that was lost: whatever ran last may have been committed.
         case connection
-        /// The server refused a statement; its transaction is void.
+        /// The server refused a statement; its transaction is aborted.
         case statement
     }
 

@@ -1,7 +1,6 @@
 import HapaxModel
 
-/// The columns of `events` that a server sends, in the order of a row (``RowBatch``). `received_at` is none of them: the database's clock gives
-/// it.
+/// The columns of `events` that a server sends, in the order of a row (``RowBatch``). The database itself sets `received_at`.
 enum PostgresEventColumn: String, CaseIterable {
     case projectID = "project_id"
     case eventID = "event_id"

@@ -1,8 +1,8 @@
 import HapaxModel
 import Logging
 
-/// Events in PostgreSQL 14 or later, through a few writer sessions, some for reading, one for short questions of the
-/// server's own, and one for upkeep.
+/// Events in PostgreSQL 14 or later, through a few writer sessions, some for reading, one for the server's own short questions, one for the
+/// reports, and one for upkeep.
 package final class PostgresEventStore: EventStore {
     private let administration: PostgresAdministration
     private let upkeep: PostgresUpkeep
@@ -23,11 +23,11 @@ package final class PostgresEventStore: EventStore {
         package var writers = 2
         /// Run on a database whose settings let an acknowledged event be lost. For experiments only.
         package var unsafeAllowNonDurableStore = false
-        /// The same database under the role that owns the tables; nil if the serving role is that one, or if nothing is to be changed.
+        /// The URI of the same database with the role that owns the tables; nil if the serving role owns them, or must change nothing.
         package var admin: String?
         /// How long the database may take to answer one statement before the session is given up.
         package var answerDeadline = Duration.seconds(30)
-        /// How often a session that works looks again whether the database is durable.
+        /// How often a writer session checks again whether the database is durable and its clock is right.
         package var durabilityRecheck = Duration.seconds(10)
 
         package init() {}
@@ -37,7 +37,7 @@ package final class PostgresEventStore: EventStore {
     ///
     /// - Parameter today: Days since 1970-01-01; nil asks the database.
     /// - Throws: ``StoreError/unusable(_:)`` if the database would acknowledge before it is durable (I4), is too old, was migrated by a newer
-    ///   server, or lacks what this role may not make; ``StoreError/unavailable(_:)`` if it cannot be reached.
+    ///   server, or lacks something that this role may not create; ``StoreError/unavailable(_:)`` if it cannot be reached.
     package init(
         uri: String, options: Options = Options(), today: (@Sendable () -> Int32)? = nil, logger: Logger
     ) async throws(StoreError) {
@@ -51,7 +51,7 @@ package final class PostgresEventStore: EventStore {
         self.today = today
         self.logger = logger
         let role = try await administration.checkDatabase()
-        // A role that may only serve is enough where everything is there.
+        // Once schema and partitions exist, a serving role without further rights is enough.
         if options.admin != nil { try await upkeep.prepare(servedBy: role, today: today?()) }
         if try await !administration.isPrepared() { try await upkeep.prepare(servedBy: role, today: today?()) }
         for complaint in try await administration.complaints() {

@@ -36,7 +36,7 @@ struct PostgresFields {
 
 /// Writes numbers and ids of fixed length.
 struct FixedFields {
-    /// More than any run of them takes.
+    /// Bytes for one call of ``appendFixed(_:)``; more than any call writes.
     static let capacity = 128
 
     private let memory: UnsafeMutableRawPointer
@@ -85,7 +85,7 @@ extension [UInt8] {
         appendFixed { $0.putField(id) }
     }
 
-    /// jsonb travels as a version byte and its text.
+    /// In binary, jsonb is a version byte and its text.
     mutating func appendField(json: some Collection<UInt8>) {
         appendFixed { fields in
             fields.put(Int32(json.count + 1))

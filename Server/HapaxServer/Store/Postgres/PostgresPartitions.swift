@@ -1,29 +1,29 @@
 import HapaxModel
 
-/// The partitions of `events`: one for ids without a day, one for the days before the first month, one a month, two years ahead, and the
-/// DEFAULT one for all that has no month yet. Months need not follow each other.
+/// The partitions of `events`: one for ids without a day, one for the days before the first month, one for each month up to two years ahead, and
+/// DEFAULT for ids whose month has none yet. There may be gaps between the months.
 ///
-/// Rows that wait in DEFAULT are moved into their month in the transaction that makes it, so that each row lies in one place at any moment. Only
-/// ids without a month wait for that, and what is committed together with them.
+/// A month's rows in DEFAULT are moved in the transaction that makes the month, so that each row lies in one place at any moment. Only groups
+/// with ids that have no month yet wait for that.
 enum PostgresPartitions {
     static let undated = "events_undated"
     static let past = "events_past"
     static let rest = "events_default"
 
-    /// Months that are made before they begin: what lies in DEFAULT is dated this far ahead.
+    /// How many months are made before they begin. So rows in DEFAULT are dated further ahead, as long as upkeep succeeds.
     static let monthsAhead = 24
 
-    /// What counts as a possible today: upkeep under another clock takes the nearer end.
+    /// The days since 1970 that are plausible as today, 2024 to 2099: if the clock shows another day, upkeep takes the nearer end.
     static let plausibleDays: ClosedRange<Int32> = 19_723...47_481
 
-    /// When this server was written: the first months must not be made by a clock that was never set.
+    /// When this server was written: a clock that shows an earlier day was never set, and must not decide which months are the first.
     static let earliestStart = CalendarDay(year: 2026, month: 1, day: 1)?.daysSince1970 ?? 0
 
-    /// How long a lock on DEFAULT may be waited for; readers queue behind it. Longer than `deadlock_timeout`, so that an autovacuum gives way
+    /// The longest wait for a lock, during which readers can queue up. Longer than `deadlock_timeout`, so that an autovacuum gives way
     /// (https://www.postgresql.org/docs/current/explicit-locking.html).
     static let lockTimeout = "2s"
 
-    /// How long attaching may look through DEFAULT, which takes a second for some millions of rows; readers wait for that.
+    /// The longest scan of DEFAULT when a month is attached: a second for some millions of rows, during which readers wait.
     static let statementTimeout = "5s"
 
     /// Rows that one transaction moves at most: ids without a month wait for it.
@@ -34,10 +34,10 @@ enum PostgresPartitions {
         var name: String
         var buckets: Range<Int32>
 
-        /// As people write it.
+        /// As in `2026-11`.
         var text: String { String(name.dropFirst("events_".count)).replacing("_", with: "-") }
 
-        /// What holds for its rows and no others. An id begins with its instant, so that the index finds them.
+        /// The SQL condition for the month's rows. An id begins with its instant, so the index on ids finds them.
         var condition: String {
             "event_id >= '\(Self.id(buckets.lowerBound))' AND event_id < '\(Self.id(buckets.upperBound))' "
                 + "AND bucket >= \(buckets.lowerBound) AND bucket < \(buckets.upperBound)"
@@ -67,7 +67,7 @@ enum PostgresPartitions {
 
     // MARK: - The first ones
 
-    /// Makes the first partitions, if there are none yet. Whoever starts at the same time waits for that.
+    /// Makes the first partitions, if there are none yet. A server that starts at the same time waits for that.
     static func create(_ connection: PostgresConnection, today: Int32) throws(StoreError) {
         try PostgresTransaction.run(connection) { () throws(StoreError) in
             try translating { () throws(PostgresError) in try connection.execute("LOCK TABLE hapax_migrations IN ACCESS EXCLUSIVE MODE") }
@@ -89,7 +89,7 @@ enum PostgresPartitions {
 
     private static func clamped(_ today: Int32) -> Int32 { min(max(today, plausibleDays.lowerBound), plausibleDays.upperBound) }
 
-    /// What partitions there are; none before the first start.
+    /// The names of all partitions; none before the first start.
     static func names(_ connection: PostgresConnection) throws(PostgresError) -> Set<String> {
         let sql = "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass('events')"
         return Set(try connection.query(sql).compactMap { $0[0] })
@@ -97,14 +97,14 @@ enum PostgresPartitions {
 
     // MARK: - Months to come
 
-    /// The months that are due and not made yet, in order; none before the first one.
+    /// The months that are due and have no partition yet, in order; none before the first month that was made.
     static func due(_ connection: PostgresConnection, today: Int32) throws(PostgresError) -> [Month] {
         let made = try names(connection)
         let first = made.subtracting([undated, past, rest]).min() ?? ""
         return months(from: clamped(today), count: monthsAhead + 1).filter { !made.contains($0.name) && $0.name > first }
     }
 
-    /// Which of some months have more rows than one transaction should move, and whose they are.
+    /// The months with more rows in DEFAULT than one transaction may move, with the rows of each project.
     static func crowded(_ connection: PostgresConnection, _ months: [Month]) throws(PostgresError) -> [CrowdedMonth] {
         var crowded: [CrowdedMonth] = []
         for month in months {
@@ -119,7 +119,7 @@ enum PostgresPartitions {
         return crowded
     }
 
-    /// Makes a month in one transaction. Those who read go on until the last step, whoever stores ids with a month of their own all the time.
+    /// Makes a month in one transaction. It blocks readers in its last step only, and writers only for ids that have no month.
     static func make(_ connection: PostgresConnection, _ month: Month) throws(StoreError) {
         let columns = PostgresEventColumn.list + ", received_at"
         try PostgresTransaction.run(connection) { () throws(StoreError) in

@@ -1,8 +1,8 @@
-/// What stands between this server and PostgreSQL must leave each connection its own session: settings are pinned, statements prepared and
-/// locks held in it.
+/// A pooler between this server and PostgreSQL must leave each connection its own session: settings are pinned, statements prepared and locks
+/// held in it.
 enum PostgresPooling {
-    /// Where a pooler gives each transaction whatever session is free (PgBouncer's `pool_mode = transaction`), the one that has just been
-    /// used is the next one's, though both connections are open.
+    /// A pooler that gives each transaction any free session (PgBouncer's `pool_mode = transaction`) serves two open connections through the
+    /// same session, one after the other.
     ///
     /// - Throws: ``StoreError/unusable(_:)``.
     static func check(_ connection: PostgresConnection, _ uri: String) throws(StoreError) {
@@ -13,8 +13,8 @@ enum PostgresPooling {
             do throws(PostgresError) {
                 try other.execute("BEGIN")
             } catch {
-                // Where not even a transaction keeps its session (pool_mode = statement); a database that has gone does not answer the
-                // first one either.
+                // With pool_mode = statement BEGIN is refused. If the database itself is gone, the first connection fails here, too, and
+                // throws.
                 _ = try connection.query(session)
                 return true
             }

@@ -1,10 +1,10 @@
 import HapaxModel
 
-/// Reads through sessions of its own: one for short questions, which never stands behind a list, and as many for heavy ones as may run at once.
+/// Reads through sessions of its own: one for short questions, which never wait for a list, and one for each heavy question that may run at once.
 final class PostgresReader: EventReader {
     private let short: PostgresQuerySession
     private let heavy: [PostgresQuerySession]
-    /// The heavy sessions that nobody uses; ``Turns`` lets no more questions in than there are.
+    /// The heavy sessions that are free; ``Turns`` admits no more questions than there are sessions.
     private let free: Locked<[Int]>
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
@@ -48,7 +48,7 @@ final class PostgresReader: EventReader {
         if let after = query.after {
             end = min(end, after.receivedAt.unixMicroseconds + 1)
         } else if end == .max {
-            // From now by the database's own clock; a transaction that begins meanwhile is behind it, and part of the first step.
+            // Starts at the database's present time. The first step has no upper end, so it also finds what is stored meanwhile.
             end =
                 try await heavyQuery("SELECT (extract(epoch FROM now()) * 1000000)::int8", [], until: deadline).first?[0].flatMap {
                     Int64($0)
@@ -64,10 +64,10 @@ final class PostgresReader: EventReader {
         return EventStep(events: events, next: EventPosition(receivedAt: reached, id: .least), isCut: false)
     }
 
-    /// A minute, or four times as long with each width.
+    /// The span of a list's step: a minute at width 0, four times as long with each width.
     private static func microseconds(_ width: Int) -> Int64 { 60_000_000 << Int64(min(2 * width, 32)) }
 
-    /// Some 15 ms, or four times as long with each width; the widest are five hundred years.
+    /// The span of an export's step is some 15 ms at width 0, four times as long with each width, and five hundred years at the widest.
     private static let widest = 20
     private static func forwardMicroseconds(_ width: Int) -> Int64 { 14_648 << Int64(2 * width) }
 
@@ -82,7 +82,7 @@ final class PostgresReader: EventReader {
             let began = ContinuousClock.now
             do throws(StoreError) {
                 let end = min(deadline, began + ServerLimits.listRead)
-                // To sort what lies in far too long a span takes longer than to see that it holds enough.
+                // Counting up to the limit shows a span that is far too long, and takes less time than sorting its rows.
                 if width > 0 {
                     let enough = "SELECT count(*) FROM (SELECT FROM events WHERE \(conditions.sql) LIMIT \(ServerLimits.exportEvents)) AS e"
                     let count = try await heavyQuery(enough, conditions.parameters, until: end).first?[0].flatMap { Int($0) } ?? 0
@@ -98,7 +98,7 @@ final class PostgresReader: EventReader {
                 return ExportStep(events: events, rest: query.rest(events, reached: reached, isCut: isCut))
             } catch .tooHeavy where width > 0 {
                 width -= 1
-                // Whoever asks goes on with a shorter span.
+                // The caller goes on with the shorter span.
                 guard ContinuousClock.now < deadline else { return ExportStep(events: [], rest: query) }
             }
         }
@@ -115,7 +115,7 @@ final class PostgresReader: EventReader {
         return rows.reduce(into: [:]) { $0[Array(($1[0] ?? "").utf8)] = $1[1].flatMap { Int64($0) } ?? 0 }
     }
 
-    /// - Returns: At most so many, and whether there may be more.
+    /// - Returns: At most `limit` events, or as many as ``ServerLimits/pageBytes`` hold, and whether there may be more.
     private func rows(
         _ conditions: Conditions, _ order: String, _ limit: Int, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> (events: [EventRow], isCut: Bool) {
@@ -126,7 +126,7 @@ final class PostgresReader: EventReader {
         return (events, isCut || events.count == limit)
     }
 
-    /// https://www.postgresql.org/docs/current/catalog-pg-class.html: `reltuples` is an estimate, of the last VACUUM or ANALYZE.
+    /// `reltuples` is an estimate from the last VACUUM or ANALYZE (https://www.postgresql.org/docs/current/catalog-pg-class.html).
     func overview() async throws(StoreError) -> StoreOverview {
         let about = try await shortQuery("SELECT current_setting('server_version'), pg_database_size(current_database())")
         let rows = try await shortQuery(
@@ -174,7 +174,7 @@ final class PostgresReader: EventReader {
         """
 }
 
-/// What rows must fulfil, and the parameters for it.
+/// A query's conditions, joined by AND, and their parameters.
 private struct Conditions {
     private var list: [String] = []
     private(set) var parameters: [String] = []
@@ -210,7 +210,7 @@ private struct Conditions {
 }
 
 extension EventRow {
-    /// - Parameter row: As the reader's columns have it.
+    /// - Parameter row: The values of the reader's columns, in their order.
     init?(_ row: [String?]) {
         guard row.count == 9, let id = row[0].flatMap({ EventID($0) }), let name = row[1], let distinctID = row[2],
             let time = row[3].flatMap({ Int64($0) }),

@@ -1,13 +1,13 @@
 import HapaxModel
 
-/// The reports in PostgreSQL: people's questions through the reader's heavy sessions, the server's own work through one session more.
+/// The reports in PostgreSQL. People's questions use the reader's heavy sessions; the server's own work has a session of its own.
 final class PostgresReports: ReportDatabase {
     private let reader: PostgresReader
     private let worker: PostgresQuerySession
-    /// The latest instant that has been told as settled, in Unix milliseconds.
+    /// The latest instant that was reported as settled, in Unix milliseconds.
     private let told: Locked<Int64>
 
-    /// Two servers must not do the same work at once. Any number that no other program is likely to use.
+    /// Keeps two servers from closing the same days at once. An arbitrary number that no other program is likely to use.
     private static let advisoryLock: Int64 = 0x4861_7061_79
 
     init(uri: String, reader: PostgresReader, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
@@ -23,7 +23,7 @@ final class PostgresReports: ReportDatabase {
     var dialect: ReportDialect {
         ReportDialect(
             isAhead: "time - received_at > interval '86400 seconds'",
-            // Exact, as the text of the number is; half up is the floor of what is half a millisecond more.
+            // `numeric` keeps the number exactly as it was sent. The floor of half a millisecond more rounds half up.
             duration: """
                 CASE WHEN jsonb_typeof(properties -> '$event_duration') = 'number'
                   AND (properties -> '$event_duration')::numeric BETWEEN 0 AND 86400
@@ -46,7 +46,8 @@ final class PostgresReports: ReportDatabase {
         try await worker.write(statements.map(Self.rendered))
     }
 
-    /// What a transaction that is open will store was received when it began; a session that begins now is seen within two seconds.
+    /// The rows of an open transaction are received when it began, so the oldest one is the limit. One that begins now is visible in
+    /// `pg_stat_activity` within two seconds.
     func settled() async throws(StoreError) -> Int64 {
         let rows = try await reader.shortQuery(
             """

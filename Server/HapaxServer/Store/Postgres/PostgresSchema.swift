@@ -52,8 +52,8 @@ enum PostgresSchema {
                   PRIMARY KEY (project_id, install_id)
                 ) WITH (fillfactor = 50);
                 """),
-        // What reading and reports need. Nothing of it costs a row that is stored more than a comparison: the blocks of a BRIN index are summed
-        // up behind the writers, and hardly any event is ahead.
+        // For reading and reports. It costs most events one comparison only: a BRIN index is built after the commits, block by block, and
+        // hardly any event is ahead.
         Migration(
             name: "002_reads",
             sql: """
@@ -101,8 +101,8 @@ enum PostgresSchema {
                   LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
                     AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                 """),
-        // The open last partition becomes the DEFAULT one. A month that was being split off when its server ended goes back to it; the lock keeps
-        // servers of before from it meanwhile.
+        // The last partition, which had no upper bound, becomes DEFAULT. A month whose split was interrupted is merged back into it. The lock
+        // keeps servers of the earlier version out meanwhile.
         Migration(
             name: "003_months",
             sql: """
@@ -135,7 +135,7 @@ enum PostgresSchema {
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.
     ///
-    /// - Throws: ``StoreError/unusable(_:)`` if a newer version of Hapax has been here.
+    /// - Throws: ``StoreError/unusable(_:)`` if a newer version of Hapax, or one before the first release, has made the schema.
     static func migrate(_ connection: PostgresConnection) throws(StoreError) {
         try translating { () throws(PostgresError) in try createLedger(connection) }
         try PostgresTransaction.run(connection) { () throws(StoreError) in
@@ -171,8 +171,8 @@ enum PostgresSchema {
             do throws(PostgresError) {
                 return try connection.execute(sql)
             } catch  where ["23505", "42P07", "42710"].contains(error.sqlState) {
-                // Several servers create it in the same instant; IF NOT EXISTS does not cover that. What ours met first may have been the
-                // other's row in the catalogue, its name, or its row type; the other may not have committed yet.
+                // IF NOT EXISTS does not cover servers that create the table at the same instant: its catalogue row, name or row type
+                // conflicts. Try again, since the other server may not have committed yet.
             }
         }
         try connection.execute(sql)
@@ -182,7 +182,7 @@ enum PostgresSchema {
     private static let maximumRaces = 100
 }
 
-/// Runs what must happen as a whole.
+/// Runs a body in one transaction, and rolls back if it throws.
 enum PostgresTransaction {
     static func run<Value>(
         _ connection: PostgresConnection, _ body: () throws(StoreError) -> Value
@@ -193,7 +193,7 @@ enum PostgresTransaction {
             try translating { () throws(PostgresError) in try connection.execute("COMMIT") }
             return value
         } catch {
-            // Also void if the connection is gone, or if COMMIT itself failed: then this changes nothing.
+            // If the connection is lost or COMMIT itself failed, the transaction is over already, and ROLLBACK changes nothing.
             try? connection.execute("ROLLBACK")
             throw error
         }

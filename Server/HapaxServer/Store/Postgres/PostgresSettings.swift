@@ -1,10 +1,10 @@
-/// What must hold of a database before anything is acknowledged from it.
+/// The checks that a database must pass before an event in it may be acknowledged.
 enum PostgresSettings {
-    /// With `track_activities` off no session sees when another one's transaction began, and a day would close before its last events are
-    /// there. With the others an acknowledged event can be lost (I4): COMMIT returns before the commit is on disk, a crash can leave a torn
-    /// page (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table
+    /// The settings and partitions that make it unsafe. With `track_activities` off no session sees when another one's transaction began, and
+    /// a day would close before its last events are stored. The others can lose an acknowledged event (I4): COMMIT returns before the commit
+    /// is on disk, a crash can leave a torn page (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table
     /// (https://www.postgresql.org/docs/current/sql-createtable.html, UNLOGGED).
-    /// Of `pg_inherits`: `pg_partition_tree` would wait for whoever holds one of the partitions.
+    /// Reads `pg_inherits`, because `pg_partition_tree` would wait for locks on the partitions.
     static func unsafe(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
         try connection.query(
             """
@@ -18,8 +18,8 @@ enum PostgresSettings {
         ).compactMap { $0[0] }
     }
 
-    /// Makes the session keep what it found, whatever somebody changes and reloads later
-    /// (https://www.postgresql.org/docs/current/config-setting.html): a stronger `synchronous_commit` than `on` stays as it is, too.
+    /// Sets the session's settings to their present values, so that a later change and reload does not reach it
+    /// (https://www.postgresql.org/docs/current/config-setting.html). A `synchronous_commit` stronger than `on` is kept, too.
     static func pin(_ connection: PostgresConnection) throws(PostgresError) {
         _ = try connection.query(
             "SELECT set_config(name, current_setting(name), false) FROM unnest('{synchronous_commit,search_path}'::text[]) AS name")
@@ -37,7 +37,7 @@ enum PostgresSettings {
         }
     }
 
-    /// A session on a server that became read-only, such as one that another was promoted over, is given up: the next one may find that other.
+    /// Gives up a session whose server has become read-only, as after a failover: the next session may reach the new primary.
     static func checkWritable(_ connection: PostgresConnection) throws(StoreError) {
         let isReadOnly = try translating { () throws(PostgresError) in try connection.query("SHOW transaction_read_only").first?[0] == "on"
         }
@@ -46,10 +46,10 @@ enum PostgresSettings {
         throw .unavailable("the database is read-only")
     }
 
-    /// After a failover the clock may be another machine's. What is stored below what has been told as settled would come too late for a
-    /// day that is closed, and behind an export that has passed it.
+    /// After a failover the clock may be another machine's. An event received before an instant that was already reported as settled would be
+    /// missing from a closed day, and from an export that has passed that instant.
     ///
-    /// - Parameter told: In Unix milliseconds, by this server; what days were closed by is in the database itself.
+    /// - Parameter told: The latest instant that this server has reported, in Unix milliseconds; how far days are closed is in the database.
     static func checkClock(_ connection: PostgresConnection, told: Int64) throws(StoreError) {
         let sql = """
             SELECT now() <= greatest(to_timestamp($1::int8 / 1000.0), (SELECT late_to FROM report_late_progress),
@@ -59,7 +59,7 @@ enum PostgresSettings {
         if isBehind { throw .clockBehind }
     }
 
-    /// In any other encoding some text has no place, and good events would be refused for it.
+    /// Requires UTF8: another encoding cannot hold every text, and valid events would be refused.
     static func checkEncoding(_ connection: PostgresConnection) throws(StoreError) {
         let encoding = try translating { () throws(PostgresError) in try connection.query("SHOW server_encoding").first?[0] }
         guard encoding == "UTF8" else {

@@ -1,7 +1,7 @@
-/// Keeps secrets out of what is said about a connection (I14): libpq quotes whatever it took for a host, a port or a database, and a password
-/// with an unescaped `@` or `/` is taken for one of these.
+/// Keeps secrets out of messages about a connection (I14): libpq quotes what it takes for a host, a port or a database, which can be a piece of
+/// a password with an unescaped `@` or `/`.
 enum PostgresURI {
-    /// - Throws: ``PostgresError`` if libpq cannot read it, or reads something that can only be a piece of a password.
+    /// - Throws: ``PostgresError`` if libpq cannot read the URI, or if its host or port can only be a piece of a password.
     static func check(_ uri: String) throws(PostgresError) {
         let advice = "; in a password @ is written %40, / is %2F, : is %3A"
         guard let parts = PostgresConnection.hostAndPort(uri) else {

@@ -1,34 +1,32 @@
 import HapaxModel
 
-/// The session that changes the database: schema, grants, partitions. Under the admin role, if there is one, and with deadlines of its own, so
-/// that long work holds up nobody's health check.
+/// The session that changes the database: schema, grants, partitions. It uses the admin role, if there is one. It is separate and has long
+/// deadlines, so that its work does not delay health checks.
 actor PostgresUpkeep {
-    private let uri: String
-    private let breaker: Locked<ConnectionBreaker>
     private let executor = SerialQueueExecutor(label: "hapax.postgres.upkeep")
-    private var connection: PostgresConnection?
+    private var session: PostgresSession
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// Two servers must not make the same month at once. Any number that no other program is likely to use.
+    /// Keeps two servers from making the same month at once. An arbitrary number that no other program is likely to use.
     private static let advisoryLock = 0x4861_7061_78
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
-        self.uri = uri
-        self.breaker = breaker
+        // A migration takes as long as the table is large.
+        session = PostgresSession(uri: uri, breaker: breaker, deadline: .seconds(6 * 60 * 60))
     }
 
     func close() {
-        connection = nil
+        session.close()
     }
 
-    /// Brings the schema up to date, makes the first partitions, and lets the serving role do what it must.
+    /// Brings the schema up to date, makes the first partitions, and grants the serving role what it needs.
     ///
     /// - Parameters:
     ///   - server: The role that serves.
     ///   - today: Days since 1970-01-01; nil asks the database.
     func prepare(servedBy server: String, today: Int32?) throws(StoreError) {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             try PostgresSchema.migrate(connection)
             try PostgresPartitions.create(connection, today: try Self.day(connection, today))
             try PostgresRoles.grant(connection, to: server)
@@ -37,12 +35,12 @@ actor PostgresUpkeep {
 
     /// Makes the months that are due.
     ///
-    /// - Parameter tell: Called with the months that cannot be made, since too much of them lies in DEFAULT, before any other is.
-    /// - Returns: The same; nil if this role may make none, with how many are due.
+    /// - Parameter tell: Called before any month is made, with the months that cannot be made because too many of their rows are in DEFAULT.
+    /// - Returns: The same months, nil if this role may not make any; and how many months are due.
     func perform(
         today: Int32?, tell: @Sendable ([CrowdedMonth]) -> Void
     ) throws(StoreError) -> (crowded: [CrowdedMonth]?, due: Int) {
-        try withConnection { (connection) throws(StoreError) in
+        try session.use { (connection) throws(StoreError) in
             let today = try Self.day(connection, today)
             let (due, crowded) = try translating { () throws(PostgresError) in
                 try connection.execute("SET lock_timeout = '\(PostgresPartitions.lockTimeout)'")
@@ -56,11 +54,11 @@ actor PostgresUpkeep {
             let isOurs = try translating { () throws(PostgresError) in
                 try connection.query("SELECT pg_try_advisory_lock($1)", [lock]).first?[0] == "t"
             }
-            // Another server is at it.
+            // Another server is making the months.
             guard isOurs else { return (crowded, due.count) }
             defer { _ = try? connection.query("SELECT pg_advisory_unlock($1)", [lock]) }
             let names = Set(crowded.map(\.month))
-            // Again, behind the lock: another server may just have made some.
+            // Asked again under the lock: another server may just have made some.
             for month in try translating({ () throws(PostgresError) in try PostgresPartitions.due(connection, today: today) })
             where !names.contains(month.text) {
                 try PostgresPartitions.make(connection, month)
@@ -76,20 +74,5 @@ actor PostgresUpkeep {
             try connection.query("SELECT floor(extract(epoch FROM now()) / 86400)::int4")
         }
         return rows.first?[0].flatMap { Int32($0) } ?? 0
-    }
-
-    private func withConnection<Value>(
-        _ body: (PostgresConnection) throws(StoreError) -> Value
-    ) throws(StoreError) -> Value {
-        let connection: PostgresConnection
-        if let known = self.connection {
-            connection = known
-        } else {
-            // A migration takes as long as the table is large.
-            connection = try PostgresConnection.open(uri, breaker, deadline: .seconds(6 * 60 * 60))
-        }
-        self.connection = connection
-        defer { if connection.isBroken { self.connection = nil } }
-        return try body(connection)
     }
 }

@@ -2,74 +2,94 @@ import HapaxModel
 
 /// One session that commits groups, on a queue of its own. Connects when it is needed and again after the connection was lost.
 actor PostgresWriter {
-    private let uri: String
     private let options: PostgresEventStore.Options
-    private let breaker: Locked<ConnectionBreaker>
     private let told: Locked<Int64>
     private let executor: SerialQueueExecutor
-    private var connection: PostgresConnection?
-    /// When what a session cannot pin was looked at.
+    private var session: PostgresSession
+    /// When the clock, and the settings that a session cannot pin, were last checked, and on which connection.
     private var checkedAt = ContinuousClock.now
+    private weak var checked: PostgresConnection?
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     init(uri: String, number: Int, options: PostgresEventStore.Options, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
         self.told = told
-        self.uri = uri
-        self.breaker = breaker
         self.options = options
         executor = SerialQueueExecutor(label: "hapax.postgres.\(number)")
+        session = PostgresSession(uri: uri, breaker: breaker, deadline: options.answerDeadline) { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in
+                // The look-up must use the index, whatever the statistics say, and lock its month only: a generic plan locks all. The timeouts end
+                // every wait. Read committed lets the look-up after an INSERT see what other sessions have committed meanwhile.
+                try connection.execute(
+                    """
+                    SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
+                    SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
+                    SET default_transaction_isolation = 'read committed'
+                    """)
+                try PostgresSettings.pin(connection)
+                for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
+            }
+        }
     }
 
     func close() {
-        connection = nil
+        session.close()
     }
 
     /// See ``EventStore/commit(_:writer:)``.
     ///
-    /// The fast way: look which ids are there, COPY the rest. A COPY must hold no id that is there. It waits for the database three times: for
-    /// the look-up and the beginning of the transaction, for COPY to begin, and for COPY and COMMIT. The look-up is no part of the transaction,
-    /// whose locks would keep a month from being made, and the other way round.
+    /// The fast way: look up which ids are stored, then COPY the others, since COPY fails on a stored id. It waits for the database three times:
+    /// for the look-up and BEGIN, for COPY to begin, and for COPY and COMMIT. The look-up is not part of the transaction: its locks on months
+    /// would hold up a month that is being made, and that month would hold up the group.
     func commit(_ group: StoreGroup) throws(StoreError) -> [EventKey: Int64] {
-        let (connection, found) = try asking { (connection) throws(PostgresError) in
-            let begin: PostgresConnection.Statements = [(Statement.begin, [])]
-            return try lookUp(group.records.map(\.key), group.lookups, connection, then: begin + Self.keeping(group.reports))
-        }
-        self.connection = connection
-        do throws(PostgresError) {
-            let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
-            do throws(PostgresError) {
-                if new.isEmpty { try connection.commit() } else { try copy(new, group.batches, connection) }
-                return found
-            } catch  where error.kind == .statement && error.sqlState == "23505" {
-                // Another session stored one of these ids after we looked. Nothing of ours is in; the slower way waits for the other.
-                try connection.execute("ROLLBACK")
-                return try insert(group, connection)
+        let found = try session.use(isRepeatable: true) { (connection) throws(StoreError) in
+            try check(connection)
+            return try undoing(connection) { () throws(PostgresError) in
+                try lookUp(
+                    group.records.map(\.key), group.lookups, connection, then: [(Statement.begin, [])] + Self.keeping(group.reports))
             }
-        } catch {
+        }
+        let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
+        return try session.use { (connection) throws(StoreError) in
+            try undoing(connection) { () throws(PostgresError) in
+                do throws(PostgresError) {
+                    if new.isEmpty { try connection.commit() } else { try copy(new, group.batches, connection) }
+                    return found
+                } catch  where error.kind == .statement && error.sqlState == "23505" {
+                    // Another session stored one of these ids after our look-up. Nothing of the group is stored; INSERT waits for that session.
+                    try connection.execute("ROLLBACK")
+                    return try insert(group, connection)
+                }
+            }
+        }
+    }
+
+    /// See ``EventStore/compare(_:writer:)``. In a transaction, because the comparison needs savepoints.
+    func compare(_ records: [EventRecord]) throws(StoreError) -> [Bool?] {
+        let end = ContinuousClock.now + ServerLimits.shortRead
+        return try session.use(isRepeatable: true) { (connection) throws(StoreError) in
+            try check(connection)
+            return try undoing(connection) { () throws(PostgresError) in
+                try connection.execute("BEGIN; SET LOCAL statement_timeout = '5s'")
+                let same = try PostgresComparison.run(records, connection, until: end)
+                try connection.execute("ROLLBACK")
+                return same
+            }
+        }
+    }
+
+    /// Rolls back what failed; a connection on which that fails, too, is given up.
+    private func undoing<Value>(_ connection: PostgresConnection, _ body: () throws(PostgresError) -> Value) throws(StoreError) -> Value {
+        do throws(PostgresError) { return try body() } catch {
             // Read-only: after a failover another host may be the one to write to.
-            if error.sqlState == "25006" { connection.giveUp() }
-            if connection.isBroken || (try? connection.execute("ROLLBACK")) == nil { self.connection = nil }
+            if error.sqlState == "25006" || (try? connection.execute("ROLLBACK")) == nil { connection.giveUp() }
             throw StoreError(error)
         }
     }
 
-    /// See ``EventStore/compare(_:writer:)``. In a transaction, which holds what the comparison gives up.
-    func compare(_ records: [EventRecord]) throws(StoreError) -> [Bool?] {
-        let end = ContinuousClock.now + ServerLimits.shortRead
-        let (connection, same) = try asking { (connection) throws(PostgresError) in
-            try connection.execute("BEGIN; SET LOCAL statement_timeout = '5s'")
-            let same = try PostgresComparison.run(records, connection, until: end)
-            try connection.execute("ROLLBACK")
-            return same
-        }
-        self.connection = connection
-        return same
-    }
-
     private func copy(_ records: [RowKey], _ batches: [[UInt8]], _ connection: PostgresConnection) throws(PostgresError) {
         let stored = try connection.copyIn(Self.copyAndCommit, PostgresCopy.bytes(records, in: batches), commits: true)
-        // A trigger of somebody's may swallow rows; then nothing here may be called stored.
+        // A foreign trigger may swallow rows; then nothing of the group may be reported as stored.
         guard stored == records.count else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(records.count) rows")
         }
@@ -77,7 +97,7 @@ actor PostgresWriter {
 
     private static let copyAndCommit = "\(PostgresCopy.statement); COMMIT"
 
-    /// The way that survives a race: the unique key itself decides, row by row.
+    /// The slower way, for a race with another session: the unique key decides row by row.
     private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
         let arrays = PostgresEventColumn.allCases.map { $0.array(group.records, in: group.batches) }
         let inserted = try connection.pipeline(
@@ -89,7 +109,7 @@ actor PostgresWriter {
         }
         // A new statement sees what the others committed while the INSERT waited for them (read committed).
         let found = try lookUp(group.records.map(\.key).filter { !new.contains($0) }, group.lookups, connection)
-        // Neither taken nor there: then nothing here may be called stored.
+        // If a row was neither inserted nor found, nothing of the group may be reported as stored.
         guard group.records.allSatisfy({ new.contains($0.key) || found[$0.key] != nil }) else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table did not take every row")
         }
@@ -97,14 +117,14 @@ actor PostgresWriter {
         return found
     }
 
-    /// Which of a group's keys are there, with their fingerprints.
+    /// Which of a group's keys are stored, with their fingerprints.
     ///
-    /// Month by month, so that each statement looks into one partition: one old id must not make a whole group search all between. A statement
-    /// that waited for a month to be made looks for the month's rows where they lay before. The unique key tells that of what is to be stored; what
-    /// is only looked for is asked for once more.
+    /// Month by month, so that each statement searches one partition: one old id must not make a whole group search all partitions between. A
+    /// statement that waited while a month was made looks for the month's rows in DEFAULT and misses them. For keys that are to be stored the
+    /// unique key shows that; keys that are only looked up are probed twice.
     ///
-    /// - Parameter others: Keys that are only looked for.
-    /// - Parameter next: What is to be sent along.
+    /// - Parameter others: Keys that are only looked up.
+    /// - Parameter next: Statements to send in the same pipeline.
     private func lookUp(
         _ keys: [EventKey], _ others: [EventKey], _ connection: PostgresConnection, then next: PostgresConnection.Statements = []
     ) throws(PostgresError) -> [EventKey: Int64] {
@@ -113,7 +133,7 @@ actor PostgresWriter {
         var found: [EventKey: Int64] = [:]
         var wanted: Set<EventKey> = []
         for rows in answers.prefix(probes.count) where rows.count > 0 {
-            // The same ids may be there for other projects.
+            // Other projects may have stored the same ids.
             if wanted.isEmpty { wanted = Set(keys + others) }
             for row in 0..<rows.count {
                 if let key = rows.key(row), wanted.contains(key), let fingerprint = rows.bytes(row, 2) {
@@ -155,58 +175,21 @@ actor PostgresWriter {
         return [(Statement.installs, columns)]
     }
 
-    // MARK: - Connection
-
-    /// Asks what changes nothing. A session that was lost while it rested is replaced: nothing had been asked of it.
-    private func asking<Value>(
-        _ body: (PostgresConnection) throws(PostgresError) -> Value
-    ) throws(StoreError) -> (PostgresConnection, Value) {
-        if let rested = connection {
-            connection = nil
-            do throws(StoreError) {
-                try checkAgain(rested)
-                return (rested, try translating { () throws(PostgresError) in try body(rested) })
-            } catch {
-                guard rested.isBroken else { throw error }
-            }
-        }
-        let fresh = try connect()
-        return (fresh, try translating { () throws(PostgresError) in try body(fresh) })
-    }
-
-    /// By this a session of ours is known whose transaction may still store something, see ``PostgresReports/settled()``.
+    /// The name by which ``PostgresReports/settled()`` finds the sessions whose transactions may still store something.
     static let applicationName = "hapax-server writer"
 
-    private func checkAgain(_ connection: PostgresConnection) throws(StoreError) {
-        guard checkedAt + options.durabilityRecheck <= .now else { return }
-        try check(connection)
-    }
-
-    private func connect() throws(StoreError) -> PostgresConnection {
-        let connection = try PostgresConnection.open(uri, breaker, deadline: options.answerDeadline)
-        do throws(PostgresError) {
-            // The look-up of ids must walk the index, whatever the statistics say, and lock no other month: a generic plan locks all. Nothing may
-            // wait for ever. Whatever the database's default: the INSERT's look-up must see what others commit meanwhile.
-            try connection.execute(
-                """
-                SET application_name = '\(Self.applicationName)'; SET enable_seqscan = off; SET plan_cache_mode = force_custom_plan;
-                SET statement_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
-                SET default_transaction_isolation = 'read committed'
-                """)
-            try PostgresSettings.pin(connection)
-            for statement in Statement.all { try connection.prepare(statement.name, statement.sql) }
-        } catch {
-            throw StoreError(error)
-        }
-        // Behind the pin: what is checked is what stays.
-        try check(connection)
-        return connection
-    }
-
+    /// Checks what pinning a session does not ensure, on a new connection and again after a while.
     private func check(_ connection: PostgresConnection) throws(StoreError) {
-        if !options.unsafeAllowNonDurableStore { try PostgresSettings.checkDurability(connection) }
-        try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
-        checkedAt = .now
+        guard checked !== connection || checkedAt + options.durabilityRecheck <= .now else { return }
+        do throws(StoreError) {
+            if !options.unsafeAllowNonDurableStore { try PostgresSettings.checkDurability(connection) }
+            try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
+        } catch {
+            // It has pinned what it found; the next one finds what has been mended.
+            connection.giveUp()
+            throw error
+        }
+        (checked, checkedAt) = (connection, .now)
     }
 
     static let probeSQL = """

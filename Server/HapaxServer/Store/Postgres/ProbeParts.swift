@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// Splits a look-up by the months of its ids, as the partitions are.
+/// Splits a look-up by the months of its ids, so that each statement searches one partition.
 struct ProbeParts {
     struct Part: Equatable {
         var keys: [EventKey]
@@ -8,14 +8,14 @@ struct ProbeParts {
         var buckets: ClosedRange<Int32>
     }
 
-    /// Statements that one look-up takes at most; with more months it is one over all of them, for which PostgreSQL searches all between.
+    /// The most months with a statement each; beyond that one statement covers all, and PostgreSQL searches every partition between.
     static let maximumMonths = 16
 
     private(set) var parts: [Part] = []
 
     init(_ keys: [EventKey]) {
         var months: [Int: Part] = [:]
-        // Ids of one day come together, mostly.
+        // Ids of one day are mostly neighbours, so the last day's month is remembered.
         var last: (bucket: Int32, month: Int) = (.min, 0)
         for key in keys {
             let bucket = key.id.bucket
