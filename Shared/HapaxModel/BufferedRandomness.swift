@@ -8,12 +8,11 @@ import Darwin
 
 /// The operating system's random bytes, fetched 256 at a time: a system call for each id would cost more than the id.
 ///
-/// A process that forks without exec must not go on using a copy made before the fork.
+/// A child that was forked without exec must not use its parent's copy: both would return the same bytes.
 package struct BufferedRandomness: RandomNumberGenerator, Sendable {
     private var words: [UInt64] = []
     private static let wordsPerFill = 32
 
-    /// Has fetched nothing yet.
     package init() {
         words.reserveCapacity(Self.wordsPerFill)
     }
@@ -26,7 +25,7 @@ package struct BufferedRandomness: RandomNumberGenerator, Sendable {
             arc4random_buf(bytes.baseAddress, bytes.count)
             return false
             #else
-            // getentropy(3) gives all it is asked for, up to 256 bytes, or fails.
+            // getentropy(3) fills the whole buffer, of up to 256 bytes, or fails.
             return getentropy(bytes.baseAddress, bytes.count) != 0
             #endif
         }

@@ -10,7 +10,7 @@ public struct CalendarDay: Hashable, Sendable, Comparable {
 
     private init(inRange days: Int32) { daysSince1970 = days }
 
-    /// - Returns: The day so many days later, or earlier; the first or the last one outside of the calendar.
+    /// - Returns: The day that many days later, or earlier if negative; never beyond the calendar's first or last day.
     package func advanced(by days: Int) -> CalendarDay {
         let (sum, isOverflow) = Int(daysSince1970).addingReportingOverflow(days)
         guard !isOverflow else { return days < 0 ? .first : .last }
@@ -31,7 +31,7 @@ public struct CalendarDay: Hashable, Sendable, Comparable {
 
     /// Its year, month (1…12) and day of the month (1…31).
     public var components: (year: Int, month: Int, day: Int) {
-        // A first guess from the mean length of a year is at most one too high.
+        // The mean length of a year gives a first guess, which is off by one year at most.
         var year = 1970 + Int(daysSince1970) * 400 / 146_097
         if Self.days(year, 1, 1) > daysSince1970 { year -= 1 } else if Self.days(year + 1, 1, 1) <= daysSince1970 { year += 1 }
         let month = (1...12).last { Self.days(year, $0, 1) <= daysSince1970 } ?? 1
@@ -48,7 +48,7 @@ public struct CalendarDay: Hashable, Sendable, Comparable {
 
     private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int32 {
         let before = year - 1
-        // 719,162 days lie before 1970.
+        // 719,162 days lie between 0001-01-01 and 1970-01-01.
         let years = before * 365 + before / 4 - before / 100 + before / 400 - 719_162
         let months = (1..<month).reduce(0) { $0 + length(ofMonth: $1, year) }
         return Int32(years + months + day - 1)
@@ -56,7 +56,7 @@ public struct CalendarDay: Hashable, Sendable, Comparable {
 }
 
 extension CalendarDay: LosslessStringConvertible {
-    /// Reads `2026-11-24` and nothing else.
+    /// Reads the form `2026-11-24` only.
     public init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.map(\.utf8.count) == [4, 2, 2], parts.allSatisfy({ $0.utf8.allSatisfy { $0 &- 0x30 < 10 } }),

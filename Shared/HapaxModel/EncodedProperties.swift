@@ -1,17 +1,17 @@
-/// Properties that many events share, written once; see ``Event/encoded(over:)``. A class, so that an event only refers to them.
+/// Properties that many events share, encoded once; see ``Event/encoded(over:)``. A class, so that events refer to them without a copy.
 package final class EncodedProperties: Sendable {
     struct Member: Sendable {
         var name: SortedNames.Name
-        /// The name, a colon and the value.
+        /// The name, a colon and the value, as JSON.
         var bytes: [UInt8]
-        /// Why the bytes are not all of the value; of no matter to an event that has its own value.
+        /// Why JSON cannot hold the value; ignored for an event that has a value of its own under this name.
         var unencodable: EventProblem?
     }
 
-    /// In the order of their names.
+    /// Sorted by the bytes of their names.
     let members: [Member]
     let extent: JSONWriter.Extent
-    /// Bytes that the members take in an event.
+    /// Bytes that the members take in an event, commas included.
     package let byteCount: Int
 
     package static let none = EncodedProperties([:])

@@ -1,19 +1,19 @@
-/// Something that happened, as it is written once and then travels unchanged.
+/// Something that happened, before it is encoded.
 package struct Event: Hashable, Sendable {
-    /// What makes it the same event wherever it arrives.
+    /// Identifies the event: the server stores one event per id and project.
     package var id: EventID
     /// What happened, 1…200 bytes of UTF-8; `event` on the wire.
     package var name: String
     /// When it happened by the client's clock, in Unix milliseconds, 0…253402300799999. Nothing rewrites it.
     package var time: Int64
-    /// Whom it concerns, 1…200 bytes of UTF-8.
+    /// The user whom it concerns, 1…200 bytes of UTF-8.
     package var distinctID: String
     /// Its place in its install's order, from 1; nil for events that belong to no install.
     package var sequence: Int64?
-    /// What else is known about it; with everything around them at most ``EventLimits/maximumEventBytes``.
+    /// Everything else about it. The whole encoded event has at most ``EventLimits/maximumEventBytes`` bytes.
     package var properties: Properties
 
-    /// Checks nothing: whether it obeys the limits, ``EventScanner/check(_:)`` says of its bytes.
+    /// Checks nothing: ``EncodedEvent/problem`` reports a limit that the event breaks.
     package init(
         id: EventID, name: String, time: Int64, distinctID: String, sequence: Int64? = nil, properties: Properties = [:]
     ) {
@@ -25,13 +25,13 @@ package struct Event: Hashable, Sendable {
         self.properties = properties
     }
 
-    /// The bytes that travel: one JSON object, the names of `properties` in the order of their bytes, so that the same event is always the
-    /// same text.
+    /// The bytes that are stored and sent: one JSON object. The names in `properties` are sorted by their bytes, so that the same event
+    /// always gives the same text.
     ///
-    /// What JSON cannot hold is replaced and named in `problem`, so that even such an event can be kept in the dead letters.
+    /// A value that JSON cannot hold is replaced and named in `problem`, so that even such an event can be kept as a dead letter.
     package func encoded() -> EncodedEvent { encoded(over: .none) }
 
-    /// The same, with the properties laid over others.
+    /// The same with shared properties added, where the event has no value of its own.
     package func encoded(over base: EncodedProperties) -> EncodedEvent {
         var writer = JSONWriter(capacity: 1_024)
         writer.raw(#"{"event_id":"#)
@@ -63,15 +63,14 @@ package struct Event: Hashable, Sendable {
     }
 }
 
-/// An event as it travels.
+/// An event as it is stored and sent.
 package struct EncodedEvent: Sendable {
-    /// Of the event.
     package let id: EventID
     /// One JSON object in UTF-8.
     package let bytes: [UInt8]
-    /// Why the bytes are not all of the event; nil if they are.
+    /// Why a value had to be replaced in the bytes; nil if none was.
     let unencodable: EventProblem?
-    /// Known from writing them; if not, ``EventScanner/check(_:)`` says what is wrong.
+    /// Whether writing the bytes has shown it; if not, ``EventScanner/check(_:)`` decides.
     let obeysLimits: Bool
 
     /// Why the server would refuse it; nil if it has no reason to.

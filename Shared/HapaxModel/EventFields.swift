@@ -1,4 +1,4 @@
-/// Where the fields of one event are in the body that holds it: what a scan finds, without a reference to the body.
+/// Where the fields of one scanned event are in its body. Ranges, since slices would each count a reference to the body.
 package struct EventFields: Sendable {
     /// A text in a body.
     package struct Text: Sendable {
@@ -22,7 +22,7 @@ package struct EventFields: Sendable {
         }
     }
 
-    /// Its own id, also when something else about it is wrong; nil if it has none that can be read.
+    /// The event's own id, even if the event has another problem; nil if no id can be read.
     package var id: EventID?
     package var name = Text.none
     package var distinctID = Text.none
@@ -37,10 +37,10 @@ package struct EventFields: Sendable {
     /// Why it cannot be stored; the fields above then hold what could be read.
     package var problem: EventProblem?
 
-    /// What an event without `properties` is stored with.
+    /// The value that is stored for an event without `properties`.
     static let noProperties = Text(range: 0..<0, unescaped: Array("{}".utf8))
 
-    /// The event by itself.
+    /// The event with slices of the body.
     package func event(in body: ArraySlice<UInt8>) -> ScannedEvent {
         ScannedEvent(
             id: id, name: name.slice(of: body), distinctID: distinctID.slice(of: body), time: time, sequence: sequence,
@@ -48,7 +48,7 @@ package struct EventFields: Sendable {
             wire: body[body.startIndex + wire.lowerBound..<body.startIndex + wire.upperBound], problem: problem)
     }
 
-    /// A hash over what was sent, which is the same for the same bytes; events with another one are compared by value (``ValueHash``).
+    /// A hash of name, user and properties as they were sent. Events under one id whose fingerprints differ are compared by value.
     @inline(__always)
     package static func fingerprint(
         name: UnsafeRawBufferPointer, distinctID: UnsafeRawBufferPointer, properties: UnsafeRawBufferPointer

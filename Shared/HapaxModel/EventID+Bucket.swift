@@ -9,9 +9,8 @@ extension EventID {
 
     /// The day that this id belongs to, in days since 1970-01-01 (UTC); negative for an id that carries no day.
     ///
-    /// A pure function of the id, so that the store can be partitioned by it while its unique key stays a promise over all time: the same
-    /// id always lands in the same partition. A day have version 7 ids and dated derived ids, both from 2024 to 2099; all others get
-    /// −1 − (last byte mod 16).
+    /// A pure function of the id: the same id always lands in the same partition of the store, so the unique key holds over all of them.
+    /// Version 7 ids and dated derived ids from 2024 to 2099 carry a day; all others get −1 − (last byte mod 16).
     package var bucket: Int32 {
         if let milliseconds = unixMilliseconds ?? derivedDayMilliseconds, Self.datedMilliseconds.contains(milliseconds) {
             return Int32(milliseconds / Self.millisecondsPerDay)

@@ -45,7 +45,7 @@ public enum EventLimits {
     /// Bytes of a rejection's explanation; a longer one is cut.
     package static let maximumDetailBytes = 200
 
-    /// Ranges of sequences listed in an envelope's `held`, and again in its `gone`; further ones are not read.
+    /// Ranges of sequences in an envelope's `held`, and as many in its `gone`; further ones are not read.
     package static let maximumSaidRanges = 1_000
 
     /// Reasons listed in an envelope's `refused`.

@@ -11,10 +11,9 @@ package struct EventProblem: Hashable, Sendable, Error {
         self.detail = Self.cut(detail)
     }
 
-    /// The event was written with a text in place of that number, so its bytes alone do not show it; dead letters are known by these words.
+    /// The writer put a text in place of the number, so the bytes do not show the problem: such dead letters are recognised by this detail.
     package static let notFinite = EventProblem(.invalidNumber, detail: "a number is not finite")
 
-    /// At a character's end, so that what is left is a whole text.
     private static func cut(_ detail: String) -> String {
         guard detail.utf8.count > EventLimits.maximumDetailBytes else { return detail }
         var result = ""
@@ -29,11 +28,11 @@ package struct EventProblem: Hashable, Sendable, Error {
 
     /// The reasons as they stand on the wire and in the dead letters. A name is never given a second meaning.
     package enum Reason: String, Sendable, CaseIterable {
-        /// Not JSON as RFC 8259 has it, or something follows the object.
+        /// Not valid JSON (RFC 8259), or something follows the object.
         case invalidJSON = "invalid_json"
-        /// JSON, but no object.
+        /// JSON, but not an object.
         case notAnObject = "not_an_object"
-        /// Bytes that are no UTF-8.
+        /// Malformed UTF-8.
         case invalidUTF8 = "invalid_utf8"
         /// A text or a key holds U+0000, which PostgreSQL cannot store.
         case nulCharacter = "nul_character"

@@ -1,6 +1,6 @@
-/// Takes events out of bytes in one pass: fields out, `properties` left as a raw slice, every limit checked.
+/// Reads events from JSON in one pass: finds their fields, leaves `properties` as raw bytes, and checks every limit.
 ///
-/// The client checks its own events with the same code before it stores them, so what it uploads the server has no reason to refuse.
+/// The client checks its events with the same code before it stores them, so the server has no reason to refuse what the client uploads.
 package enum EventScanner {
     /// Checks one encoded event, as the server will.
     package static func check(_ bytes: [UInt8]) -> EventProblem? {
@@ -12,7 +12,7 @@ package enum EventScanner {
         bytes.withUnsafeBufferPointer { fields(of: $0, 0..<$0.count) }.event(in: bytes)
     }
 
-    /// The same of a line of a body.
+    /// The same for one line of a body.
     static func fields(of body: UnsafeBufferPointer<UInt8>, _ line: Range<Int>) -> EventFields {
         let buffer = UnsafeBufferPointer(rebasing: body[..<line.upperBound])
         var cursor = JSONCursor(buffer, at: line.lowerBound)
@@ -25,7 +25,7 @@ package enum EventScanner {
             cursor.skipWhitespace()
             guard cursor.isAtEnd else { throw JSONCursor.invalid("something follows the event") }
         } catch {
-            // An event that was read to its end has its own id, whatever follows it.
+            // An event that was read to its end keeps its id, whatever follows it.
             if scan.found.wire.isEmpty { scan.found.id = LenientScan(buffer).eventID(from: start) }
             scan.fail(error, bytes: (LenientScan(buffer).endOfValue(from: start) ?? buffer.count) - start)
             scan.found.wire = line
@@ -33,7 +33,7 @@ package enum EventScanner {
         return scan.found
     }
 
-    /// Reads the event that begins at the cursor; afterwards the cursor is behind its end, however bad the event.
+    /// Reads the event that begins at the cursor, and moves the cursor past its end even if the event is invalid.
     ///
     /// - Throws: ``BodyProblem`` if the event's end cannot be found.
     static func scan(_ cursor: inout JSONCursor) throws(BodyProblem) -> EventFields {
@@ -54,9 +54,9 @@ package enum EventScanner {
     }
 }
 
-/// A body, or an envelope, of which no event can be taken out safely. Nothing of it is stored.
+/// Why no event of a body can be read safely. Nothing of the body is stored.
 package struct BodyProblem: Error, Hashable, Sendable {
-    /// What the whole request is refused with.
+    /// The code that the whole request is refused with.
     package let code: RequestProblem.Code
     /// For people; holds nothing of the body.
     package let detail: String
@@ -67,13 +67,12 @@ package struct BodyProblem: Error, Hashable, Sendable {
     }
 }
 
-/// The scan of one event.
 private struct EventScan {
     var cursor: JSONCursor
     var found = EventFields()
 
-    /// Problems with fields are kept until the event's end is reached: the rest must still be valid JSON, the id may follow, and a key
-    /// that comes again takes the place of what was wrong (the last of repeated keys wins).
+    /// Problems with fields are kept until the event's end is reached: the rest must still be valid JSON, the id may follow, and a repeated
+    /// key replaces the value that was wrong (the last of repeated keys wins).
     private var fieldProblems: [(field: Fields, problem: () -> EventProblem)] = []
     private var seen: Fields = []
 
@@ -87,13 +86,13 @@ private struct EventScan {
         static let properties = Fields(rawValue: 32)
     }
 
-    /// - Parameter start: Where the event begins. A byte beyond its limit the scan ends: what is too large is only stepped over from there.
+    /// - Parameter start: Where the event begins. The scan ends one byte after the limit of an event; the rest of a larger event is skipped.
     init(from start: JSONCursor) {
         let end = min(start.bytes.count, start.position + EventLimits.maximumEventBytes + 1)
         cursor = JSONCursor(UnsafeBufferPointer(rebasing: start.bytes[..<end]), at: start.position)
     }
 
-    /// - Parameter bytes: Of the whole event.
+    /// - Parameter bytes: The length of the whole event.
     mutating func fail(_ problem: EventProblem, bytes: Int) {
         if found.problem == nil { found.problem = Self.sizeProblem(bytes) ?? problem }
     }
@@ -226,7 +225,7 @@ private struct EventScan {
         return EventProblem(reason, detail: "\(name) must be an integer from 0 to \(maximum)\(hint)")
     }
 
-    /// What a time that is none in milliseconds most likely is, between 1973 and 5138.
+    /// The unit that an invalid time is probably in: the one in which it lies between 1973 and 5138.
     private static func unit(_ time: Double) -> String? {
         for (unit, scale) in [("seconds", 1.0), ("microseconds", 1e6), ("nanoseconds", 1e9)] {
             if ScannedEvent.secondsOfToday ~= time / scale { return unit }
@@ -248,13 +247,13 @@ private struct EventScan {
         }
     }
 
-    /// A field's value follows; what an earlier one had wrong is void.
+    /// A field's value follows. The last of repeated fields counts, so forget an earlier problem.
     private mutating func begin(_ field: Fields) {
         seen.insert(field)
         if !fieldProblems.isEmpty { fieldProblems.removeAll { $0.field == field } }
     }
 
-    /// - Parameter problem: Put in words only if it is told.
+    /// - Parameter problem: Evaluated only if it is reported.
     private mutating func note(_ field: Fields, _ problem: @escaping @autoclosure () -> EventProblem) {
         fieldProblems.append((field, problem))
     }

@@ -1,12 +1,12 @@
 import CZlib
 
-/// gzip (RFC 1952) by zlib, with an absolute limit on what comes out.
+/// gzip (RFC 1952) by zlib, with an absolute limit on the size of the result.
 package enum Gzip {
-    /// Why nothing came out.
+    /// Why there is no result.
     package enum Failure: Error, Hashable, Sendable {
         /// Not gzip, damaged or cut.
         case damaged
-        /// More than the limit would come out.
+        /// The result would exceed the limit.
         case tooLarge
         /// zlib could not work, for want of memory.
         case unavailable
@@ -40,7 +40,7 @@ package enum Gzip {
         return result
     }
 
-    /// One gzip file, made of parts that can be read as soon as they have arrived.
+    /// Makes one gzip file of parts that can be decompressed as soon as they have arrived.
     package final class Compressor {
         private var stream = z_stream()
 
@@ -53,8 +53,8 @@ package enum Gzip {
 
         deinit { deflateEnd(&stream) }
 
-        /// - Parameter isLast: Whether the file ends behind these bytes.
-        /// - Returns: All that they have become.
+        /// - Parameter isLast: Whether the file ends after these bytes.
+        /// - Returns: The compressed form of all of these bytes.
         package func add(_ bytes: [UInt8], isLast: Bool = false) -> [UInt8] {
             var result: [UInt8] = []
             bytes.withUnsafeBufferPointer { input in
@@ -64,7 +64,7 @@ package enum Gzip {
                     repeat {
                         stream.next_out = chunk.baseAddress
                         stream.avail_out = UInt32(chunk.count)
-                        // https://zlib.net/manual.html: with nothing left to do it says so, and that is no failure.
+                        // Z_BUF_ERROR means that nothing was left to do, which is no failure (https://zlib.net/manual.html).
                         _ = deflate(&stream, isLast ? Z_FINISH : Z_SYNC_FLUSH)
                         result.append(contentsOf: UnsafeBufferPointer(rebasing: chunk[..<(chunk.count - Int(stream.avail_out))]))
                     } while stream.avail_out == 0
@@ -74,7 +74,7 @@ package enum Gzip {
         }
     }
 
-    /// - Parameter limit: Bytes that may come out, however the input is made.
+    /// - Parameter limit: The most bytes that the result may have, whatever the input claims.
     package static func decompress(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
         var stream = z_stream()
         guard inflateInit2_(&stream, gzipWindow, ZLIB_VERSION, structSize) == Z_OK else { throw .unavailable }
@@ -94,8 +94,8 @@ package enum Gzip {
                     result.append(contentsOf: UnsafeBufferPointer(rebasing: chunk[..<produced]))
                     switch status {
                     case Z_STREAM_END:
-                        // A gzip file may be several members, one behind the other (RFC 1952 §2.2).
-                        // Zeros behind the last one are padding, as for gzip(1).
+                        // A gzip file may hold several members, one after the other (RFC 1952 §2.2).
+                        // Zeros after the last one are padding, as for gzip(1).
                         let rest = UnsafeBufferPointer(start: stream.next_in, count: Int(stream.avail_in))
                         if rest.allSatisfy({ $0 == 0 }) { return .success(()) }
                         guard inflateReset(&stream) == Z_OK else { return .failure(.damaged) }

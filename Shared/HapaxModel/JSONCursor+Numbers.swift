@@ -1,5 +1,5 @@
 extension JSONCursor {
-    /// Reads a number. What is returned is its text; whether it is an integer is ``integer(_:)``'s to say.
+    /// Reads a number and returns the range of its text; ``integer(_:)`` tells whether it is an integer.
     mutating func number() throws(EventProblem) -> Range<Int> {
         let start = position
         _ = skip(UInt8(ascii: "-"))
@@ -43,7 +43,7 @@ extension JSONCursor {
         Double(String(decoding: bytes[range], as: UTF8.self)) ?? .infinity
     }
 
-    /// The value of a number without fraction and exponent, if it fits.
+    /// The value of a number; nil if it has a fraction or an exponent, or exceeds 64 bits.
     func integer(_ range: Range<Int>) -> Int64? {
         var index = range.lowerBound
         let negative = bytes[index] == UInt8(ascii: "-")
@@ -62,7 +62,7 @@ extension JSONCursor {
         return value == .min ? nil : -value
     }
 
-    /// The same by value, however it is written (`12.0`, `1.2e1`).
+    /// The same for a whole number in any form (`12.0`, `1.2e1`).
     func wholeNumber(_ range: Range<Int>) -> Int64? {
         if let number = integer(range) { return number }
         var (value, zeros, exponent, index) = (Int64(0), 0, 0, range.lowerBound)
@@ -85,7 +85,7 @@ extension JSONCursor {
             if isFraction { exponent -= 1 }
             zeros += 1
             guard digit > 0 else { continue }
-            // Zeros count only once something stands behind them.
+            // Zeros multiply the value only before another digit; trailing ones join the exponent.
             guard let shifted = times(value, tens: zeros) else { return nil }
             let (sum, isTooLarge) = shifted.addingReportingOverflow(Int64(digit))
             if isTooLarge { return nil }

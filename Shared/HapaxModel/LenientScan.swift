@@ -1,6 +1,6 @@
-/// Finds the way around an event that is not valid JSON, so that it costs only itself.
+/// Finds the end and the id of an event that is not valid JSON, so that other events can still be read.
 ///
-/// Strings are stepped over with their escapes, brackets must pair by kind; everything else is ignored.
+/// Skips strings with their escapes and requires brackets to pair by kind; ignores everything else.
 struct LenientScan {
     private let bytes: UnsafeBufferPointer<UInt8>
 
@@ -19,7 +19,7 @@ struct LenientScan {
                 guard let end = endOfString(from: position) else { return nil }
                 position = end
             case UInt8(ascii: "{"), UInt8(ascii: "["):
-                open.append(byte + 2)  // Both closing brackets lie two behind their opening ones.
+                open.append(byte + 2)  // In ASCII, both closing brackets come two after their opening ones.
                 position += 1
             case UInt8(ascii: "}"), UInt8(ascii: "]"):
                 guard let expected = open.popLast() else { return position }
@@ -35,8 +35,8 @@ struct LenientScan {
         return open.isEmpty ? position : nil
     }
 
-    /// The last `event_id` of the object that begins at `start`, if it can be read; nil for anything but an object, whose neighbours'
-    /// ids are none of its own.
+    /// The last `event_id` of the object that begins at `start`, if it can be read. nil if no object begins there: an id that follows
+    /// belongs to another event.
     func eventID(from start: Int) -> EventID? {
         guard start < bytes.count, bytes[start] == UInt8(ascii: "{") else { return nil }
         var depth = 0
@@ -54,7 +54,7 @@ struct LenientScan {
                         id = (try? cursor.string()).flatMap { text in
                             cursor.unescaped(text).withUnsafeBufferPointer { EventID(utf8: $0) }
                         }
-                        // Go on behind the colon: the value itself is stepped over like any other.
+                        // Go on after the key: the loop skips the value like any other.
                     }
                 }
                 position = end

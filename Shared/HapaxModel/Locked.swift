@@ -6,10 +6,10 @@ import Musl
 import Darwin
 #endif
 
-/// A value behind a lock. `Synchronization.Mutex` would do, but needs iOS 18 and macOS 15.
+/// A value guarded by a lock. `Synchronization.Mutex` would do, but needs iOS 18 and macOS 15.
 // Unchecked: every access to `value` is between lock and unlock of `mutex`, and only `withLock` touches either.
 package final class Locked<Value>: @unchecked Sendable {
-    /// Behind a pointer: Swift would check at each access that there is no other, and the lock sees to that.
+    /// A pointer: for a stored property Swift would check each access for exclusivity, which the lock ensures already.
     private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
     #if canImport(Darwin)
     private let mutex = UnsafeMutablePointer<os_unfair_lock>.allocate(capacity: 1)

@@ -1,9 +1,9 @@
-/// Rewrites an object whose keys are repeated or escaped, so that every store reads it alike: each key once, the last one's value, written
-/// with no more escapes than JSON asks for.
+/// Rewrites an object whose keys are repeated or escaped, so that every store reads it alike: each key once, with its last value, and with
+/// only the escapes that JSON requires.
 package enum PlainKeys {
     /// - Parameter object: A JSON object that ``EventScanner`` has accepted, so at most ``EventLimits/maximumDepth`` deep.
-    /// - Parameter hasRepeats: Whether one of its objects has a key twice.
-    /// - Returns: An object of the same value; what stands in it beside keys is as it was written.
+    /// - Parameter hasRepeats: Whether it, or an object in it, has a repeated key.
+    /// - Returns: An object of the same value, in which scalar values are spelled as before.
     package static func rewritten(_ object: ArraySlice<UInt8>, hasRepeats: Bool) -> [UInt8] {
         object.withUnsafeBufferPointer { bytes in
             var rewrite = Rewrite(bytes, hasRepeats: hasRepeats)
@@ -16,10 +16,10 @@ package enum PlainKeys {
     private struct Rewrite: ~Copyable {
         private var cursor: JSONCursor
         private var writer: JSONWriter
-        /// Where members of the object that ends stand in what was written that a later one of the same key replaces, each with its comma. The
-        /// last member is never one of them.
+        /// When an object ends: where its members were written, each with its comma, that a later member of the same key replaces. The object's
+        /// last member is never among them.
         private var replaced: [Range<Int>] = []
-        /// Of the objects that are open, the innermost last: what each key hashes to, and where its member was written.
+        /// The members of all open objects, those of the innermost last: the key's hash, and where the member was written.
         private var members: [(key: UInt64, written: Range<Int>)] = []
         private let hasRepeats: Bool
         private let repeatedKeys = RepeatedKeys()
@@ -86,7 +86,7 @@ package enum PlainKeys {
             return true
         }
 
-        /// - Returns: Whether the element was the last one; else the comma is written.
+        /// Writes the comma or the closing bracket, and returns whether the element was the last one.
         private mutating func ends(_ end: UInt8) -> Bool {
             cursor.skipWhitespace()
             let isLast = cursor.skip(end)
@@ -98,7 +98,7 @@ package enum PlainKeys {
 }
 
 extension JSONCursor {
-    /// Of what a string says, however it is written.
+    /// The hash of a string's unescaped bytes, the same however it is escaped.
     func hash(_ text: Text, seed: UInt64) -> UInt64 {
         withUnescaped(text) { XXH64.hash(UnsafeRawBufferPointer($0), seed: seed) }
     }
@@ -125,7 +125,6 @@ extension JSONCursor {
         if current == UInt8(ascii: "\"") {
             _ = checkedString()
         } else {
-            // A number or a word ends where none of its characters follow.
             while !isAtEnd, !Self.endsToken(current) { position += 1 }
         }
     }

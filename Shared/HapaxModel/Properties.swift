@@ -6,27 +6,27 @@ import Foundation
 ///
 ///     ["order": order.id, "amount": order.amount, "coupon": order.coupon, "items": order.items.count]
 ///
-/// `PropertyValue.null` is JSON's null. A literal inside of a literal that mixes types needs its own: `["a", 1] as PropertyValue`,
+/// `PropertyValue.null` is JSON's null. An inner literal that mixes types must name its own type: `["a", 1] as PropertyValue`,
 /// `["name": name, "age": age] as Properties`.
 public struct Properties: Sendable {
     package typealias Member = (key: String, value: PropertyValue)
 
-    /// In the order in which they were given; of a name that is there twice the last one counts. A dictionary takes twice as long to make.
+    /// In the order given; of a repeated name the last one counts. A list, since a dictionary takes twice as long to make.
     package private(set) var members: [Member] = []
     private var failure: Failure?
 
-    /// Kept out of line: properties are copied often, and hardly ever have one.
+    /// A class, so that properties stay small: they are copied often and rarely have a failure.
     private final class Failure: Sendable {
         let problem: EventProblem
-        /// What there is of the value, as JSON: its dead letter holds that in the properties' place.
+        /// What could be encoded of the value, as JSON; its dead letter holds this in place of the properties.
         let json: [UInt8]?
         init(_ problem: EventProblem, _ json: [UInt8]?) { (self.problem, self.json) = (problem, json) }
     }
 
-    /// Why what was encoded is no object: its event becomes a dead letter for this.
+    /// Why the encoded value gave no properties; its event becomes a dead letter with this reason.
     package var problem: EventProblem? { failure?.problem }
 
-    /// What there is of a value that is no object, as JSON.
+    /// What could be encoded of such a value, as JSON.
     package var jsonOfProblem: [UInt8]? { failure?.json }
 
     /// No properties.
@@ -37,14 +37,14 @@ public struct Properties: Sendable {
         members = values.map { ($0.key, $0.value.propertyValue) }
     }
 
-    /// The members of a value as JSON: `Date` as Unix milliseconds, `Data` in base64.
+    /// The members of a value encoded as JSON: `Date` as Unix milliseconds, `Data` in base64.
     ///
-    /// A value that is no JSON object gives no properties, and the event that gets them becomes a dead letter `invalid_properties`, which holds
-    /// the JSON in their place. What JSON cannot hold, as a number that is not finite, it holds as text of a text.
+    /// A value that does not encode to an object gives no properties, and its event becomes a dead letter `invalid_properties`, which holds the
+    /// JSON in their place. If JSON cannot hold the value (a number that is not finite), the dead letter holds it as a JSON string.
     public init(encoding value: some Encodable) {
         let encoder = JSONEncoder()
         var json: [UInt8]?
-        // Whole milliseconds, as a date in a literal.
+        // Whole milliseconds, as for a date in a literal.
         encoder.dateEncodingStrategy = .custom { date, encoder in
             var container = encoder.singleValueContainer()
             guard case .integer(let milliseconds) = date.propertyValue else {
@@ -59,13 +59,13 @@ public struct Properties: Sendable {
             }
             members = object.map { ($0.key, $0.value) }
         } catch {
-            // An encoder's own words may quote the value.
+            // The encoder's own error text may quote the value.
             let problem = error as? EventProblem ?? EventProblem(.invalidProperties, detail: "the value cannot be encoded as JSON")
             failure = Failure(problem, json ?? Self.text(of: value, encoder))
         }
     }
 
-    /// A JSON text with the JSON of what can be encoded after all, but for dates and numbers that are texts then: no object that might be sent.
+    /// The value's JSON with substitutes for dates and non-finite numbers, as one JSON string: it cannot be taken for properties and sent.
     private static func text(of value: some Encodable, _ encoder: JSONEncoder) -> [UInt8]? {
         encoder.dateEncodingStrategy = .deferredToDate
         encoder.nonConformingFloatEncodingStrategy = .convertToString(positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
@@ -81,10 +81,10 @@ public struct Properties: Sendable {
     /// Whether there are none.
     public var isEmpty: Bool { members.isEmpty }
 
-    /// All of them, to look through.
+    /// All of them as a dictionary.
     public var byName: [String: PropertyValue] { Dictionary(members.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 }) }
 
-    /// The value of a name; setting nil takes the name out.
+    /// The value of a name; setting nil removes the name.
     public subscript(_ name: String) -> PropertyValue? {
         get { members.last { $0.key == name }?.value }
         set {
@@ -93,14 +93,14 @@ public struct Properties: Sendable {
         }
     }
 
-    /// The same, set to any value that can stand for one.
+    /// The same for a value of any convertible type.
     @_disfavoredOverload
     public subscript(_ name: String) -> (any PropertyValueConvertible)? {
         get { self[name] as PropertyValue? }
         set { self[name] = newValue?.propertyValue }
     }
 
-    /// Lays others over these: theirs win.
+    /// Adds other properties, whose value counts under an equal name.
     public mutating func merge(_ other: Properties) {
         if members.isEmpty {
             members = other.members
@@ -112,7 +112,7 @@ public struct Properties: Sendable {
         failure = failure ?? other.failure
     }
 
-    /// These with others laid over them.
+    /// A copy with other properties merged in.
     public func merging(_ other: Properties) -> Properties {
         var merged = self
         merged.merge(other)
@@ -137,7 +137,7 @@ extension Properties: ExpressibleByDictionaryLiteral {
         }
     }
 
-    // Read in place: a loop over the elements copies each pair through the runtime, which takes as long as all the rest
+    // Elements are read in place: a loop copies each pair through the runtime, which takes as long as all other work here
     // (https://developer.apple.com/documentation/swift/memorylayout/offset(of:)).
     private typealias Element = (String, (any PropertyValueConvertible)?)
     private static let offsetOfName = MemoryLayout<Element>.offset(of: \.0) ?? 0

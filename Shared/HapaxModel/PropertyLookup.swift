@@ -1,10 +1,10 @@
-/// Looks into the properties of a stored event without building values of them.
+/// Looks up properties in the JSON of a stored event without building values.
 package enum PropertyLookup {
-    /// The value under a name, as JSON: that of the key of this name, else what lies along the path that its dots spell.
+    /// The value of a name, as JSON: that of the key with this name, else the one at the path that its dots separate.
     ///
     /// - Parameter object: A JSON object that ``EventScanner`` has accepted, or one with such events in it; of repeated keys the last one
     ///   counts.
-    /// - Returns: nil if there is none.
+    /// - Returns: nil if there is no value.
     package static func value(of name: String, in object: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
         if let value = member(Array(name.utf8), of: object) { return value }
         let path = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
@@ -14,17 +14,17 @@ package enum PropertyLookup {
         return found
     }
 
-    /// The names of an object's members, unescaped; repeated ones once for each time.
+    /// The names of an object's members, unescaped; a repeated name each time.
     ///
-    /// Bytes rather than text: Swift takes differently composed letters for the same.
+    /// Bytes rather than `String`, which takes differently composed letters for equal.
     package static func names(in object: ArraySlice<UInt8>) -> [[UInt8]] {
         var names: [[UInt8]] = []
         forEachMember(of: object) { name, _ in names.append(name) }
         return names
     }
 
-    /// For each member of an object the hash of its value, which equal values share however they are written; of repeated names the last one
-    /// counts.
+    /// The hash of each member's value by its name. Equal values have equal hashes, however they are written; of repeated names the last
+    /// one counts.
     package static func hashes(in object: ArraySlice<UInt8>) -> [[UInt8]: UInt64] {
         var hashes: [[UInt8]: UInt64] = [:]
         forEachMember(of: object) { name, value in

@@ -1,12 +1,12 @@
 import Foundation
 
 extension PropertyValue {
-    /// The value of a JSON text that an event may hold. The last of repeated keys wins; a number with a fraction or an exponent becomes the
-    /// nearest double, a whole number that neither 64 bits nor a double hold a ``number(_:)``.
+    /// The value of a JSON text that an event may hold. The last of repeated keys wins. A number with a fraction or an exponent becomes the
+    /// nearest double. An integer beyond 64 bits, and a number from 2⁵³ on that a double would round, becomes a ``number(_:)``.
     ///
-    /// - Throws: What is wrong with it; also for two keys that `String` takes for the same though their bytes differ.
+    /// - Throws: What is wrong with it; also if two keys are equal as `String` though their bytes differ.
     package init(json text: String) throws(EventProblem) {
-        // Above all it bounds the depth: what follows recurses.
+        // Bounds the depth, above all: the code below recurses.
         let id = EventID.derived(name: "", key: "")
         let event = #"{"event_id":"\#(id)","event":"e","time":0,"distinct_id":"u","properties":{"value":\#(text)}}"#
         if let problem = EventScanner.check(Array(event.utf8)) { throw problem }
@@ -24,7 +24,7 @@ extension PropertyValue {
 }
 
 extension [String: PropertyValue] {
-    /// Whether a key is there that is canonically equivalent to this one, and made of other bytes: one of the two would vanish.
+    /// Whether there is a key that is canonically equivalent to this one but has other bytes: one of the two would be lost.
     package func holdsLookalike(of key: String) -> Bool {
         guard let index = index(forKey: key) else { return false }
         return !keys[index].utf8.elementsEqual(key.utf8)
@@ -32,7 +32,7 @@ extension [String: PropertyValue] {
 }
 
 extension JSONCursor {
-    /// Of text that has been checked.
+    /// Reads a value that has been checked.
     fileprivate mutating func propertyValue() throws(EventProblem) -> PropertyValue {
         skipWhitespace()
         switch current {
@@ -82,10 +82,10 @@ extension JSONCursor {
         let range = try number()
         if let integer = integer(range) { return .integer(integer) }
         let text = String(decoding: bytes[range], as: UTF8.self)
-        // Digits alone are more than 64 bits: they are kept.
+        // An integer beyond 64 bits keeps all its digits.
         if bytes[range].allSatisfy({ $0 &- 0x30 < 10 || $0 == UInt8(ascii: "-") }), text != "-0" { return .number(text) }
         guard let double = Double(text) else { return .number(text) }
-        // An integer of so many digits that a double would be another one is not rounded.
+        // From 2⁵³ on a double cannot hold every integer: a number that it would change is kept as text.
         if double.magnitude >= 0x1p53, let exact = Decimal(string: text), exact != Decimal(string: "\(double)") { return .number(text) }
         return .double(double)
     }

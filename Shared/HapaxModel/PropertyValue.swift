@@ -1,4 +1,4 @@
-/// A value of an event's properties: what JSON can say.
+/// The value of a property: anything that JSON can hold.
 ///
 /// Integers and floating-point numbers are kept apart so that a 64-bit integer survives unrounded.
 public enum PropertyValue: Hashable, Sendable {
@@ -8,12 +8,12 @@ public enum PropertyValue: Hashable, Sendable {
     case bool(Bool)
     /// A whole number, unrounded.
     case integer(Int64)
-    /// JSON has no word for infinities and NaN: an event that holds one goes to the dead letters.
+    /// JSON cannot hold infinities and NaN: an event with one becomes a dead letter.
     case double(Double)
-    /// Any other number, as it stands in JSON (RFC 8259 §6), so that it keeps all its digits. An event whose text is no number goes to the
-    /// dead letters.
+    /// Any other number, as JSON text (RFC 8259 §6), so that it keeps all its digits. If the text is not a number, the event becomes a dead
+    /// letter.
     case number(String)
-    /// A text; counts towards the event's bytes as it is escaped.
+    /// A text; its escaped form counts towards the event's bytes.
     case string(String)
     /// A list; one level of ``EventLimits/maximumDepth``.
     case array([PropertyValue])

@@ -1,10 +1,10 @@
 import Foundation
 
-/// What can stand for a property's value: texts, numbers, truth values, dates, ids, URLs, and arrays, sets and dictionaries of them.
+/// A type whose values can be property values: texts, numbers, truth values, dates, ids, URLs, and arrays, sets and dictionaries of them.
 ///
-/// A type of your own whose raw value is one needs no code: `enum Plan: String, PropertyValueConvertible { … }`.
+/// A type of your own with such a raw value needs no code: `enum Plan: String, PropertyValueConvertible { … }`.
 public protocol PropertyValueConvertible {
-    /// The value as JSON says it.
+    /// The value as JSON holds it.
     var propertyValue: PropertyValue { get }
 }
 
@@ -30,12 +30,12 @@ extension UInt64: PropertyValueConvertible {
 
 extension Double: PropertyValueConvertible { public var propertyValue: PropertyValue { .double(self) } }
 extension Float: PropertyValueConvertible {
-    /// Of the same shortest digits: 0.1 and not 0.10000000149011612.
+    /// The double with the same shortest digits: 0.1 and not 0.10000000149011612.
     public var propertyValue: PropertyValue { .double(Double("\(self)") ?? Double(self)) }
 }
 extension CGFloat: PropertyValueConvertible { public var propertyValue: PropertyValue { .double(Double(self)) } }
 extension Decimal: PropertyValueConvertible {
-    /// All digits.
+    /// Keeps all digits.
     public var propertyValue: PropertyValue { isFinite ? .number(description) : .double(.nan) }
 }
 
@@ -54,7 +54,7 @@ extension Array: PropertyValueConvertible where Element: PropertyValueConvertibl
     public var propertyValue: PropertyValue { .array(map(\.propertyValue)) }
 }
 extension Set: PropertyValueConvertible where Element: PropertyValueConvertible {
-    /// A list in an order of its own, so that equal sets are the same text.
+    /// A list sorted by the JSON of its elements, so that equal sets give the same text.
     public var propertyValue: PropertyValue {
         let values = map { element in
             var writer = JSONWriter()

@@ -1,6 +1,6 @@
-/// Finds keys that come again in an object, by their hashes: a few one by one, many through a table that one object after another uses.
+/// Finds an object's repeated keys by their hashes: compares few keys in pairs, and uses a table for many, which is kept for the next object.
 final class RepeatedKeys {
-    /// Twice ``EventLimits/maximumKeysPerObject``, and a power of two.
+    /// Twice ``EventLimits/maximumKeysPerObject``, and a power of two, so that a mask gives the slot.
     private static let slotCount = 512
     private static let comparedKeys = 16
 
@@ -9,7 +9,7 @@ final class RepeatedKeys {
 
     /// - Parameters:
     ///   - count: Keys of the object, at most ``EventLimits/maximumKeysPerObject``.
-    ///   - hash: Of the key at a place.
+    ///   - hash: Returns the hash of the key at a place.
     ///   - found: Called once for each place whose key comes again later.
     func search(_ count: Int, hash: (Int) -> UInt64, found: (Int) -> Void) {
         guard count > Self.comparedKeys else {

@@ -1,19 +1,19 @@
-/// What a request's body holds: the events in order, and what its envelope says.
+/// The content of a request's body: its envelope, and its events in order.
 package struct ScannedBody: Sendable {
-    /// What the envelope says; empty for a bare array and for lines.
+    /// Empty for a bare array and for lines.
     package var envelope = EventBatch.Envelope()
-    /// In the order of the body, bad ones included.
+    /// In the order of the body, invalid ones included.
     package var events: [ScannedEvent] = []
 
     /// Reads an envelope, or a bare array of events.
     ///
-    /// - Throws: ``BodyProblem`` if the envelope cannot be read or the end of an event cannot be found; an event that is bad in itself is
-    ///   returned with its `problem`.
+    /// - Throws: ``BodyProblem`` if the envelope cannot be read, the end of an event cannot be found, or there are more events than a batch may
+    ///   have. An invalid event is returned with its `problem`.
     package init(json body: ArraySlice<UInt8>) throws(BodyProblem) {
         self = try BodyScan(body, isLines: false).wholeBody()
     }
 
-    /// Reads newline-delimited JSON, one event a line; empty lines are skipped and a bad line costs only itself.
+    /// Reads newline-delimited JSON, one event a line. Skips empty lines; an invalid line does not affect the others.
     ///
     /// - Throws: ``BodyProblem`` if there are more lines than a batch may have.
     package init(lines body: ArraySlice<UInt8>) throws(BodyProblem) {
@@ -23,15 +23,15 @@ package struct ScannedBody: Sendable {
     fileprivate init() {}
 }
 
-/// Takes a body apart piece by piece, so that whoever reads it can do something else between an event and the next one.
+/// Scans a body piece by piece, so that its caller can let other work go first between two events.
 package struct BodyScan {
     private enum Stage {
         case start
-        /// A field of the envelope is due.
+        /// A field of the envelope comes next.
         case fields
         case events(isBare: Bool)
         case lines
-        /// Nothing but white space is due.
+        /// Only white space may follow.
         case end
     }
 
@@ -41,11 +41,11 @@ package struct BodyScan {
     package private(set) var position = 0
     private var hasEvents = false
     private var looksLikeEvent = false
-    /// Where the value of each field is; of repeated ones the last. Read once the envelope is over: a field that comes again and again costs little.
+    /// Where each field's value begins; of repeated fields the last. Values are read at the envelope's end, so that repeating a field costs little.
     private var fields = [Int?](repeating: nil, count: Field.allCases.count)
     package private(set) var found = ScannedBody()
     private var events = 0
-    /// Whether what it says of all events (`sent_at`, `install_id`) was not what was known when the first one was read.
+    /// Whether the envelope gives another `sent_at` or `install_id` than the one that the events were read with.
     package private(set) var envelopeChanged = false
 
     private enum Field: CaseIterable {
@@ -66,9 +66,9 @@ package struct BodyScan {
         }
     }
 
-    /// - Parameter isLines: Whether it is newline-delimited JSON.
+    /// - Parameter isLines: Whether the body is newline-delimited JSON.
     package init(_ body: ArraySlice<UInt8>, isLines: Bool) {
-        // A byte order mark in front may be ignored (RFC 8259 §8.1), and some programs write one.
+        // A leading byte order mark may be ignored (RFC 8259 §8.1), and some programs write one.
         self.body = body.starts(with: [0xEF, 0xBB, 0xBF]) ? body.dropFirst(3) : body
         stage = isLines ? .lines : .start
     }
@@ -81,12 +81,12 @@ package struct BodyScan {
         return found
     }
 
-    /// Takes an event's fields, the body that they are in, and the envelope as far as it is known.
+    /// Receives an event's fields, their body, and the envelope as far as it has been read.
     package typealias Take = (EventFields, UnsafeBufferPointer<UInt8>, EventBatch.Envelope) -> Void
 
     /// Reads one event, or one field of the envelope.
     ///
-    /// - Returns: false when nothing was left.
+    /// - Returns: false at the body's end.
     /// - Throws: ``BodyProblem``.
     package mutating func next(_ take: Take) throws(BodyProblem) -> Bool {
         let body = body
@@ -134,7 +134,7 @@ package struct BodyScan {
                 : "events is missing")
     }
 
-    /// - Returns: Whether there are none.
+    /// - Returns: Whether the array is empty.
     @discardableResult
     private mutating func beginEvents(_ cursor: inout JSONCursor, isBare: Bool) -> Bool {
         cursor.position += 1
@@ -155,7 +155,7 @@ package struct BodyScan {
     }
 
     private mutating func line(_ cursor: inout JSONCursor, _ take: Take) throws(BodyProblem) -> Bool {
-        // Blank lines and blanks in front of an event cost a look each.
+        // Skips blank lines here, all in one step, so that a body of them costs little.
         cursor.skipWhitespace()
         if cursor.isAtEnd { return false }
         let start = cursor.position
@@ -184,15 +184,15 @@ package struct BodyScan {
             return try endField(&cursor)
         }
         guard cursor.current == UInt8(ascii: "[") else { throw BodyProblem("events must be an array") }
-        // Last key wins would make the events of the first array vanish without an outcome.
+        // If the last key won, the events of the first array would get no outcome.
         guard !hasEvents else { throw BodyProblem("events is given twice") }
         hasEvents = true
-        // Envelopes say it in front, mostly.
+        // Most envelopes give both before their events.
         read([.sentAt, .installID], cursor.bytes)
         if beginEvents(&cursor, isBare: false) { try endField(&cursor) }
     }
 
-    /// Another field follows, or the envelope's end.
+    /// Expects another field or the envelope's end.
     private mutating func endField(_ cursor: inout JSONCursor) throws(BodyProblem) {
         stage = .fields
         cursor.skipWhitespace()
@@ -209,13 +209,13 @@ package struct BodyScan {
         do throws(EventProblem) { return try cursor.string() } catch { throw Self.refusal(error) }
     }
 
-    /// Steps over the value of a field, whose place is kept. One that cannot be used is as good as absent.
+    /// Skips a field's value and keeps its place. A value that cannot be used counts as absent.
     private mutating func value(of key: JSONCursor.Text, _ cursor: inout JSONCursor) throws(BodyProblem) {
         let start = cursor.position
         do throws(EventProblem) {
             try cursor.value(depth: 0)
         } catch {
-            // JSON beyond the limits of an event is JSON all the same and is stepped over.
+            // An event's limits do not apply to the envelope: skip a value that exceeds them.
             guard error.reason != .invalidJSON, let end = LenientScan(cursor.bytes).endOfValue(from: start) else {
                 throw Self.refusal(error)
             }
@@ -247,7 +247,7 @@ package struct BodyScan {
     }
 
     /// - Parameter value: JSON that has been checked.
-    /// - Returns: The first ``EventLimits/maximumSaidRanges``; nil if it is anything but a list of ranges.
+    /// - Returns: The first ``EventLimits/maximumSaidRanges`` ranges; nil if the value is not a list of ranges.
     private func ranges(_ value: JSONCursor, hasReasons: Bool) -> [EventBatch.Envelope.Gone]? {
         var cursor = value
         var ranges: [EventBatch.Envelope.Gone] = []
@@ -317,7 +317,7 @@ package struct BodyScan {
         return counts
     }
 
-    /// What is wrong with the envelope itself is wrong with the whole request.
+    /// A problem with the envelope refuses the whole request.
     private static func refusal(_ problem: EventProblem) -> BodyProblem {
         BodyProblem("the envelope is not valid: \(problem.detail)")
     }

@@ -1,6 +1,6 @@
-/// One event found in a body: its fields taken out, its properties left as the bytes that came.
+/// One event found in a body: its fields, and its properties as the bytes that were sent.
 package struct ScannedEvent: Sendable {
-    /// Its own id, also when something else about it is wrong; nil if it has none that can be read.
+    /// The event's own id, even if the event has another problem; nil if no id can be read.
     package var id: EventID?
     /// Unescaped UTF-8.
     package var name: ArraySlice<UInt8>
@@ -26,7 +26,7 @@ package struct ScannedEvent: Sendable {
         }
     }
 
-    /// The same for all ways to write the same event.
+    /// Equal for events with equal values, however they are written.
     package var valueHash: ValueHash { ValueHash(name: name, distinctID: distinctID, properties: properties) }
 
     /// Where the values of another event differ: `event`, `distinct_id`, and properties as `properties.NAME`. Empty for the same event.
@@ -38,9 +38,9 @@ package struct ScannedEvent: Sendable {
             + names.map { "properties." + String(decoding: $0, as: UTF8.self) }.sorted()
     }
 
-    /// Seconds from 1973 to 5138; as milliseconds they lie before 1973.
+    /// Times from 1973 to 5138 if read as seconds; before 1973 if read as milliseconds.
     static let secondsOfToday = 1e8...1e11
 
-    /// Whether its time is most likely in seconds, and so some fifty years off. It is stored as it is.
+    /// Whether a time is probably in seconds, and so some fifty years too early. It is stored unchanged.
     package static func looksLikeSeconds(_ time: Int64) -> Bool { secondsOfToday ~= Double(time) }
 }

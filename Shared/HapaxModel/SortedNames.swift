@@ -1,9 +1,9 @@
-/// The names of an object's members in the order of their bytes: the same object is always the same text.
+/// Sorts an object's members by the bytes of their names, so that the same object always gives the same text.
 struct SortedNames {
-    /// A name that mostly compares by one number.
+    /// A name; most comparisons need only its prefix.
     struct Name: Comparable, Sendable {
         let text: String
-        /// The first eight bytes, or fewer with zeros behind.
+        /// The first eight bytes, padded with zeros.
         private let prefix: UInt64
 
         init(_ text: String) {
@@ -39,7 +39,7 @@ struct SortedNames {
         var value: PropertyValue
     }
 
-    /// Of a name that is there twice the last value counts.
+    /// Calls `body` for each name in order; of a repeated name the last value counts.
     static func forEach(of properties: some Collection<Properties.Member>, _ body: (Name, PropertyValue) -> Void) {
         withUnsafeTemporaryAllocation(of: Member.self, capacity: properties.count) { buffer in
             var count = 0
@@ -47,7 +47,7 @@ struct SortedNames {
             for property in properties {
                 let member = Member(name: Name(property.key), value: property.value)
                 var place = count
-                // Few enough, mostly, that putting each in its place beats anything cleverer.
+                // For so few members, insertion sort is the fastest.
                 if isShort {
                     while place > 0, member.name < buffer[place - 1].name { place -= 1 }
                     let first = buffer.baseAddress.unsafelyUnwrapped

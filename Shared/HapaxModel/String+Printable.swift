@@ -1,5 +1,5 @@
 extension String {
-    /// The same text with each character that would do something instead of showing something written out, as `\u{1B}`.
+    /// The same text with control and format characters and line separators written out, as `\u{1B}`: a terminal would obey them.
     package var printable: String {
         unicodeScalars.reduce(into: "") { result, scalar in
             switch scalar.properties.generalCategory {

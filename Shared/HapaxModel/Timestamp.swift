@@ -29,8 +29,8 @@ package struct Timestamp: Hashable, Sendable, Comparable {
 }
 
 extension Timestamp: LosslessStringConvertible {
-    /// Reads the form of RFC 3339: a day, `T`, a time with or without a fraction, and `Z` or an offset. Digits beyond microseconds are cut off,
-    /// and a leap second is not known.
+    /// Reads the form of RFC 3339: a day, `T`, a time with or without a fraction, and `Z` or an offset. Digits beyond microseconds are cut off;
+    /// a leap second (`:60`) is refused.
     package init?(_ text: String) {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, let day = CalendarDay(String(decoding: bytes[..<10], as: UTF8.self)),

@@ -6,7 +6,7 @@
 ///
 /// A value: the clock and the randomness come from the caller.
 package struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
-    // Internal, so that a test can stand just before the counter's end.
+    // Internal, so that a test can set the counter just before its end.
     var lastMilliseconds: UInt64 = 0
     var counter: UInt64 = 0
     private var randomness: Randomness
@@ -17,7 +17,7 @@ package struct UUIDv7Generator<Randomness: RandomNumberGenerator & Sendable>: Se
     /// Randomness makes ids unguessable and, between generators, unique; order within one generator does not depend on it.
     package init(randomness: Randomness) {
         self.randomness = randomness
-        // A clock that was never set stands at 0 on many machines: their ids must differ, too.
+        // A clock that was never set shows 0, for which `next` does not seed: ids must differ then, too.
         seed()
     }
 

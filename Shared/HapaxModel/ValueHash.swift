@@ -1,19 +1,19 @@
-/// A hash over what was said, not over how it was written: tells whether two events with one id are the same event.
+/// A hash of an event's values, not of how they are written: tells whether two events with one id are the same event.
 ///
-/// Name, distinct_id and the JSON value of `properties` take part. Time, sequence and install do not: a client that lost its clock or its
-/// queue and tells the same thing again is a duplicate, not a conflict. It costs more than all else that is done to an event, so only events
-/// that come again in other bytes (``ScannedEvent/fingerprint``) are compared by it. None is stored.
+/// Name, distinct_id and the JSON value of `properties` take part. Time, sequence and install do not: if a client lost its clock or its queue
+/// and sends the same event again, that is a duplicate, not a conflict. The hash costs more than all other work on an event, so it is used only
+/// for events that come again in other bytes (``ScannedEvent/fingerprint``). It is never stored.
 ///
-/// Only compared between two events under one id of one project, so whoever looks for a collision can only deceive himself.
+/// It is compared only between two events under one id of one project, so a sender that constructs a collision deceives only itself.
 package struct ValueHash: Hashable, Sendable {
     package let value: UInt64
-    /// Whether each key in `properties` is there once in its object and written without escapes.
+    /// Whether no key in `properties` is repeated in its object or written with escapes.
     package var hasPlainKeys: Bool { !hasEscapedKeys && !hasRepeatedKeys }
     private let hasEscapedKeys: Bool
     /// Whether an object in `properties` has a key twice.
     package let hasRepeatedKeys: Bool
 
-    /// What a hash is about, so that the text "1" and the number 1 differ.
+    /// The seeds of the kinds of value, so that the text "1" and the number 1 differ.
     private enum Kind: UInt64 {
         case null = 0
         case bool = 1
@@ -59,7 +59,7 @@ package struct ValueHash: Hashable, Sendable {
         private(set) var hasEscapedKeys = false
         private(set) var hasRepeatedKeys = false
         private let repeatedKeys = RepeatedKeys()
-        /// Members of the objects that are open, the innermost last.
+        /// The members of all open objects, those of the innermost last.
         private var members: [(key: UInt64, value: UInt64)] = []
 
         init(_ bytes: UnsafeBufferPointer<UInt8>) {
@@ -119,7 +119,7 @@ package struct ValueHash: Hashable, Sendable {
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ","))
             }
-            // A good part of what crafted objects would cost.
+            // A crafted body can hold very many empty objects, so they must be cheap.
             if members.count == first { return Self.emptyObject }
             defer { members.removeLast(members.count - first) }
             var (sum, count) = (UInt64(0), UInt64(members.count - first))
@@ -133,9 +133,9 @@ package struct ValueHash: Hashable, Sendable {
             return XXH64.hash(sum, count, seed: Kind.object.rawValue)
         }
 
-        /// By value: sign, significant digits and exponent of ten, so that 1, 1.0 and 10e-1 are one, and −0 is 0.
+        /// By value: sign, significant digits and exponent of ten, so that 1, 1.0 and 10e-1 are equal, and −0 is 0.
         private mutating func number() -> UInt64 {
-            // ``EventLimits/maximumNumberCharacters`` and eight more: only a size that the compiler knows is taken from the stack for sure.
+            // ``EventLimits/maximumNumberCharacters`` plus eight. Only a size that the compiler knows is certain to be allocated on the stack.
             withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 72) { buffer in
                 // The first byte is the sign, digits follow, then the exponent as four bytes, least significant first.
                 var count = 1
@@ -149,7 +149,7 @@ package struct ValueHash: Hashable, Sendable {
                     } else if byte &- 0x30 < 10 {
                         if isFraction { exponent &-= 1 }
                         if count > EventLimits.maximumNumberCharacters {
-                            // Longer than any number that has been checked.
+                            // No number that has been checked is this long.
                             exponent &+= 1
                         } else if count > 1 || byte != 0x30 {
                             buffer[count] = byte

@@ -1,5 +1,5 @@
 /// The 64-bit hash XXH64 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md): fast, the same on every machine, and no protection
-/// against somebody who looks for collisions on purpose.
+/// against collisions that are constructed on purpose.
 package enum XXH64 {
     private static let prime1: UInt64 = 0x9E37_79B1_85EB_CA87
     private static let prime2: UInt64 = 0xC2B2_AE3D_27D4_EB4F
@@ -21,7 +21,7 @@ package enum XXH64 {
                 offset += 32
             } while offset <= count - 32
             hash = rotated(lanes.0, 1) &+ rotated(lanes.1, 7) &+ rotated(lanes.2, 12) &+ rotated(lanes.3, 18)
-            // Not in a loop: the array it would need costs more than a short text's hash.
+            // Not a loop: the array that it would need costs more than a short text's hash.
             hash = merged(merged(merged(merged(hash, lanes.0), lanes.1), lanes.2), lanes.3)
         } else {
             hash = seed &+ prime5

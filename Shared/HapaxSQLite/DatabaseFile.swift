@@ -9,26 +9,26 @@ import Musl
 import Darwin
 #endif
 
-/// Opens a SQLite file the way every file of Hapax is opened: one connection, write-ahead log, a stated durability.
+/// Opens a SQLite file the way every file of Hapax is opened for writing: one connection, write-ahead log, a stated durability.
 ///
-/// One connection also keeps clear of the WAL-reset defect of SQLite before 3.51.3, which needs several.
+/// One writing connection also avoids the WAL-reset bug of SQLite before 3.51.3, which needs several.
 package enum DatabaseFile {
-    /// What a COMMIT has survived when it returns (https://www.sqlite.org/pragma.html#pragma_synchronous).
+    /// What a commit survives once COMMIT has returned (https://www.sqlite.org/pragma.html#pragma_synchronous).
     package enum Synchronous: String, Sendable {
-        /// The end of the process, however it ends. A power cut may take back the latest commits, never a part of one.
+        /// The end of the process, however it ends. A power cut may undo the latest commits, never a part of one.
         case normal = "NORMAL"
         /// A power cut as well: the log is flushed at each commit.
         case full = "FULL"
     }
 
-    /// Our one connection never waits for itself; another process only ever looks.
+    /// Waits are rare: a file has one connection that writes, and all others only read.
     package static let busyMode = Database.BusyMode.timeout(Double(busyMilliseconds) / 1_000)
     package static let busyMilliseconds = 5_000
 
-    /// Makes directory and file if they are missing, readable by their owner only, and follows links: two names of one file must meet at one
+    /// Makes directory and file if they are missing, readable by their owner only, and follows links, so that two names of one file share one
     /// lock.
     ///
-    /// What cannot be made shows at once when it is locked or opened.
+    /// Reports no error: if something could not be made, locking or opening it fails next.
     ///
     /// - Returns: The file's real path.
     package static func prepare(_ path: String) -> String {
@@ -46,27 +46,27 @@ package enum DatabaseFile {
         return resolved(path)
     }
 
-    /// Where a database really lies, and so what SQLite keeps beside it; the same path if nothing is there.
+    /// The real path of a database, next to which SQLite keeps its other files; the same path if there is no file.
     package static func resolved(_ path: String) -> String {
         guard let resolved = realpath(path, nil) else { return path }
         defer { free(resolved) }
         return String(cString: resolved)
     }
 
-    /// Removes a database and what SQLite makes beside it.
+    /// Removes a database and the files that SQLite makes next to it.
     package static func remove(_ path: String) {
         unlink(path)
         removeLogs(path)
     }
 
-    /// Removes what SQLite makes beside a database: of one that was closed with its log emptied, or of none.
+    /// Removes the files that SQLite makes next to a database, which must be gone or have been closed with an empty log.
     package static func removeLogs(_ path: String) {
         for suffix in ["-wal", "-shm", "-journal"] { unlink(path + suffix) }
     }
 
-    /// - Parameter logPages: The write-ahead log is emptied from this length on and cut to it, nothing of a transaction is in it before the
-    ///   commit, and deleting writes no more pages than it must (https://www.sqlite.org/pragma.html#pragma_secure_delete); nil for SQLite's own
-    ///   choices.
+    /// - Parameter logPages: The length at which the write-ahead log is emptied, and to which it is cut; no transaction is in it before its
+    ///   commit, and deleted content is overwritten only where that writes no further pages
+    ///   (https://www.sqlite.org/pragma.html#pragma_secure_delete). nil keeps SQLite's defaults.
     /// - Throws: GRDB's `DatabaseError`.
     package static func open(
         path: String, synchronous: Synchronous, label: String, readonly: Bool = false, logPages: Int? = nil
@@ -78,7 +78,7 @@ package enum DatabaseFile {
         if !readonly { configuration.journalMode = .wal }
         if let logPages, !readonly {
             configuration.prepareDatabase { db in
-                // What SQLite writes before a commit it can write again in place, and a log that a kill leaves in between looks like a damaged one.
+                // SQLite may overwrite in place what it wrote before a commit; a log that a kill leaves in between looks damaged.
                 try db.execute(
                     sql: """
                         PRAGMA cache_spill = OFF;
@@ -89,10 +89,10 @@ package enum DatabaseFile {
             }
         }
         let database = try DatabaseQueue(path: path, configuration: configuration)
-        // Only now: switching to the write-ahead log makes GRDB set NORMAL.
+        // Only now, since GRDB sets NORMAL when it switches to the write-ahead log.
         try database.writeWithoutTransaction { db in
             try db.execute(sql: "PRAGMA synchronous = \(synchronous.rawValue)")
-            // On Apple's systems; see DriveCache for what it does not do there. Others know no such difference.
+            // Has an effect on Apple's systems only; DriveCache says why it is not enough there.
             if synchronous == .full { try db.execute(sql: "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON") }
         }
         return database

@@ -8,19 +8,19 @@ import Darwin
 
 /// A drive's own cache, which a power cut empties.
 ///
-/// On Linux `fsync(2)` writes it out. On Apple's systems only `F_FULLFSYNC` does (https://developer.apple.com/documentation/xcode/reducing-disk-writes),
-/// and the SQLite that they ship makes of `PRAGMA fullfsync` a barrier, which keeps writes in order and not on the disk. So whoever promises
-/// that a commit survives a power cut asks for it behind the commit.
+/// On Linux `fsync(2)` writes the cache to the disk. On Apple's systems only `F_FULLFSYNC` does
+/// (https://developer.apple.com/documentation/xcode/reducing-disk-writes), and their SQLite turns `PRAGMA fullfsync` into a barrier, which
+/// orders writes but does not put them on the disk. So code that promises that a commit survives a power cut flushes the cache after it.
 package enum DriveCache {
-    /// Writes out what any file on the drive was flushed with before.
+    /// Writes the cache to the disk: all that was flushed before, of any file on the drive.
     ///
-    /// - Parameter descriptor: Of a file on it.
-    /// - Returns: `errno`, or 0; 0 as well where there is nothing to do, or the drive knows no such thing.
+    /// - Parameter descriptor: Any file on the drive.
+    /// - Returns: `errno`, or 0; also 0 on other systems than Apple's, and where the call is not supported.
     package static func flush(_ descriptor: Int32) -> Int32 {
         #if canImport(Darwin)
         while fcntl(descriptor, F_FULLFSYNC) != 0 {
             let reason = errno
-            // What file systems that know no such thing answer: those of other systems, and of networks.
+            // File systems of other systems and of networks do not support the call.
             if reason == ENOTSUP || reason == ENOTTY || reason == EINVAL { return 0 }
             if reason != EINTR { return reason }
         }

@@ -6,12 +6,12 @@ import Musl
 import Darwin
 #endif
 
-/// Which file a path or a descriptor leads to: another one may have taken the name meanwhile.
+/// Identifies the file of a path or a descriptor, to notice that another file has taken its name.
 package struct FileIdentity: Hashable, Sendable {
     private let device: UInt64
     private let inode: UInt64
 
-    /// nil if there is none.
+    /// nil if there is no file.
     package init?(path: String) {
         var status = stat()
         guard stat(path, &status) == 0 else { return nil }

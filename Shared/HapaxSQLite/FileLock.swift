@@ -6,10 +6,10 @@ import Musl
 import Darwin
 #endif
 
-/// The right to be the only process that works on a file: `flock(2)` on a file beside it.
+/// The right to be the only process that works on a file: `flock(2)` on a lock file next to it.
 ///
-/// The kernel gives the lock up when the process ends, however it ends, and the descriptor is closed on exec, so neither a crash nor a
-/// child leaves it behind. A process id in a file would do both.
+/// The kernel releases the lock when the process ends, however it ends, and the descriptor is closed on exec, so no lock remains after a
+/// crash or in a child process. A process id in a file would remain.
 package final class FileLock: Sendable {
     private let descriptor: Int32
     private let path: String
@@ -21,7 +21,7 @@ package final class FileLock: Sendable {
         case system(Int32)
     }
 
-    /// Takes the lock without waiting; it is held until the last reference goes. The file stays behind.
+    /// Takes the lock without waiting; it is held until the last reference is released. The file is not deleted.
     ///
     /// - Parameters:
     ///   - path: The lock file, readable by its owner only.
@@ -34,7 +34,7 @@ package final class FileLock: Sendable {
             close(descriptor)
             throw reason == EWOULDBLOCK ? .taken : .system(reason)
         }
-        // Whoever held it before may have deleted the file meanwhile: a lock on a nameless file excludes nobody.
+        // Another process may have deleted the file meanwhile: a lock on a file without a name excludes no process.
         guard let held = FileIdentity(descriptor: descriptor), held == FileIdentity(path: path) else {
             close(descriptor)
             throw .taken
@@ -43,14 +43,14 @@ package final class FileLock: Sendable {
         self.path = path
     }
 
-    /// What the file holds, at most so many bytes; fewer if it cannot be read.
+    /// The file's first `count` bytes, fewer if it is shorter; none if it cannot be read.
     package func contents(atMost count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         let read = pread(descriptor, &bytes, count, 0)
         return Array(bytes.prefix(max(read, 0)))
     }
 
-    /// Writes over what is there; durable on return.
+    /// Overwrites the file's bytes from `offset` on; durable on return.
     ///
     /// - Returns: `errno`, or 0.
     package func write(_ bytes: [UInt8], at offset: Int) -> Int32 {
@@ -58,16 +58,16 @@ package final class FileLock: Sendable {
         return DriveCache.synchronize(descriptor) == 0 ? 0 : errno
     }
 
-    /// Empties the cache of the drive that it is on, see ``DriveCache``.
+    /// Flushes the cache of the drive that the lock file is on, see ``DriveCache``.
     ///
     /// - Returns: `errno`, or 0.
     package func flushDrive() -> Int32 { DriveCache.flush(descriptor) }
 
-    /// Whether it keeps others from what is at its path: somebody may have deleted or moved the file, with its directory.
+    /// Whether the file is still at its path: if it was deleted or moved, perhaps with its directory, the lock protects nothing.
     package var isInPlace: Bool { FileIdentity(descriptor: descriptor) == FileIdentity(path: path) }
 
     deinit {
-        // Closing alone would leave the lock to a child that has been forked and has not yet reached exec.
+        // After closing alone, a child that has been forked and has not yet reached exec would keep the lock.
         flock(descriptor, LOCK_UN)
         close(descriptor)
     }

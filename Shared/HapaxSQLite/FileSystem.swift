@@ -2,7 +2,7 @@ import Foundation
 
 /// What kind of disk a directory is on.
 package enum FileSystem {
-    /// Whether it can be told that other machines see the directory as well: SQLite's log works on one machine only
+    /// Whether the system shows that the directory is on a network file system: SQLite's log works on one machine only
     /// (https://www.sqlite.org/wal.html#overview), and so may locks.
     package static func isShared(_ path: String) -> Bool {
         #if canImport(Darwin)
@@ -16,8 +16,8 @@ package enum FileSystem {
     }
 
     /// - Parameters:
-    ///   - device: As `stat` numbers it (makedev(3)).
-    ///   - mounts: As the kernel lists them (proc_pid_mountinfo(5)): the third field is the device, the first behind a dash the type.
+    ///   - device: The device number that `stat` gives (makedev(3)).
+    ///   - mounts: The kernel's list (proc_pid_mountinfo(5)): the third field is the device, the first after a dash the type.
     package static func isShared(device: UInt64, mounts: String) -> Bool {
         let major = device >> 8 & 0xFFF | device >> 32 & ~0xFFF
         let minor = device & 0xFF | device >> 12 & ~0xFF

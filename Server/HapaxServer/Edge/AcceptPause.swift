@@ -8,8 +8,8 @@ import Musl
 import Darwin
 #endif
 
-/// When a connection cannot be accepted for want of descriptors, sends another one away and rests for a moment: the socket stays readable, and
-/// the loop would spin.
+/// When no descriptor is left to accept a connection, closes another one and pauses accepting: the listening socket stays readable, so the
+/// event loop would spin.
 final class AcceptPause: ChannelDuplexHandler {
     typealias InboundIn = Channel
     typealias OutboundIn = Never

@@ -1,7 +1,7 @@
 import HapaxModel
 
-/// Counts what is held at once, and lets one project hold a part of it only. The first thing that anybody holds always finds room: its size has a
-/// limit of its own.
+/// Limits what is held at once, in total and by one project. With nothing held in total, or by the project, the respective limit does not apply:
+/// a single amount has a limit of its own.
 final class Budget: Sendable {
     private struct State {
         var held = 0
@@ -14,13 +14,13 @@ final class Budget: Sendable {
     private let what: String
 
     /// - Parameters:
-    ///   - limitOfOne: Of the limit, how much one project may hold.
-    ///   - what: For people, in the refusal.
+    ///   - limitOfOne: How much of the limit one project may hold.
+    ///   - what: What is counted, in words for the refusal.
     init(limit: Int, limitOfOne: Int, what: String) {
         (self.limit, self.limitOfOne, self.what) = (limit, limitOfOne, what)
     }
 
-    /// - Returns: What keeps it counted as long as it lives.
+    /// - Returns: A charge; the amount counts as long as it lives.
     /// - Throws: ``RequestProblem``: no room for this project, or none at all.
     func take(_ amount: Int, of project: Int32) throws(RequestProblem) -> Charge {
         let refusal: RequestProblem.Code? = state.withLock { state in
@@ -37,7 +37,7 @@ final class Budget: Sendable {
         return Charge(budget: self, project: project, amount: amount)
     }
 
-    /// Given back with its last reference.
+    /// Returns its amount to the budget when its last reference goes.
     final class Charge: Sendable {
         private let budget: Budget
         private let project: Int32

@@ -1,9 +1,9 @@
 import NIOCore
 
-/// What one connection owes, and by when. An idle timeout alone would let a drip of bytes hold a connection for ever, and one for requests
-/// alone would let a sender that never reads.
+/// The deadlines of one connection. With an idle timeout alone a sender could hold a connection for ever by single bytes; with timeouts for
+/// requests alone, by never reading the answer.
 ///
-/// A value without clock: its owner says what happens and when, does what is answered, and calls ``expired(_:)`` at ``next``.
+/// A value without clock: its owner reports what happens and when, performs the returned action, and calls ``expired(_:)`` at ``next``.
 struct ConnectionDeadlines {
     private let limits: ServerLimits
 
@@ -13,18 +13,18 @@ struct ConnectionDeadlines {
         case idle
         /// A header block is due. Next: body.
         case header
-        /// A body is due. Next: idle, or discarding if it was answered before it had come.
+        /// A body is due. Next: idle, or discarding if its request was answered before it had arrived.
         case body
-        /// The rest of a refused body is read and thrown away. Next: the end.
+        /// The rest of a refused body is read and thrown away. Next: done.
         case discarding(bytes: Int)
-        /// Nothing more is read. The end comes when the answers have been taken.
+        /// Nothing more is read. The connection is closed when the answers have been taken.
         case done
     }
 
     /// What the owner must do.
     enum Action: Equatable {
         case none
-        /// Give the part on.
+        /// Pass the part on to the routes.
         case forward
         /// Throw the part away.
         case discard
@@ -35,13 +35,13 @@ struct ConnectionDeadlines {
     }
 
     private var reading = Reading.header
-    /// When what is being read is due.
+    /// The deadline of what is being read.
     private var readingDue: NIODeadline?
-    /// When a body is due as a whole, however steadily it comes.
+    /// When the whole body is due, however steadily it comes.
     private var bodyDue: NIODeadline?
     /// Requests that have begun and have not been answered to the end.
     private var unanswered = 0
-    /// Answers that were written and not taken yet.
+    /// Answers that were written and that the other side has not taken yet.
     private var untaken = 0
     /// Whether the other side's system takes more of what is being written.
     private var hasRoom = true
@@ -60,7 +60,7 @@ struct ConnectionDeadlines {
     /// Whether the connection rests between requests.
     private var isIdle: Bool { reading == .idle && unanswered == 0 && untaken == 0 }
 
-    /// How the connection stands among all.
+    /// What the connection is doing, as ``ConnectionTable`` needs it.
     var standing: ConnectionTable.Standing {
         switch reading {
         case .header, .body, .discarding: .arriving
@@ -68,21 +68,21 @@ struct ConnectionDeadlines {
         }
     }
 
-    /// Whether the request that is being answered still owes its body.
+    /// Whether the body of the request that is being answered has not wholly arrived.
     var awaitsBody: Bool { unanswered == 1 && reading == .body }
-    /// Whether a body is being read that nobody wants.
+    /// Whether the rest of a body is being read whose request has been answered already.
     var isDiscarding: Bool { if case .discarding = reading { true } else { false } }
 
     // MARK: - Requests
 
-    /// Bytes have come that are not taken apart yet.
+    /// Bytes have come that are not parsed yet.
     mutating func bytesArrived(_ now: NIODeadline) {
         guard reading == .idle else { return }
         reading = .header
         readingDue = now + TimeAmount(limits.header)
     }
 
-    /// - Parameter closes: Whether the sender asked for the connection's end behind the answer.
+    /// - Parameter closes: Whether the sender asked to close the connection after the answer.
     mutating func headArrived(_ now: NIODeadline, closes: Bool) -> Action {
         guard !isDone, stopDue == nil else { return .discard }
         guard unanswered < ServerLimits.pipelinedRequests else {
@@ -134,17 +134,18 @@ struct ConnectionDeadlines {
 
     // MARK: - Answers
 
-    /// Whether the answer that now begins must say that the connection ends: its request has not wholly arrived, or the sender asked for it.
+    /// Whether the answer that now begins must carry `Connection: close`: its request has not wholly arrived, the sender asked for it, or the
+    /// server stops.
     var answerCloses: Bool { unanswered == 1 && (reading == .body || endsAfterAnswers || stopDue != nil) }
 
-    /// One that takes nothing of a long answer is as late as one that does not take its end.
+    /// A reader that takes nothing of a long answer gets the same deadline as one that does not take its end.
     mutating func roomChanged(_ now: NIODeadline, hasRoom: Bool) {
         self.hasRoom = hasRoom
         if untaken == 0 { answerDue = hasRoom ? nil : now + TimeAmount(limits.answer) }
     }
 
     mutating func answerEnded(_ now: NIODeadline) {
-        // Without a request it is the answer to what was no HTTP, and nothing follows that.
+        // An answer without a request refuses bytes that are not HTTP; nothing is read after that.
         if unanswered > 0 { unanswered -= 1 } else { reading = .done }
         untaken += 1
         if untaken == 1 { answerDue = now + TimeAmount(limits.answer) }
@@ -168,7 +169,8 @@ struct ConnectionDeadlines {
 
     // MARK: - Time
 
-    /// Graceful stop has begun: what has not wholly arrived would hold it up until its deadline, and its sender sends it again.
+    /// Graceful stop has begun. A request that has not wholly arrived is cut off, since it could delay the stop until its deadline; its sender
+    /// sends it again.
     mutating func stopBegan(_ now: NIODeadline) -> Action {
         if stopDue == nil { stopDue = now + TimeAmount(limits.stop) }
         let waitsForRest = unanswered == 1 && reading == .body
@@ -182,7 +184,7 @@ struct ConnectionDeadlines {
         readingDue = nil
         switch reading {
         case .header where unanswered == 0:
-            // As if it had begun, so that its refusal is an answer like any other.
+            // The unfinished header counts as a request, so that its refusal is an answer like any other.
             unanswered = 1
         case .body where unanswered == 1: break
         default: return .close
@@ -192,7 +194,7 @@ struct ConnectionDeadlines {
         return .refuse
     }
 
-    /// Its memory is needed for others.
+    /// The memory of the connection's body is needed for others.
     mutating func cut() -> Action {
         reading == .body && unanswered == 1 ? .refuse : .close
     }

@@ -5,9 +5,9 @@ import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
 
-/// Stands between one connection and the routes: performs what ``ConnectionDeadlines`` and ``Connections`` decide.
+/// Handles one connection in front of the routes: performs what ``ConnectionDeadlines`` and ``Connections`` decide.
 ///
-/// Also reads on behind a refusal until the body has come, so that a sender that reads last gets its answer (RFC 9112 §9.6).
+/// After a refusal it also reads the rest of the body, so that a sender that reads last gets its answer (RFC 9112 §9.6).
 @available(macOS 14, *)
 final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
@@ -44,7 +44,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
                 shed: { loop.execute { bound.value.context.close(promise: nil) } },
                 cut: { loop.execute { bound.value.handler.cut(bound.value.context) } }), loop.now)
         if connections.isStopping { loop.execute { bound.value.context.close(promise: nil) } }
-        // What the system keeps of an answer that nobody reads counts nowhere.
+        // No budget counts the system's buffer for an answer that its client does not read, so the buffer is kept small.
         _ = context.channel.setOption(ChannelOptions.socketOption(.so_sndbuf), value: ServerLimits.systemSendBytes)
         let watcher = ByteWatcher { bound.value.handler.bytesArrived(bound.value.context) }
         let pipeline = context.pipeline.syncOperations
@@ -71,9 +71,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         id = nil
     }
 
-    // MARK: - What comes
+    // MARK: - Inbound
 
-    /// Bytes have come that are not taken apart yet.
     private func bytesArrived(_ context: ChannelHandlerContext) {
         deadlines.bytesArrived(context.eventLoop.now)
         settle(context)
@@ -96,7 +95,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if action == .forward { context.fireChannelRead(data) } else { perform(action, context) }
     }
 
-    /// RFC 9110 §7.6.1: a list, in any case, over any number of lines.
+    /// `Connection` is a list, in any case, over any number of lines (RFC 9110 §7.6.1).
     private static func asksForTheEnd(_ request: HTTPRequest) -> Bool {
         request.headerFields[values: .connection].contains { line in
             line.split(separator: ",").contains { $0.filter { $0 != " " && $0 != "\t" }.lowercased() == "close" }
@@ -105,7 +104,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelReadComplete(context: ChannelHandlerContext) {
         context.fireChannelReadComplete()
-        // Behind this handler nobody reads on: for the routes the request is over.
+        // For the routes the request is over and they ask for no more bytes, so this handler does.
         if deadlines.isDiscarding { context.read() }
     }
 
@@ -124,7 +123,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         context.fireChannelWritabilityChanged()
     }
 
-    // MARK: - What goes
+    // MARK: - Outbound
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         guard !hasRefused else {
@@ -134,7 +133,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         send(unwrapOutboundIn(data), context, promise)
     }
 
-    /// Answers `Expect: 100-continue` (RFC 9110 §10.1.1): behind what the header alone decides, and not where the body comes unasked.
+    /// Answers `Expect: 100-continue` (RFC 9110 §10.1.1) once a route wants the body, unless the body has arrived already.
     func triggerUserOutboundEvent(context: ChannelHandlerContext, event: Any, promise: EventLoopPromise<Void>?) {
         guard event is BodyWanted else { return context.triggerUserOutboundEvent(event, promise: promise) }
         guard !hasRefused, deadlines.awaitsBody else {
@@ -201,13 +200,13 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    /// Tells the others how this connection stands, and sets the timer.
+    /// Reports to ``Connections`` what this connection is doing, and sets the timer.
     private func settle(_ context: ChannelHandlerContext) {
         if let id { connections.stands(id, deadlines.standing, context.eventLoop.now) }
         schedule(context)
     }
 
-    /// A timer that is too early looks again: most deadlines move before they come.
+    /// Keeps a timer that fires too early, and schedules the next one then: most deadlines move on before they are reached.
     private func schedule(_ context: ChannelHandlerContext) {
         guard let next = deadlines.next, id != nil else { return }
         if let timer, timer.due <= next { return }
@@ -227,7 +226,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 /// A route has begun to read the body of a request that asked for `100 Continue`.
 struct BodyWanted: Sendable {}
 
-/// Sees bytes before they are taken apart.
+/// Sees bytes before they are parsed.
 private final class ByteWatcher: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer

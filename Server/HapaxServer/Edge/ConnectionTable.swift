@@ -1,46 +1,46 @@
 import NIOCore
 
-/// All connections, and who has to go when there are too many of them or their bodies take too much.
+/// All connections, and which one is closed when there are too many of them or their bodies take too much memory.
 ///
 /// A value without clock, I/O or lock; ``Connections`` owns it.
 struct ConnectionTable {
     typealias ID = UInt64
 
-    /// What a connection is doing, from the first to go to the last.
+    /// What a connection is doing, in the order in which connections are closed to make room.
     enum Standing: Hashable {
         case idle
         /// A request is on its way and has not wholly arrived.
         case arriving
         /// An answer was written and has not been taken.
         case answered
-        /// A request is being answered. Not sent away: it costs the store already, and is over soon.
+        /// A request is being answered. Never closed to make room: the request has cost the store already, and is over soon.
         case answering
     }
 
     /// What an arrival of bytes leads to.
     enum Admission: Equatable {
         case admitted
-        /// This one, which is slower, gives way.
+        /// Admitted, and this slower connection's body is refused instead.
         case cut(ID)
-        /// There is no room, and nobody slower.
+        /// There is no room, and no connection is slower.
         case refused
     }
 
     private struct Connection {
         var standing = Standing.arriving
-        /// When it took that standing.
+        /// Since when it has been doing that.
         var since: NIODeadline
-        /// Its neighbours in the chain of its standing.
+        /// Its neighbours among the connections that are doing the same.
         var before: ID?
         var after: ID?
-        /// Of bodies that have not been answered.
+        /// Bytes of bodies that have not been answered.
         var bytes = 0
-        /// It has been told to go and does not count any more, but its event loop has not come to it.
+        /// Whether it was asked to close. It no longer counts, but its event loop has not closed it yet.
         var isLeaving = false
         var isCut = false
     }
 
-    /// Connections of one standing that are to stay, in the order in which they took it: so who goes first is found without a search.
+    /// The connections that are doing the same and are not leaving, longest first, so that the one to close is found without a search.
     private struct Chain {
         var first: ID?
         var last: ID?
@@ -56,19 +56,19 @@ struct ConnectionTable {
         self.limits = limits
     }
 
-    /// Those that are to stay.
+    /// How many connections are not leaving.
     var count: Int { connections.count - leaving }
 
-    /// - Returns: Who has to go: another one, the new one itself, or nobody.
+    /// - Returns: The connection to close: another one, or the new one itself; nil if there is room.
     mutating func opened(_ id: ID, _ now: NIODeadline) -> ID? {
         connections[id] = Connection(since: now)
         link(id, .arriving)
         return count > limits.connections ? shed(for: id) : nil
     }
 
-    /// Who goes when there are too many.
+    /// Chooses the connection to close when there are too many.
     ///
-    /// - Parameter newcomer: The last to go; nil if the system itself has no room for one more.
+    /// - Parameter newcomer: Closed only if no other can be; nil if the system itself has no room for one more.
     mutating func shed(for newcomer: ID? = nil) -> ID? {
         guard let id = first(of: .idle) ?? first(of: .arriving, but: newcomer) ?? first(of: .answered) ?? newcomer else { return nil }
         unlink(id)
@@ -77,7 +77,7 @@ struct ConnectionTable {
         return id
     }
 
-    /// The one that took a standing first.
+    /// The connection that has been doing this longest.
     private func first(of standing: Standing, but newcomer: ID? = nil) -> ID? {
         guard let first = chains[standing]?.first else { return nil }
         return first == newcomer ? connections[first]?.after : first
@@ -92,7 +92,7 @@ struct ConnectionTable {
         chains[standing] = chain
     }
 
-    /// One that is leaving is in no chain.
+    /// Does nothing for a connection that is leaving, since it is in no chain.
     private mutating func unlink(_ id: ID) {
         guard let known = connections[id], !known.isLeaving else { return }
         if let before = known.before { connections[before]?.after = known.after } else { chains[known.standing]?.first = known.after }
@@ -107,10 +107,9 @@ struct ConnectionTable {
         if !known.isLeaving { link(id, standing) }
     }
 
-    /// Some of a body has come.
     mutating func bytesArrived(_ id: ID, _ count: Int, _ now: NIODeadline) -> Admission {
         guard let connection = connections[id] else { return .refused }
-        // Its event loop has not come to the refusal yet; what still comes is thrown away behind it.
+        // Its event loop has not refused the body yet. The bytes that still come are thrown away after the refusal.
         if connection.isCut { return .admitted }
         // One body alone always finds room: its size has a limit of its own.
         if arrivingBytes > 0, arrivingBytes + count > limits.arrivingBytes, arrivingBytes > connection.bytes {
@@ -129,7 +128,7 @@ struct ConnectionTable {
         arrivingBytes += count
     }
 
-    /// Of the bodies that are arriving the one of which least has come for its time.
+    /// The connection whose body arrives with the fewest bytes a second.
     private func slowest(_ now: NIODeadline) -> ID? {
         func bytesPerSecond(_ connection: Connection) -> Double {
             Double(connection.bytes) * 1e9 / Double(max((now - connection.since).nanoseconds, 1))
@@ -138,7 +137,7 @@ struct ConnectionTable {
             .min { bytesPerSecond($0.value) < bytesPerSecond($1.value) }?.key
     }
 
-    /// Its requests have been answered, or its bodies are thrown away.
+    /// The connection's bytes no longer count: its requests have been answered, or its bodies are thrown away.
     mutating func release(_ id: ID) {
         arrivingBytes -= connections[id]?.bytes ?? 0
         connections[id]?.bytes = 0

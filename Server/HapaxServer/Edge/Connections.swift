@@ -1,11 +1,11 @@
 import HapaxModel
 import NIOCore
 
-/// Performs what ``ConnectionTable`` decides: each connection can be told to go from any other's event loop.
+/// Performs what ``ConnectionTable`` decides: any event loop can close any connection.
 final class Connections: Sendable {
-    /// How a connection is told to go.
+    /// How to close one connection, from any event loop.
     struct Ways: Sendable {
-        /// Ends the connection: it rests, or has the oldest unfinished request of all when there are too many.
+        /// Closes the connection, to make room for another.
         var shed: @Sendable () -> Void
         /// Refuses the body that is arriving.
         var cut: @Sendable () -> Void
@@ -26,7 +26,7 @@ final class Connections: Sendable {
         state = Locked(State(table: ConnectionTable(limits: limits)))
     }
 
-    /// Whether graceful stop has begun. A connection that is still being set up then does not hear of it.
+    /// Whether graceful stop has begun. A connection that is still being set up gets no event for that, so it asks here.
     var isStopping: Bool { state.withLock { $0.isStopping } }
 
     func stop() {
@@ -43,7 +43,7 @@ final class Connections: Sendable {
         return id
     }
 
-    /// The system has no descriptor left for one more.
+    /// Closes a connection, because the system has no descriptor left for a new one.
     func shed() {
         state.withLock { state in state.table.shed().flatMap { state.ways[$0] } }?.shed()
     }

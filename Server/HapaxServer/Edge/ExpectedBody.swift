@@ -1,8 +1,8 @@
 import Hummingbird
 import NIOCore
 
-/// The body of a request that asked for `100 Continue`, which is sent when somebody begins to read: what a header alone decides is refused
-/// before the sender has sent anything (RFC 9110 §10.1.1).
+/// The body of a request that asked for `100 Continue`. That is sent when a route begins to read, so that a sender whose header is
+/// refused need not send the body (RFC 9110 §10.1.1).
 struct ExpectedBody: AsyncSequence, Sendable {
     typealias Element = ByteBuffer
 

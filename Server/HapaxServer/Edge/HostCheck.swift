@@ -1,9 +1,9 @@
 import HapaxModel
 
-/// While public keys are in use, whoever asks must have asked for this machine: else a page from elsewhere could have its own name resolved to
-/// 127.0.0.1 and read what a browser fetches from there (DNS rebinding).
+/// While public keys are in use, a request's host must be this machine. Otherwise a page from elsewhere could have its own name resolved to
+/// 127.0.0.1, and read from this server through its visitor's browser (DNS rebinding).
 enum HostCheck {
-    /// - Parameter authority: `Host`, as it came; nil from what is no browser.
+    /// - Parameter authority: `Host`, as it came; nil and empty are allowed, since browsers always send it.
     static func check(_ authority: String?) throws(RequestProblem) {
         guard let authority, !authority.isEmpty else { return }
         // An IPv6 address stands in brackets (RFC 3986 §3.2.2).

@@ -2,7 +2,7 @@ import Hummingbird
 import Logging
 import NIOCore
 
-/// What goes along with one request.
+/// The context of one request.
 @available(macOS 14, *)
 struct IngestContext: RequestContext {
     var coreContext: CoreRequestContextStorage
@@ -13,7 +13,7 @@ struct IngestContext: RequestContext {
     init(source: Source) {
         coreContext = .init(source: source)
         channel = source.channel
-        // Hummingbird's own; a logger that keeps nothing has none.
+        // Hummingbird's id, which a logger that keeps no metadata lacks.
         requestID = source.logger[metadataKey: "hb.request.id"]?.description ?? RequestID().description
     }
 

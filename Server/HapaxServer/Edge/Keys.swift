@@ -11,7 +11,7 @@ package struct Keys: Sendable {
         case writer(projectID: Int32)
         /// May read what one project has sent.
         case reader(projectID: Int32)
-        /// May look at all of the server.
+        /// May read every project, and the state of the server.
         case admin
     }
 
@@ -38,7 +38,7 @@ package struct Keys: Sendable {
         holdsDemoKeys = writers[Self.demoWriteKey] != nil || readers[Self.demoReadKey] != nil
     }
 
-    /// Those an admin may choose from, in order.
+    /// The projects that an admin may choose from, sorted.
     var projectNames: [String] { projects.keys.sorted() }
 
     /// - Parameter authorization: The header field; the scheme `Bearer` in any case (RFC 6750 §2.1).
@@ -50,7 +50,7 @@ package struct Keys: Sendable {
         return projectID
     }
 
-    /// Who may read, and which project that is ``project(of:named:)`` says.
+    /// The holder of a key that may read; ``project(of:named:)`` gives the project.
     func reader(_ authorization: String?) throws(RequestProblem) -> Holder {
         let holder = try holder(authorization)
         if case .writer = holder {
@@ -59,7 +59,7 @@ package struct Keys: Sendable {
         return holder
     }
 
-    /// - Parameter name: Of a project, which only an admin gives.
+    /// - Parameter name: The project's name: required with the admin key, refused with a read key.
     func project(of reader: Holder, named name: String?) throws(RequestProblem) -> Int32 {
         if case .reader(let projectID) = reader {
             guard name == nil else { throw QueryParameters.problem("project", "is for the admin key; a read key is for one project") }

@@ -1,10 +1,10 @@
 import NIOCore
 import NIOHTTP1
 
-/// What HTTP/1.1 asks for and the framework leaves open (RFC 9112): a request says one host (§3.2), HTTP/1.0 gets neither chunks nor
-/// interim answers and its connection ends behind the answer (§6.1, §9.3), and an answer to HEAD has no body, in chunks or not (§6.3).
+/// Rules of HTTP/1.1 that the framework does not enforce (RFC 9112): a request names one host (§3.2), HTTP/1.0 gets neither chunks nor
+/// interim answers and its connection ends after the answer (§6.1, §9.3), and an answer to HEAD has no body, in chunks or not (§6.3).
 ///
-/// Stands where the version is still known, next to the decoder.
+/// Placed right after the decoder, where the version is still known.
 final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
@@ -16,7 +16,7 @@ final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
         var isOld: Bool
     }
 
-    /// Requests that have not been answered to the end, in their order; ``ConnectionDeadlines`` bounds them.
+    /// Requests that have not been answered to the end, in their order; ``ConnectionDeadlines`` limits their number.
     private var asked = CircularBuffer<Asked>()
     private var hasRefused = false
 
@@ -27,7 +27,7 @@ final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
         let hosts = head.headers["host"]
         guard hosts.count == 1 || (isOld && hosts.isEmpty), hosts.allSatisfy(Self.mayBeHost) else {
             hasRefused = true
-            // Answered as everything else that is no HTTP.
+            // Answered like anything else that is not HTTP.
             return context.fireErrorCaught(HTTPParserError.invalidHeaderToken)
         }
         asked.append(Asked(isHead: head.method == .HEAD, isOld: isOld))
@@ -48,7 +48,7 @@ final class MessageRules: ChannelDuplexHandler, RemovableChannelHandler {
         case .body where asked.first?.isHead == true: context.write(Self.nothing(wrapOutboundOut), promise: promise)
         case .body: context.write(data, promise: promise)
         case .end:
-            // In chunks the end is bytes as well.
+            // In a chunked answer the end is bytes as well, which HEAD must not get.
             let isHead = asked.popFirst()?.isHead == true
             context.write(isHead ? Self.nothing(wrapOutboundOut) : data, promise: promise)
         }

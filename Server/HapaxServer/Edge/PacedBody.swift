@@ -3,10 +3,10 @@ import Hummingbird
 import NIOCore
 
 extension ResponseBody {
-    /// Bytes that are written at once; each piece has the time that an answer has.
+    /// Bytes that are written at once; each piece gets the whole deadline of an answer, ``ServerLimits/answer``.
     fileprivate static let pieceBytes = 32 * 1024
 
-    /// The same body, of which the connection has taken each part before the next one is written.
+    /// The same body, but each part is written only after the connection has taken the one before.
     func paced(by channel: any Channel) -> ResponseBody {
         if let contentLength, contentLength <= Self.pieceBytes { return self }
         let body = self
@@ -22,7 +22,7 @@ private struct PacedWriter: ResponseBodyWriter {
 
     mutating func write(_ buffer: ByteBuffer) async throws {
         try await base.write(buffer)
-        // The framework hands parts to the event loop without end until that has come to say that there is no room for more.
+        // The framework queues any number of parts until the event loop runs and reports that there is no room; so wait for the loop.
         try await channel.eventLoop.submit {}.get()
     }
 

@@ -6,7 +6,7 @@ import NIOCore
 
 @available(macOS 14, *)
 extension RequestProblem {
-    /// The header field with a name for one request, to find it again in a log.
+    /// The header field with the request's id, by which it is found in the log.
     static let requestIDField = HTTPField.Name("X-Request-Id") ?? .server
 
     /// The whole answer: an `application/problem+json` document (RFC 9457).
@@ -52,7 +52,7 @@ struct RefusalMiddleware: RouterMiddleware {
         } catch let error as HTTPError where error.status == .notFound {
             response = nothingThere(request, context)
         } catch {
-            // The kind alone: what an error says may hold what was sent (I14).
+            // The error's type only: its description may hold what was sent (I14).
             context.logger.error("A request could not be answered", metadata: ["error.type": "\(type(of: error))"])
             response = refusal(
                 RequestProblem(.internalError, detail: "the server failed; whether a batch was stored is not known"), context)

@@ -2,10 +2,10 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 
-/// Takes a request's body in, within its limits, and undoes its compression.
+/// Reads a request's body within its limits, and decompresses it.
 @available(macOS 14, *)
 enum RequestBodyReader {
-    /// A body as it came.
+    /// A body as it was received.
     struct Body: Sendable {
         var bytes: [UInt8]
         var isCompressed: Bool
@@ -52,7 +52,7 @@ enum RequestBodyReader {
         }
     }
 
-    /// Takes memory as it arrives, not as it is announced.
+    /// Takes memory for the bytes that have arrived, not for those that the header announces.
     private static func collect(_ body: RequestBody) async throws(RequestProblem) -> [UInt8] {
         var bytes: [UInt8] = []
         do {
@@ -63,7 +63,7 @@ enum RequestBodyReader {
         } catch let problem as RequestProblem {
             throw problem
         } catch {
-            // The connection went away; nobody will read this answer.
+            // The connection is lost, so this answer will not be read.
             throw RequestProblem(.malformed, detail: "the body is cut")
         }
         return bytes

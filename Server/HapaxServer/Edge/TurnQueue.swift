@@ -1,8 +1,8 @@
-/// Whose turn it is: of the projects that wait, the one that has used least, and of its requests the oldest.
+/// Decides whose turn it is: that of the waiting project that has used the least time, and of its oldest request.
 ///
-/// A project alone may have all places. One that comes after a pause goes first unless it still owes: it begins where the latest turn began, or
-/// at what it had used itself if that is more, so that nobody saves anything up and nobody loses a debt by pausing. A project may fill half of
-/// the room for waiting that others have left: there is some for whoever comes. A value without clock, I/O, lock or task. `Item` is whatever the owner wants back.
+/// A project alone may have all places. After a pause a project's time starts at that of the latest turn's beginning, or at its own if that is
+/// more, so that a pause neither saves time nor cancels a debt. A project may fill half of the room for waiting that others have left, so that
+/// there is always some for a further project. A value without clock, I/O, lock or task. `Item` is whatever the owner wants back.
 struct TurnQueue<Item> {
     private struct Project {
         var used = Duration.zero
@@ -10,7 +10,7 @@ struct TurnQueue<Item> {
         var waiting: [Item] = []
         /// Items before this index have had their turn.
         var head = 0
-        /// How many of the first of those that wait have begun and gave way.
+        /// How many waiting items have begun and given way; they come before the others.
         var begun = 0
 
         var isIdle: Bool { working == 0 && waitingCount == 0 }
@@ -21,7 +21,7 @@ struct TurnQueue<Item> {
         /// It is its turn now.
         case works
         case waits
-        /// As many wait as may.
+        /// The room for waiting that the project may fill is full.
         case refused
     }
 
@@ -30,14 +30,14 @@ struct TurnQueue<Item> {
     private let maximumWaiting: Int
     private let maximumBegun: Int
     private var working = 0
-    /// Those that gave way and wait for another turn: each keeps in memory what it has unpacked.
+    /// Items that gave way and wait for another turn: each keeps in memory what it has unpacked.
     private var begun = 0
     private(set) var waitingCount = 0
-    /// Those that work or wait.
+    /// The projects that work or wait.
     private var projects: [Int32: Project] = [:]
-    /// What those that pause have used beyond ``began``.
+    /// The time used by each pausing project, where it is more than ``began``.
     private var debts: [Int32: Duration] = [:]
-    /// What the project of the latest turn had used as that began.
+    /// The greatest time that a project had used when a turn of it began; only rises.
     private var began = Duration.zero
 
     /// - Parameters:
@@ -84,7 +84,7 @@ struct TurnQueue<Item> {
         debts = debts.filter { $0.value > began }
     }
 
-    /// The same for a turn that goes on if nobody else is to go before it; else it waits for another one.
+    /// A turn offers to give way. If another project is to go first, its item waits for another turn; else the turn goes on.
     ///
     /// - Returns: Whose turn it is now; nil if it goes on.
     mutating func gaveWay(_ item: Item, _ project: Int32, used: Duration) -> Item? {
@@ -93,7 +93,7 @@ struct TurnQueue<Item> {
         else { return nil }
         working -= 1
         projects[project]?.working -= 1
-        // Before those of its project that have not begun.
+        // It waits before the items of its project that have not begun.
         waitingCount += 1
         begun += 1
         projects[project]?.begun += 1
@@ -101,7 +101,7 @@ struct TurnQueue<Item> {
         return next()
     }
 
-    /// One that has not begun does not wait any longer.
+    /// An item that has not begun stops waiting.
     ///
     /// - Returns: The item; nil if its turn has come.
     mutating func withdrew(_ project: Int32, where isIt: (Item) -> Bool) -> Item? {
@@ -122,7 +122,7 @@ struct TurnQueue<Item> {
         let item = project.waiting[project.head]
         project.head += 1
         if project.begun > 0 { (project.begun, begun) = (project.begun - 1, begun - 1) }
-        // The taken ones go once they are half of it: each is moved a bounded number of times.
+        // Taken items are removed once they are half of the array, so the cost for each item is constant on average.
         if project.head * 2 >= project.waiting.count {
             project.waiting.removeFirst(project.head)
             project.head = 0

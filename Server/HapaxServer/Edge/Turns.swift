@@ -1,11 +1,11 @@
 import HapaxModel
 
-/// Lets so many requests work at once, in turn by project: what costs its sender little and the server much delays its own project's requests,
-/// and others' by one piece of work at most.
+/// Limits how many requests work at once, in turns by project. A request that costs its sender little and the server much delays its own
+/// project's requests, and others' by one piece of work at most.
 ///
-/// There are four of them: ``work()`` for the processor, which comes before anything of a body is unpacked and never lasts while waiting for
-/// the store or a socket; ``questions()`` for lists and counts; ``dryRuns()``; ``exports()`` for the steps of exports. Only a dry run waits for
-/// another one: for the work on its body.
+/// There are four kinds: ``work()`` for the processor, taken before a body is unpacked and never held while waiting for the store or a socket;
+/// ``questions()`` for lists and counts; ``dryRuns()``; ``exports()`` for the steps of exports. Only a dry run holds a turn while it waits for
+/// another: ``work()`` on its body.
 final class Turns: Sendable {
     private struct Waiter {
         var number: UInt64
@@ -21,7 +21,7 @@ final class Turns: Sendable {
     private let patience: Duration?
     /// How long a turn lasts before it looks whether others are to go first.
     private static let slice: Duration = .milliseconds(2)
-    /// A tenth of a slice at most, however dear they are.
+    /// Bytes of work between two looks at the clock; the most expensive ones take a tenth of a slice.
     private static let unclockedBytes = 4 * 1024
 
     private init(_ queue: sending TurnQueue<Waiter>, patience: Duration? = nil) {
@@ -36,7 +36,7 @@ final class Turns: Sendable {
             patience: ServerLimits.turnWait)
     }
 
-    /// For what people ask: one project alone leaves a place for the others.
+    /// For people's questions: one project leaves at least one place for the others.
     static func questions(patience: Duration = ServerLimits.heavyReadWait) -> Turns {
         Turns(
             TurnQueue(
@@ -59,14 +59,14 @@ final class Turns: Sendable {
         fileprivate let turns: Turns
         fileprivate let project: Int32
         fileprivate var began = ContinuousClock.now
-        /// Worked on since the clock was looked at.
+        /// Bytes worked on since the last look at the clock.
         private var bytes = 0
 
         fileprivate init(_ turns: Turns, _ project: Int32) {
             (self.turns, self.project) = (turns, project)
         }
 
-        /// Whether others may go first now. To be called between pieces of work, however small; the clock is looked at once in a while.
+        /// Whether others may go first now. Call it after each piece of work with its bytes, however few: it rarely looks at the clock.
         mutating func isOver(after count: Int) -> Bool {
             bytes += count
             guard bytes >= Turns.unclockedBytes else { return false }
@@ -80,7 +80,7 @@ final class Turns: Sendable {
         }
     }
 
-    /// - Throws: ``RequestProblem/Code/overloaded`` if as many wait as may, or its turn does not come in time; and what `body` throws.
+    /// - Throws: ``RequestProblem/Code/overloaded`` if the room for waiting is full or the turn does not come in time; and what `body` throws.
     func run<Value>(
         _ project: Int32, _ body: (inout Turn) async throws(RequestProblem) -> Value
     ) async throws(RequestProblem) -> Value {

@@ -6,7 +6,7 @@ import HapaxModel
 struct CommitGroup {
     private let requests: [IngestRequest]
     private let horizon: Int32
-    /// Every row of the group in the order of their keys; of equal ones the first that came is the first.
+    /// All rows of the group, sorted by key; rows with equal keys in the order of arrival.
     private let rows: [RowKey]
     let storeGroup: StoreGroup
 
@@ -45,7 +45,7 @@ struct CommitGroup {
         return (left.batch, left.entry) < (right.batch, right.entry)
     }
 
-    /// Each once, in order, without those that are a record's.
+    /// The keys to look up: each once, sorted, without those of records.
     private static func looked(_ keys: [EventKey], _ records: [RowKey]) -> [EventKey] {
         guard !keys.isEmpty else { return [] }
         let stored = Set(records.map(\.key))
@@ -57,10 +57,10 @@ struct CommitGroup {
         return bucket >= 0 && bucket < horizon
     }
 
-    /// The events that come under a known id in other bytes: only by their values can be said whether they are the same.
+    /// The events whose id is known and whose bytes differ: only a comparison by value shows whether they are the same event.
     ///
     /// - Parameters:
-    ///   - found: What the store had before, with its fingerprint.
+    ///   - found: The fingerprints of what the store had before.
     ///   - refused: The records that the store could not hold.
     func repeats(found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:]) -> [RowKey] {
         guard !found.isEmpty || storeGroup.records.count < rows.count else { return [] }
@@ -90,9 +90,9 @@ struct CommitGroup {
     /// What became of each event, for each request in order.
     ///
     /// - Parameters:
-    ///   - found: What the store had before, with its fingerprint.
+    ///   - found: The fingerprints of what the store had before.
     ///   - refused: The records that the store could not hold, and why.
-    ///   - verdicts: Of ``repeats(found:refused:)`` whether their values are the same; none where that is not known.
+    ///   - verdicts: For each of ``repeats(found:refused:)``, whether its values are the same; missing where that is not known.
     func outcomes(
         found: [EventKey: Int64], refused: [EventKey: EventProblem] = [:], verdicts: [RowKey.Place: Bool] = [:]
     ) -> [IngestOutcome] {
@@ -118,7 +118,7 @@ struct CommitGroup {
                 } else if let problem, row.fingerprint == first.fingerprint {
                     (result.outcome, result.reason, result.detail) = (.rejected, problem.reason.rawValue, problem.detail)
                 } else {
-                    // The store has refused another content; this one has not been tried.
+                    // The store refused another event under this id; this one has not been tried.
                     result.outcome = .retry
                 }
                 answers[Int(row.batch)].results.append(result)
@@ -139,8 +139,8 @@ struct CommitGroup {
         return answers
     }
 
-    /// Derived ids that the store had with another content: the second arrival is a duplicate by promise, and the other one may be somebody
-    /// else's who has occupied the id.
+    /// How many events came under a derived id that the store had with another content. They are duplicates by promise, but the stored one may
+    /// be from another sender that has occupied the id.
     func derivedWithOtherContent(_ found: [EventKey: Int64], _ verdicts: [RowKey.Place: Bool]) -> Int {
         if verdicts.isEmpty { return 0 }
         return rows.count { $0.key.id.isDerived && found[$0.key] != nil && verdicts[$0.place] == false }

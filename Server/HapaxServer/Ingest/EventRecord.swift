@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// What the unique key of the store is made of: one event of one project.
+/// The store's unique key: one event of one project.
 package struct EventKey: Hashable, Sendable, Comparable {
     package var id: EventID
     package var projectID: Int32
@@ -16,7 +16,7 @@ package struct EventKey: Hashable, Sendable, Comparable {
     }
 }
 
-/// One event as the store keeps it, taken out of its row: for what is not done with every event.
+/// One event decoded from its row. Made only for the few events whose fields are needed, since it costs more than a ``RowKey``.
 package struct EventRecord: Sendable {
     package var key: EventKey
     /// Unescaped UTF-8.
@@ -56,6 +56,6 @@ package struct EventRecord: Sendable {
         self.properties = properties
     }
 
-    /// The same for all ways to write the same event.
+    /// Equal for events with equal values, however their JSON is written.
     var valueHash: ValueHash { ValueHash(name: name, distinctID: distinctID, properties: properties) }
 }

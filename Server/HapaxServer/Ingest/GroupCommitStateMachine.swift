@@ -17,24 +17,24 @@ struct GroupCommitStateMachine<Item> {
     }
 
     enum Admission: Equatable {
-        /// It waits for a writer to come free.
+        /// The request waits for a busy writer.
         case waiting
-        /// The writer was free and has a group now.
+        /// This writer was idle and must be woken to take the request.
         case commit(writer: Int)
-        /// Refused: more would be held than may be.
+        /// Refused: the budget of held bytes is used up.
         case overloaded
-        /// Refused: its project alone holds so much that others would find no room.
+        /// Refused: its project would hold more than half of the budget while other projects are active.
         case projectBusy
-        /// Refused: no further request is taken.
+        /// Refused: the server is stopping.
         case stopping
     }
 
     /// What a writer that has nothing to do should do.
     enum Work {
         case commit([Item])
-        /// Stay until ``Admission/commit(writer:)`` names it, or stopping ends it.
+        /// Sleep until ``Admission/commit(writer:)`` or ``stopRequested()`` names the writer.
         case wait
-        /// Nothing will come any more.
+        /// Return: no further request will come.
         case end
     }
 
@@ -45,7 +45,7 @@ struct GroupCommitStateMachine<Item> {
         var bytes: Int
     }
 
-    /// What one project holds, and when it last asked for something.
+    /// The bytes that one project holds, and when its last request arrived.
     private struct Project {
         var bytes = 0
         var lastArrival: ContinuousClock.Instant
@@ -69,15 +69,15 @@ struct GroupCommitStateMachine<Item> {
 
     var waitingCount: Int { waiting.count - head }
 
-    /// A request has arrived. If a writer is named, it must now be given ``writerBecameFree(_:)``'s answer.
+    /// A request has arrived. If the answer names a writer, the owner must call ``writerBecameFree(_:)`` for it next.
     mutating func requestArrived(_ item: Item, project: Int32, events: Int, bytes: Int, now: ContinuousClock.Instant) -> Admission {
         if isStopping { return .stopping }
         let held = projects[project]?.bytes ?? 0
         projects[project] = Project(bytes: held, lastArrival: now)
         projects = projects.filter { $0.value.bytes > 0 || $0.value.lastArrival + limits.projectActivity > now }
-        // An empty house takes any single request: its size has been limited before.
+        // With nothing held, a request of any size is admitted: its size has been limited before.
         if heldBytes > 0 {
-            // Half is enough for one as long as there are others; alone it may have all.
+            // While other projects are active, one project may hold at most half of the budget, unless a single request is larger.
             if projects.count > 1, held > 0, held + bytes > limits.heldBytes / 2 { return .projectBusy }
             if heldBytes + bytes > limits.heldBytes { return .overloaded }
         }
@@ -88,7 +88,7 @@ struct GroupCommitStateMachine<Item> {
         return .commit(writer: writer)
     }
 
-    /// Whether a request of so many bytes would find room, as far as that can be said before it is taken apart.
+    /// Whether there is room for a request of so many bytes; an estimate, since its size in memory is known only after scanning.
     func hasRoom(for bytes: Int) -> Bool { heldBytes == 0 || heldBytes + bytes <= limits.heldBytes }
 
     /// A writer has nothing to do: at its start, and after each group, committed or not.
@@ -109,7 +109,7 @@ struct GroupCommitStateMachine<Item> {
 
     /// No further request is taken; what waits is still committed.
     ///
-    /// - Returns: The writers that wait and must be told to end.
+    /// - Returns: The idle writers, which must be woken so that they end.
     mutating func stopRequested() -> [Int] {
         isStopping = true
         defer { idleWriters = [] }
@@ -127,7 +127,7 @@ struct GroupCommitStateMachine<Item> {
         let group = waiting[head..<end].compactMap { $0 }
         for taken in head..<end { waiting[taken] = nil }
         head = end
-        // Amortised: what is moved has been passed by at least as many.
+        // The cost for each request is constant on average: no more requests are moved than have been taken since the last time.
         if head * 2 >= waiting.count {
             waiting.removeFirst(head)
             head = 0

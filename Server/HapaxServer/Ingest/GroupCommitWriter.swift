@@ -35,10 +35,10 @@ package final class GroupCommitWriter: Sendable {
         state = Locked(State(machine: GroupCommitStateMachine(limits: limits)))
     }
 
-    /// Commits a request's events, together with those of others.
+    /// Commits a request's events, together with those of other requests.
     ///
     /// - Returns: What became of each event; after the COMMIT of every event that is in the store.
-    /// - Throws: ``RequestProblem`` if nothing is known about any of them.
+    /// - Throws: ``RequestProblem`` if the request was refused, or if it is not known whether its events were stored.
     package func submit(_ request: IngestRequest) async throws(RequestProblem) -> IngestOutcome {
         let result = await withCheckedContinuation { answer in
             let submission = Submission(request: request, answer: answer)
@@ -62,10 +62,10 @@ package final class GroupCommitWriter: Sendable {
         return try result.get()
     }
 
-    /// What waits to be stored.
+    /// Bytes of the requests that wait or are being committed.
     var heldBytes: Int { state.withLock { $0.machine.heldBytes } }
 
-    /// Refuses early what would be refused later: taking a body apart costs a good part of what storing it does.
+    /// Refuses a request before its body is scanned, since scanning costs a good part of what storing costs.
     func checkRoom(for bytes: Int) throws(RequestProblem) {
         guard state.withLock({ $0.machine.hasRoom(for: bytes) }) else { throw Self.overloaded }
     }
@@ -97,7 +97,7 @@ package final class GroupCommitWriter: Sendable {
         }
     }
 
-    /// - Returns: nil when nothing will come any more.
+    /// - Returns: nil when no further request will come.
     private func nextWork(_ writer: Int) async -> [Submission]? {
         while true {
             var work: [Submission]?
@@ -142,7 +142,7 @@ package final class GroupCommitWriter: Sendable {
         try await commit(group.storeGroup, writer: writer, &attempt)
         let repeats = group.repeats(found: attempt.found, refused: attempt.refused)
         var verdicts: [RowKey.Place: Bool] = [:]
-        // What is stored is stored: if the store cannot compare now, only these are to be sent again.
+        // The group is committed already: if the store cannot compare now, only these events are answered `retry`.
         if !repeats.isEmpty, let same = try? await store.compare(repeats.map(group.record), writer: writer) {
             for (row, isSame) in zip(repeats, same) { verdicts[row.place] = isSame }
         }
@@ -151,7 +151,7 @@ package final class GroupCommitWriter: Sendable {
         return group.outcomes(found: attempt.found, refused: attempt.refused, verdicts: verdicts)
     }
 
-    /// What the parts of one group came to.
+    /// The results of one group, gathered from the parts into which it was halved.
     private struct CommitAttempt {
         var found: [EventKey: Int64] = [:]
         var refused: [EventKey: EventProblem] = [:]
@@ -173,7 +173,7 @@ package final class GroupCommitWriter: Sendable {
                 return
             }
         }
-        // Without a record to blame the refusal is the store's own trouble, never an event's.
+        // A refusal of a group without records is the store's own failure, not an event's.
         guard !group.records.isEmpty else { throw .unavailable("a transaction without events was refused") }
         let middle = group.records.count / 2
         let halves = (Array(group.records[..<middle]), Array(group.records[middle...]))

@@ -3,9 +3,9 @@ import HapaxModel
 /// One request's events, scanned and ready to be committed together with other requests'.
 package struct IngestRequest: Sendable {
     package let projectID: Int32
-    /// Of the events that can be stored.
+    /// The rows of the events that can be stored.
     package private(set) var rows = RowBatch()
-    /// The others.
+    /// The events that cannot be stored.
     private(set) var refusals: [Refused] = []
     private(set) var report: InstallReport?
     /// How many events its body held.
@@ -14,7 +14,7 @@ package struct IngestRequest: Sendable {
     package private(set) var bytes = 0
     private var inSeconds = 0
 
-    /// An event that cannot be stored as it is; looked up all the same if its id could be read.
+    /// An event that cannot be stored as it is. If its id could be read, the store is asked for it: `duplicate` beats `rejected`.
     struct Refused: Sendable {
         /// Its place in the body.
         var entry: Int
@@ -29,14 +29,14 @@ package struct IngestRequest: Sendable {
     /// Whether there is nothing to store.
     var isEmpty: Bool { count == 0 && report == nil }
 
-    /// What a sender most likely did not mean, though it can be stored.
+    /// A note for people about events that can be stored but are probably a mistake; nil if there are none.
     var hint: String? {
         inSeconds > 0 ? "events whose time looks like seconds instead of milliseconds, and so lies before 1973: \(inSeconds)" : nil
     }
 
-    /// One without events so far.
+    /// Has no events yet.
     ///
-    /// - Parameter bodyBytes: Of the body whose events follow.
+    /// - Parameter bodyBytes: The size of the body whose events follow.
     init(projectID: Int32, bodyBytes: Int) {
         self.projectID = projectID
         rows.reserve(bodyBytes)
@@ -52,8 +52,8 @@ package struct IngestRequest: Sendable {
     }
 
     /// - Parameters:
-    ///   - body: Where its fields are.
-    ///   - envelope: As far as it is known.
+    ///   - body: The bytes that hold the event's fields.
+    ///   - envelope: The envelope as read so far; ``end(_:)`` adds what comes after the events.
     mutating func add(_ event: EventFields, in body: UnsafeBufferPointer<UInt8>, _ envelope: EventBatch.Envelope) {
         if let id = event.id, event.problem == nil {
             if ScannedEvent.looksLikeSeconds(event.time) { inSeconds += 1 }
@@ -70,7 +70,7 @@ package struct IngestRequest: Sendable {
         count += 1
     }
 
-    /// No event follows.
+    /// Call after the last event.
     mutating func end(_ scan: BodyScan) {
         let envelope = scan.found.envelope
         if scan.envelopeChanged { rows = rows.with(sentAt: envelope.sentAt, installID: envelope.installID) }
@@ -97,7 +97,7 @@ package struct IngestRequest: Sendable {
 /// What became of one request's events.
 package struct IngestOutcome: Sendable, Equatable {
     package var received: Int
-    /// Of every event that was not stored, in order.
+    /// The results of the events that this request did not store, by their place in it.
     package var results: [Receipt.Result] = []
 
     var stored: Int { received - results.count }

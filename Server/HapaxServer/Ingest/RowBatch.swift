@@ -1,12 +1,11 @@
 import HapaxModel
 
-/// What a group knows of a row: where it belongs, what it is compared by, and where its bytes are. No references, so that sorting and merging
-/// costs nothing but moving it.
+/// A row's key and fingerprint, and where its bytes are. It holds no references, so sorting and merging only move plain values.
 package struct RowKey: Sendable {
     package var key: EventKey
     /// See ``ScannedEvent/fingerprint``.
     package var fingerprint: Int64
-    /// Its bytes in its batch.
+    /// The range of its bytes in its batch.
     var start: Int32
     var end: Int32
     /// The event's place in its request.
@@ -14,7 +13,7 @@ package struct RowKey: Sendable {
     /// The request's place in its group.
     var batch: Int32 = 0
 
-    /// Of an event in its group.
+    /// The place of an event in its group.
     struct Place: Hashable {
         var batch: Int32
         var entry: Int32
@@ -23,24 +22,24 @@ package struct RowKey: Sendable {
     var place: Place { Place(batch: batch, entry: entry) }
 }
 
-/// The rows of one request, one behind the other, each as PostgreSQL's binary COPY takes it
+/// The rows of one request, one after the other, each as PostgreSQL's binary COPY takes it
 /// (https://www.postgresql.org/docs/current/sql-copy.html), and their keys.
 ///
-/// An event becomes its row when it has been scanned, while its bytes are in the processor's cache; nothing else of it is kept.
+/// Each event is written as a row right after it was scanned, while its bytes are in the processor's cache; nothing else of it is kept.
 package struct RowBatch: Sendable {
     package private(set) var bytes: [UInt8] = []
     package private(set) var keys: [RowKey] = []
 
-    /// Makes room for the rows of a body: they take what their events do, or little more.
+    /// Reserves memory for the rows of a body: a row takes as many bytes as its event, or little more.
     mutating func reserve(_ bodyBytes: Int) {
         bytes.reserveCapacity(bodyBytes + min(bodyBytes, Self.overhead * EventLimits.maximumEventsPerBatch))
     }
 
-    /// More than a row takes beside what its event does.
+    /// More bytes than a row takes in addition to those of its event.
     private static let overhead = 64
 
     /// - Parameters:
-    ///   - body: Where the fields are.
+    ///   - body: The bytes that hold the event's fields.
     ///   - entry: The event's place in its request.
     mutating func append(
         _ event: EventFields, in body: UnsafeBufferPointer<UInt8>, _ key: EventKey, entry: Int, _ envelope: EventBatch.Envelope
@@ -92,7 +91,7 @@ package struct RowBatch: Sendable {
             if let installID { fields.putField(installID) } else { fields.put(PostgresField.null) }
             fields.putField(sequence)
             fields.putField(fingerprint)
-            // jsonb travels as a version byte and its text.
+            // In binary, jsonb is a version byte and its text.
             fields.put(Int32(properties.count + 1))
             fields.put(UInt8(1))
         }
@@ -100,7 +99,7 @@ package struct RowBatch: Sendable {
         keys.append(RowKey(key: key, fingerprint: fingerprint, start: Int32(start), end: Int32(bytes.count), entry: Int32(entry)))
     }
 
-    /// The same rows with what an envelope says behind its events.
+    /// The same rows with the envelope's fields that came after its events.
     func with(sentAt: Int64?, installID: EventID?) -> RowBatch {
         var batch = RowBatch()
         batch.reserve(bytes.count)
@@ -114,7 +113,6 @@ package struct RowBatch: Sendable {
 }
 
 extension EventRecord {
-    /// Reads a row.
     package init(_ key: RowKey, in bytes: [UInt8]) {
         var fields = PostgresFields(bytes, from: Int(key.start))
         for _ in 0..<3 { _ = fields.next() }

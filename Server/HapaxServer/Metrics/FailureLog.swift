@@ -1,8 +1,8 @@
 import HapaxModel
 import Logging
 
-/// Logs failures of the store: an outage fails thousands of requests, and each reason is told once in ten seconds, with how many there
-/// were. When it is over that is told as well.
+/// Logs failures of the store, and its recovery. An outage fails thousands of requests, so the same failure is logged once in ten seconds, with
+/// the number of suppressed ones.
 final class FailureLog: Sendable {
     private struct Reported {
         var error: StoreError

@@ -2,7 +2,7 @@ import HapaxModel
 
 /// What the server has done since it started, for `GET /metrics` in Prometheus' text format.
 ///
-/// The books: `received = stored + duplicate + conflict + rejected + expired + retry` (I12).
+/// The counters of events balance: `received = stored + duplicate + conflict + rejected + expired + retry` (I12).
 package final class ServerMetrics: Sendable {
     private let counts = Locked(Counts())
 
@@ -35,7 +35,7 @@ package final class ServerMetrics: Sendable {
         counts.withLock { $0.lastUpkeep = instant }
     }
 
-    /// When the store was last prepared for the days to come; nil if that has not been done yet.
+    /// When upkeep last succeeded; nil if it has not yet.
     var lastUpkeep: Timestamp? { counts.withLock { $0.lastUpkeep } }
 
     func answered(_ outcome: IngestOutcome) {
@@ -50,7 +50,7 @@ package final class ServerMetrics: Sendable {
         counts.withLock { $0.refusals[code, default: 0] += 1 }
     }
 
-    /// https://prometheus.io/docs/instrumenting/exposition_formats/
+    /// All metrics as text (https://prometheus.io/docs/instrumenting/exposition_formats/).
     package func exposition(crowdedMonths: [CrowdedMonth] = []) -> String {
         let counts = counts.withLock { $0 }
         var text = ""

@@ -20,13 +20,14 @@ import Darwin
 public enum HapaxServer {
     /// Runs the server as its arguments and its environment say, until SIGTERM or SIGINT.
     ///
-    /// Prints `listening on http://HOST:PORT`, and the page's address below it, to standard output when it accepts connections; logs go to standard error.
+    /// When it accepts connections, it prints `listening on http://HOST:PORT` and then the page's address to standard output. Logs go to
+    /// standard error.
     ///
     /// - Parameter arguments: Without the program's name.
     /// - Returns: The exit code: 0 stopped, 1 failed, 64 wrong settings.
     public static func main(arguments: [String], environment: [String: String]) async -> Int32 {
         if arguments.contains("--help") || arguments.contains("-h") {
-            // Whoever asks for help means the settings.
+            // The subcommand's help, because it lists the settings.
             print(ServerCommand.helpMessage(for: ServeCommand.self))
             return 0
         }
@@ -35,7 +36,7 @@ public enum HapaxServer {
             guard let command = try ServerCommand.parseAsRoot(arguments) as? ServeCommand else { throw CleanExit.helpRequest() }
             flags = command.flags
         } catch {
-            // Help is an error as well, one with the exit code 0.
+            // ArgumentParser throws help and version, too, as errors with the exit code 0.
             let code = ServerCommand.exitCode(for: error)
             if code.isSuccess { print(ServerCommand.fullMessage(for: error)) } else { complain(ServerCommand.fullMessage(for: error)) }
             return code.rawValue
@@ -91,7 +92,7 @@ public enum HapaxServer {
             onListening: { port in
                 let address = "http://\(host.contains(":") ? "[\(host)]" : host):\(port)"
                 print("listening on \(address)")
-                // Only a key that is public anyway may stand in an address.
+                // Only a key that is public anyway may be printed as part of an address.
                 let hasDemo = configuration.readKeys.contains { $0.key == Keys.demoReadKey }
                 print("see what arrives: \(address)/\(hasDemo ? "#key=\(Keys.demoReadKey)" : "")")
                 fflush(nil)
@@ -139,28 +140,28 @@ public enum HapaxServer {
     }
 }
 
-/// Lets SIGTERM and SIGINT end the process while it is still opening its store. As process 1 of a container it would not even have the
-/// system's own default. Graceful shutdown takes these signals over when it begins.
+/// Lets SIGTERM and SIGINT end the process while it is still opening its store: as process 1 of a container it would ignore them, since the
+/// system's default does not apply there. The service group handles both signals once it runs.
 private enum EarlyStop {
     static func install() {
         for number in [SIGTERM, SIGINT] { signal(number) { _exit(128 + $0) } }
-        // The end of a terminal, or a log rotation's habit, is no reason to stop.
+        // Closing a terminal or rotating logs can send SIGHUP, which must not stop the server.
         signal(SIGHUP, SIG_IGN)
     }
 }
 
-/// Ends the process when stopping takes too long (I17): a request that never finishes, or a database that never answers, is cut without an
-/// answer, which its sender takes for what it is.
+/// Ends the process when stopping takes too long (I17), because a request never ends or the database never answers. Senders that get no answer
+/// send their events again.
 private enum HardStop {
-    /// Neither on a task nor on a global queue: whatever floods the server fills these.
+    /// A queue of its own: a flood of requests can occupy the threads of tasks and of global queues.
     private static let queue = DispatchQueue(label: "hapax.stop")
 
-    /// - Returns: What must live as long as the server.
+    /// - Returns: The sources, which must live as long as the server.
     static func install() -> [any DispatchSourceSignal] {
         [SIGTERM, SIGINT].map { number in
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler {
-                // It is still an orderly stop: nothing was answered that is not stored.
+                // Exit code 0, because the stop is still orderly: every event that was reported as stored is stored.
                 queue.asyncAfter(deadline: .now() + ServerLimits.hardStop / .seconds(1)) { _exit(0) }
             }
             source.resume()

@@ -17,7 +17,7 @@ package struct IngestApplication: Service {
     private let logger: Logger
 
     /// - Parameters:
-    ///   - zones: The time zone of each project by its number, by the names of the time zone database; UTC for others, and for what is no name.
+    ///   - zones: The name of each project's time zone by its number. A project without a known name keeps its stored zone, at first UTC.
     ///   - currentTime: The wall clock in Unix milliseconds.
     ///   - onListening: Called once, with the port, when connections are accepted.
     package init(
@@ -34,7 +34,8 @@ package struct IngestApplication: Service {
         self.logger = logger
     }
 
-    /// Serves until graceful shutdown: then no new connection, requests in flight finished, the last group committed, the store closed.
+    /// Serves until graceful shutdown. Then it accepts no new connection, finishes requests in flight, commits the last group and closes the
+    /// store.
     package func run() async throws {
         let metrics = ServerMetrics()
         let writer = GroupCommitWriter(store: store, metrics: metrics, heldBytes: options.limits.heldBytes, logger: logger)
@@ -68,7 +69,7 @@ package struct IngestApplication: Service {
             },
             logger: logger)
         do {
-            // Before the server tells its connections.
+            // This handler runs before the server tells its connections to stop.
             try await withGracefulShutdownHandler {
                 try await application.run()
             } onGracefulShutdown: {

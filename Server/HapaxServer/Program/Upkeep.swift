@@ -2,7 +2,7 @@ import HapaxModel
 import Logging
 import ServiceLifecycle
 
-/// Prepares the store for the days to come, at once and daily, and learns what other servers have changed.
+/// Makes partitions for future months, at once and daily, and asks every few seconds what other servers have changed.
 struct UpkeepService: Service {
     let store: any EventStore
     let metrics: ServerMetrics
@@ -27,7 +27,7 @@ struct UpkeepService: Service {
                 try await store.performUpkeep()
                 metrics.upkeepPerformed(at: Timestamp(clampingUnixMilliseconds: currentTime()))
             } catch {
-                // The months are made long before they begin.
+                // There is time to try again, because months are made long before they begin.
                 logger.warning("Upkeep could not be done and will be tried again", metadata: ["store.error": "\(error)"])
                 interval = ServerLimits.upkeepIntervalAfterFailure
             }
@@ -38,7 +38,7 @@ struct UpkeepService: Service {
     private func refresh() async throws {
         while true {
             try await pause(ServerLimits.refreshInterval)
-            // If the store does not answer, senders are told so already.
+            // A failure needs no report here: while the store does not answer, requests are refused and logged.
             try? await store.refresh()
         }
     }

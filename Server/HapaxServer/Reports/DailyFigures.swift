@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// The figures of one day of one project (READS.md, The daily report).
+/// The figures of one day of one project (docs/reading.md, The daily report).
 struct DailyFigures: Equatable, Sendable {
     struct Name: Equatable, Sendable {
         var event: String
@@ -10,14 +10,14 @@ struct DailyFigures: Equatable, Sendable {
     var users: Int64 = 0
     var activeUsers: Int64 = 0
     var newUsers: Int64 = 0
-    /// Those with a duration, and their sum in milliseconds, are the next two.
+    /// All sessions. The next two are the sessions with a duration, and the sum of these durations in milliseconds.
     var sessions: Int64 = 0
     var timedSessions: Int64 = 0
     var sessionMilliseconds: Int64 = 0
     /// Users with a session that has a duration.
     var timedUsers: Int64 = 0
     var events: Int64 = 0
-    /// The commonest, ties by their bytes.
+    /// The commonest names first, at most ``ServerLimits/reportNames``; ties by their bytes.
     var byName: [Name] = []
     var ahead: Int64 = 0
 
@@ -25,7 +25,7 @@ struct DailyFigures: Equatable, Sendable {
     var meanSession: Int64? { Self.mean(sessionMilliseconds, timedSessions) }
     var meanUse: Int64? { Self.mean(sessionMilliseconds, timedUsers) }
 
-    /// Half up.
+    /// Rounded half up.
     private static func mean(_ sum: Int64, _ count: Int64) -> Int64? { count > 0 ? (2 * sum + count) / (2 * count) : nil }
 
     /// The columns of `report_days`, in this order.
@@ -53,12 +53,12 @@ struct DailyFigures: Equatable, Sendable {
 struct DailyQuery: Sendable {
     var projectID: Int32
     var day: ReportDay
-    /// Only what was received before this counts, in Unix seconds; of a closed day its close, and `.max` for all there is.
+    /// Only events received before this count, in Unix seconds: the day's close, or `.max` for all events.
     var receivedBefore: Int64
-    /// Up to here `report_users` holds everybody's first start, in Unix seconds.
+    /// The instant up to which `report_users` holds each user's first start, in Unix seconds.
     var foldedTo: Int64
 
-    /// An event a day ahead of its arrival is not of its day, so nothing that was received earlier is.
+    /// Seconds. Events dated further ahead of their arrival do not count, so those of a day were received this long before it at the earliest.
     static let longestLead: Int64 = 86_400
 
     /// - Parameters:
@@ -74,7 +74,7 @@ struct DailyQuery: Sendable {
         let events: ReportSQL =
             "events WHERE project_id = \(projectID) AND \(received) AND NOT (\(dialect.isAhead)) AND time < \(instant: day.ends)"
         let isOfDay: ReportSQL = "time >= \(instant: day.starts)"
-        // First, so that what comes to an open day meanwhile is among the others rather than missing from the total.
+        // Before the sums: an event that arrives in between is then in the total only, and counts in `other`, which must not be negative.
         let names = try await ask(
             "SELECT event, count(*) FROM \(events) AND \(isOfDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)"
         )

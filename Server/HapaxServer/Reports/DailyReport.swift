@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// The daily report of a project over a span of days (READS.md, The daily report).
+/// The daily report of a project over a span of days (docs/reading.md, The daily report).
 struct DailyReport: Sendable {
     enum Basis: String, CaseIterable, Sendable {
         /// What had arrived when a day closed: final.
@@ -11,7 +11,7 @@ struct DailyReport: Sendable {
 
     enum State: String, Sendable {
         case open
-        /// Its time is over, and not all that belongs to it is surely there.
+        /// Its close has passed, but it is not certain yet that all events received before that are stored.
         case closing
         case closed
     }
@@ -23,32 +23,33 @@ struct DailyReport: Sendable {
         var late: Int64
     }
 
-    /// Half open.
+    /// The days from ``from`` up to, not including, ``to``.
     var days: [Day]
     var from: CalendarDay
     var to: CalendarDay
-    /// Of today.
+    /// The project's zone today.
     var zone: ReportZone
     var basis: Basis
-    /// Up to here late events are counted, in Unix seconds; nil before the first time.
+    /// The instant up to which late events are counted, in Unix seconds; nil before the first count.
     var lateAsOf: Int64?
-    /// Whether something came late to the closed days since then.
+    /// Whether late events of the closed days may have arrived since then, which are not counted yet.
     var isCountingLate = false
 
-    /// Days whose events all came late, as those of imported history do: a report as they were closed is empty.
+    /// Closed days whose events all came late, as with imported history: their closed figures are 0.
     var onlyLate: [Day] { basis == .closed ? days.filter { $0.state == .closed && $0.figures.events == 0 && $0.late > 0 } : [] }
 }
 
-/// Reads reports: closed days from the books, the others from their events.
+/// Reads reports: closed days from their stored figures, other days from their events.
 struct DailyReportReader: Sendable {
     let database: any ReportDatabase
     /// The zone of a project that has none in the store yet.
     let zones: [Int32: ReportZone]
 
     /// - Parameters:
-    ///   - span: The days asked for; nil is the last seven, today included. More than ``ServerLimits/reportDays``, or less than none, gets no day.
+    ///   - span: The days asked for, `to` not included; by default `to` is tomorrow, and `from` seven days earlier. A span of more than
+    ///     ``ServerLimits/reportDays``, or with `to` before `from`, gets no day.
     ///   - now: The wall clock in Unix seconds.
-    ///   - figures: Computes a day that is not closed, or remembers it.
+    ///   - figures: Computes a day's figures from its events, or takes them from a cache.
     func report(
         _ projectID: Int32, _ span: (from: CalendarDay?, to: CalendarDay?), _ basis: DailyReport.Basis, now: Int64,
         until deadline: ContinuousClock.Instant, figures: (DailyQuery) async throws(StoreError) -> DailyFigures
@@ -70,7 +71,7 @@ struct DailyReportReader: Sendable {
             let day = try DayClosing.day(row)
             known[day.day] = day
         }
-        // Read before what has been closed: a day that closes meanwhile is looked at as one that is open, never as one without a row.
+        // Read before the closed days: a day that closes in between counts as open, never as a closed one without a row.
         let progress = try await ask(
             "SELECT next_day, \(milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
         let next = progress.first?[0].flatMap { CalendarDay($0) }
@@ -84,7 +85,7 @@ struct DailyReportReader: Sendable {
         var date = from
         while date < to {
             let day = known[date] ?? history.bounds(of: date)
-            // A day before the first is closed and empty, without a row.
+            // A day before the project's first one is closed and empty, and has no row.
             let isClosed = closed[date.description] != nil || next.map { date < $0 } ?? false
             var entry = DailyReport.Day(
                 bounds: day, state: isClosed ? .closed : day.closes <= now ? .closing : .open,
@@ -102,7 +103,7 @@ struct DailyReportReader: Sendable {
         return report
     }
 
-    /// Late events are counted some seconds after they came: an import would be invisible until then, and nothing would say so.
+    /// Late events are counted some seconds after they arrive. Until then an import is invisible, so the report must say that.
     private func isCountingLate(
         _ projectID: Int32, _ report: DailyReport, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> Bool {
@@ -123,7 +124,7 @@ struct DailyReportReader: Sendable {
     private func closed(
         _ bounds: ReportSQL, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> [String: DailyFigures] {
-        // The days before their names, which come in the same transaction.
+        // One transaction writes a day and its names, so if the day is found, the names read after it are, too.
         let days = try await ask("SELECT day, \(DailyFigures.columns) FROM report_days WHERE \(bounds)")
         var names: [String: [DailyFigures.Name]] = [:]
         for row in try await ask("SELECT day, event, count FROM report_events WHERE \(bounds) ORDER BY day, count DESC, event") {
@@ -136,7 +137,7 @@ struct DailyReportReader: Sendable {
     }
 }
 
-/// Keeps what was computed of open days, so that a question asked by many, or again and again, is one scan.
+/// Keeps computed figures for a while, so that a question that many clients ask, or one asks repeatedly, costs one scan.
 actor ReportCache {
     private struct Key: Hashable {
         var projectID: Int32
@@ -152,19 +153,19 @@ actor ReportCache {
     private var entries: [Key: Entry] = [:]
     private var running: [Key: Task<Result<DailyFigures, StoreError>, Never>] = [:]
 
-    /// Whoever comes first behind its end; by then another one may have begun.
+    /// Removes a task that has ended. All of its callers try that, and a new task may have replaced it by then.
     private func forget(_ task: Task<Result<DailyFigures, StoreError>, Never>, of key: Key) {
         if running[key] == task { running[key] = nil }
     }
 
-    /// - Parameter compute: Called unless it is known, or being computed.
+    /// - Parameter compute: Called unless the figures are kept, or being computed.
     func figures(
         _ query: DailyQuery, _ compute: @escaping @Sendable () async throws(StoreError) -> DailyFigures
     ) async throws(StoreError) -> DailyFigures {
         let key = Key(projectID: query.projectID, day: query.day, receivedBefore: query.receivedBefore)
         while let task = running[key] {
             let result = await task.value
-            // The first asker's time was up, which says nothing of ours.
+            // The deadline of the caller that began the task has passed; this caller has its own.
             guard result == .failure(.tooHeavy) else { return try result.get() }
             forget(task, of: key)
         }

@@ -1,22 +1,22 @@
 import HapaxModel
 
-/// Keeps the books of days: bounds ahead of time, each day closed once all that belongs to it is there, and what comes later counted as late.
+/// Closes days: writes their bounds ahead of time, stores each day's figures once all of its events are there, and counts later ones as late.
 ///
-/// One server at a time does it. Whatever it was doing when it ended, the next one goes on with: each step is a transaction, and says itself
-/// where to go on.
+/// One server at a time does it. If that server ends, the next one continues its work: each step is one transaction, which also stores where to
+/// go on.
 struct DayClosing: Sendable {
     let database: any ReportDatabase
-    /// The zone of each project by its number. One that is not there keeps the zone it has, and begins with UTC.
+    /// The zone of each project by its number. A project that is missing keeps the zone it has, at first UTC.
     let zones: [Int32: ReportZone]
 
-    /// Days whose bounds are written before they begin.
+    /// How long before a day begins its bounds are written.
     private static let secondsAhead: Int64 = 86_400
     /// Bounds of past days that one transaction writes.
     private static let boundsAtOnce = 1_000
 
     /// Does all that is due.
     ///
-    /// - Parameter now: The wall clock in Unix seconds, for bounds and zones alone; what is closed, the store's own clock says.
+    /// - Parameter now: The wall clock in Unix seconds, for bounds and zones only; the store's own clock decides which days close.
     func perform(now: Int64) async throws(StoreError) {
         try await database.exclusively { () async throws(StoreError) in
             for row in try await database.rows("SELECT project_id FROM projects ORDER BY project_id") {
@@ -37,7 +37,7 @@ struct DayClosing: Sendable {
 
     // MARK: - Zones and bounds
 
-    /// Its zones as the store has them, with a changed setting added.
+    /// The project's zones in the store, after adding one that the settings have changed.
     private func zones(of projectID: Int32, now: Int64) async throws(StoreError) -> ZoneHistory {
         var history = try await Self.zones(of: projectID, database.rows)
         guard let known = history else {
@@ -47,10 +47,10 @@ struct DayClosing: Sendable {
             ])
             return ZoneHistory(first)
         }
-        // A server that no setting tells of this project leaves its zone to those that know it.
+        // A server without a setting for this project leaves the zone to the servers that have one.
         guard let wanted = zones[projectID], known.latest != wanted else { return known }
         let day = ZoneHistory.firstDay(of: wanted, now: now)
-        // One that was to hold from a later day, and never did, is forgotten.
+        // An earlier change that was to hold from this day or a later one was never used, and is dropped.
         try await database.write([
             "DELETE FROM report_zones WHERE project_id = \(projectID) AND from_day >= \(day)",
             "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(day), \(wanted.name))",
@@ -74,7 +74,7 @@ struct DayClosing: Sendable {
         return history
     }
 
-    /// Writes the bounds that are missing: from the first day that can have a report to the one that begins tomorrow.
+    /// Writes the bounds that are missing, from the first day that can have a report to the last that begins within ``secondsAhead``.
     private func fillBounds(_ projectID: Int32, _ history: ZoneHistory, now: Int64) async throws(StoreError) {
         let known = try await database.rows("SELECT max(day) FROM report_bounds WHERE project_id = \(projectID)").first?[0].flatMap {
             CalendarDay($0)
@@ -87,7 +87,7 @@ struct DayClosing: Sendable {
             let received = try await database.rows(
                 "SELECT \(database.dialect.milliseconds("min(received_at)")) FROM events WHERE project_id = \(projectID)")
             let start = received.first?[0].flatMap { Int64($0) }.map { $0 / 1_000 } ?? now
-            // The first day that closes after the first event came: nothing can be in an earlier one's report.
+            // The first day that closes after the first event was received: the report of an earlier day would be empty.
             first = history.day(at: start).advanced(by: -2)
             while history.bounds(of: first).closes <= start { first = first.advanced(by: 1) }
             statements.append(
@@ -137,7 +137,7 @@ struct DayClosing: Sendable {
         try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, to: day.closes)
         let query = DailyQuery(projectID: projectID, day: day, receivedBefore: day.closes, foldedTo: day.closes)
         let figures = try await query.figures(database, .whole, database.rows)
-        // The key of a day is unique: whoever comes second changes nothing.
+        // A day's key is unique: if two servers close one day, the second one's transaction fails.
         var statements: [ReportSQL] = [
             "INSERT INTO report_days (project_id, day, \(DailyFigures.columns)) VALUES (\(projectID), \(day.day), \(figures.values))"
         ]
@@ -151,7 +151,7 @@ struct DayClosing: Sendable {
         try await database.write(statements)
     }
 
-    /// Everybody's first start among what was received in a span. Doing it again changes nothing.
+    /// Updates each user's first start from the events received in a span of Unix seconds. Repeating it changes nothing.
     private func foldUsers(_ projectID: Int32, from: Int64, to: Int64) async throws(StoreError) {
         for received in try await database.received(from: from, to: to, parts: .small) {
             try await database.write([
@@ -169,8 +169,8 @@ struct DayClosing: Sendable {
 
     // MARK: - Late
 
-    /// Counts what was received after its day had closed, up to an instant. Most events come so soon that they cannot be late, whatever
-    /// their day.
+    /// Counts the events that were received after their day had closed, up to an instant in Unix seconds. One comparison leaves out most events:
+    /// they were received too soon after their own time to be late.
     private func foldLate(upTo settled: Int64) async throws(StoreError) {
         let row = try await database.rows("SELECT \(database.dialect.milliseconds("late_to")) FROM report_late_progress")
         let from = (row.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
@@ -203,7 +203,7 @@ struct DayClosing: Sendable {
         try await database.write(statements)
     }
 
-    /// Imported history needs bounds of days before the first.
+    /// Writes bounds of days before the first one, which imported history needs.
     private func boundHistory(_ received: ReportSQL) async throws(StoreError) {
         let milliseconds = database.dialect.milliseconds
         let rows = try await database.rows(
@@ -219,7 +219,7 @@ struct DayClosing: Sendable {
                 let history = try await Self.zones(of: projectID, database.rows)
             else { continue }
             let first = history.day(at: time / 1_000)
-            // Backwards from what is known, so that no gap is left, and in parts: one event of 1970 asks for twenty thousand days.
+            // Backwards from the first known day, so that an interruption leaves no gap, and in parts: an event of 1970 needs 20,000 days.
             var next = known
             while first < next {
                 let part = max(first, next.advanced(by: -Self.boundsAtOnce))

@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// A statement of the reports, in the part of SQL that both databases share; values go in by interpolation and travel apart from the text.
+/// A statement of the reports, in the part of SQL that both databases share. Interpolated values become parameters, apart from the text.
 package struct ReportSQL: Sendable, ExpressibleByStringInterpolation {
     package enum Value: Sendable {
         case integer(Int64)
@@ -35,12 +35,12 @@ package struct ReportSQL: Sendable, ExpressibleByStringInterpolation {
         package mutating func appendInterpolation(_ sql: ReportSQL) { parts += sql.parts }
     }
 
-    /// Inside of what a timestamp of either database can be.
+    /// Limited to the range of times that an event may have, which both databases can hold.
     private static func milliseconds(_ seconds: Int64) -> Int64 {
         min(max(seconds, 0), EventLimits.maximumTime / 1_000) * 1_000
     }
 
-    /// - Parameter placeholder: What stands for the n-th value, from 1.
+    /// - Parameter placeholder: Returns the text for the n-th value, from 1.
     func rendered(_ placeholder: (Int) -> String) -> (text: String, values: [Value]) {
         var (text, values) = ("", [Value]())
         for part in parts {
@@ -55,15 +55,15 @@ package struct ReportSQL: Sendable, ExpressibleByStringInterpolation {
     }
 }
 
-/// Where the two databases speak differently.
+/// The expressions in which the two databases differ.
 package struct ReportDialect: Sendable {
-    /// Whether an event lies more than a day ahead of its arrival; what the index `events_ahead` is for.
+    /// Whether an event is dated more than a day ahead of its arrival; the condition of the index `events_ahead`.
     var isAhead: ReportSQL
     /// The milliseconds of an `$AppEnd`'s `$event_duration`, each rounded half up; NULL if it is no number of seconds in 0…86,400.
     var duration: ReportSQL
-    /// The lesser of two.
+    /// The name of the function that gives the lesser of two values.
     var least: ReportSQL
-    /// An instant's column as Unix milliseconds.
+    /// A column with an instant, as Unix milliseconds.
     var milliseconds: @Sendable (ReportSQL) -> ReportSQL
 }
 
@@ -79,13 +79,13 @@ package protocol ReportDatabase: Sendable {
     /// - Throws: ``StoreError/tooHeavy`` if it takes longer.
     func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]]
 
-    /// The same for the server's own work: on a connection that people's questions do not wait for, with all the time it takes.
+    /// The same for the server's own work, which may take long: on a connection that people's questions do not wait for.
     func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]]
 
-    /// All of it in one transaction.
+    /// Runs all statements in one transaction.
     func write(_ statements: [ReportSQL]) async throws(StoreError)
 
-    /// The instant (Unix milliseconds) before which no further row can appear: all that was received earlier is there.
+    /// The settled instant, in Unix milliseconds: every event received before it is stored, and none can be received before it any more.
     func settled() async throws(StoreError) -> Int64
 
     /// Conditions that together name the rows received in a span of Unix seconds, each for as many rows as one statement should take.
@@ -93,16 +93,16 @@ package protocol ReportDatabase: Sendable {
     /// - Throws: ``StoreError/tooHeavy`` for a question about too many.
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL]
 
-    /// Runs `body` unless another server is at it.
+    /// Runs `body` unless another server is running it.
     func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError)
 }
 
 /// How large a part of a span may be.
 package enum ReportParts: Sendable {
-    /// All in one, however long it takes: for the server's own work where it only reads.
+    /// One part, however long it takes: for the server's own work that only reads.
     case whole
-    /// The same for a person's question: too much is refused.
+    /// One part, for a person's question: a span with too many rows is refused.
     case question
-    /// As little as a transaction that writes may hold others up for.
+    /// Small parts, for a transaction that writes: commits may have to wait for it.
     case small
 }

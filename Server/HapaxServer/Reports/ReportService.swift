@@ -15,9 +15,9 @@ struct ReportService: Service {
                 do throws(StoreError) {
                     try await closing.perform(now: currentTime() / 1_000)
                 } catch {
-                    // What a stop ends is no failure.
+                    // An error after the server has begun to stop is no failure.
                     if Task.isCancelled { return }
-                    // Days stay as they are; whoever comes next goes on.
+                    // Nothing is lost: the next attempt, of this server or another, goes on where this one ended.
                     logger.warning("Reports could not be brought up to date and will be tried again", metadata: ["store.error": "\(error)"])
                 }
                 try await Task.sleep(for: ServerLimits.reportInterval)

@@ -9,14 +9,14 @@ struct ReportZone: Hashable, Sendable {
 
     static let utc = ReportZone(name: "UTC", zone: .gmt)
 
-    /// Names without a slash; Foundation takes abbreviations as well, and those are of several zones.
+    /// The names without a slash that are accepted. Foundation also takes abbreviations, which can mean several zones.
     static let plainNames: Set<String> = [
         "UTC", "GMT", "Cuba", "Egypt", "Eire", "GB", "GB-Eire", "Greenwich", "Hongkong", "Iceland", "Iran", "Israel", "Jamaica", "Japan",
         "Kwajalein", "Libya", "NZ", "NZ-CHAT", "Navajo", "PRC", "Poland", "Portugal", "ROC", "ROK", "Singapore", "Turkey", "UCT",
         "Universal", "W-SU", "Zulu", "CET", "EET", "MET", "WET", "CST6CDT", "EST5EDT", "MST7MDT", "PST8PDT",
     ]
 
-    /// - Returns: nil for what the time zone database of Swift's runtime does not hold.
+    /// - Returns: nil for a name that the time zone database of Swift's runtime does not hold.
     init?(_ name: String) {
         // Foundation also makes up zones like GMT+0130; its list of known names lacks many, such as Asia/Kolkata.
         guard Self.plainNames.contains(name) || name.wholeMatch(of: /[A-Za-z0-9_+-]+(\/[A-Za-z0-9_+-]+)+/) != nil,
@@ -27,7 +27,7 @@ struct ReportZone: Hashable, Sendable {
         self.init(name: name, zone: zone)
     }
 
-    /// The release of the time zone database in use, such as `2025b`, and a newer one that the system has: Swift's runtime brings its own.
+    /// The release of the time zone database in use, such as `2025b`, which Swift's runtime brings; and the system's, if that is newer.
     static func databaseVersion(system path: String = "/usr/share/zoneinfo/tzdata.zi") -> (used: String, newer: String?) {
         let used = TimeZone.timeZoneDataVersion
         let text = FileHandle(forReadingAtPath: path).flatMap { try? $0.read(upToCount: 64) }.map { String(decoding: $0, as: UTF8.self) }
@@ -57,7 +57,7 @@ struct ReportZone: Hashable, Sendable {
         Int64(zone.secondsFromGMT(for: Date(timeIntervalSince1970: TimeInterval(seconds))))
     }
 
-    /// Walks from a day before, from change to change of the offset: between two of them local time runs evenly.
+    /// Starts 36 hours earlier and goes from one change of the offset to the next: between two changes local time runs evenly.
     private func firstInstant(at local: Int64) -> Int64 {
         var now = local - 36 * 3_600
         while true {
@@ -68,7 +68,7 @@ struct ReportZone: Hashable, Sendable {
         }
     }
 
-    /// The first second of another offset. Two changes are never within a quarter of an hour.
+    /// The first second with another offset; nil if there is none. Steps of 15 minutes suffice: no two changes are closer than that.
     private func nextChange(after start: Int64, upTo end: Int64, from offset: Int64) -> Int64? {
         var before = start
         while before < end {
@@ -90,15 +90,15 @@ struct ReportZone: Hashable, Sendable {
 /// A day of a project: when it begins and ends, and when its report closes.
 struct ReportDay: Hashable, Sendable {
     var day: CalendarDay
-    /// Unix seconds; half open.
+    /// Unix seconds; the end is not part of the day.
     var starts: Int64
     var ends: Int64
-    /// At this instant (R60).
+    /// When its report closes, in Unix seconds (R60).
     var closes: Int64
     var zone: ReportZone
 }
 
-/// The zones of a project, each from a day on. Days that have begun are never bounded anew: a zone that changes holds from a day to come.
+/// The zones of a project, each from a day on. The bounds of a day that has begun never change: a new zone holds from a future day.
 struct ZoneHistory: Sendable {
     /// In the order of their days; the first holds for all days before, too.
     private(set) var zones: [(from: CalendarDay, zone: ReportZone)]
@@ -122,7 +122,7 @@ struct ZoneHistory: Sendable {
 
     func zone(of day: CalendarDay) -> ReportZone { zones.last { $0.from <= day }?.zone ?? zones[0].zone }
 
-    /// Each day begins where the one before it ended, by that one's zone; one that would end before it begins is empty.
+    /// Each day begins where the day before ended, by that day's zone; a day that would end before it begins is empty.
     func bounds(of day: CalendarDay) -> ReportDay {
         let zone = zone(of: day)
         let (starts, ends) = (start(of: day), start(of: day.advanced(by: 1)))

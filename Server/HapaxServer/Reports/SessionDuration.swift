@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// How long a session took by its `$AppEnd`, as exactly as PostgreSQL's `numeric` has it: a double would round some halves down.
+/// The duration of a session from its `$AppEnd`, computed as exactly as by PostgreSQL's `numeric`: a double would round some halves down.
 enum SessionDuration {
     private static let longestMilliseconds: Int64 = 86_400_000
 
@@ -11,13 +11,13 @@ enum SessionDuration {
         let isNegative = text.first == UInt8(ascii: "-")
         if isNegative { text = text.dropFirst() }
         guard let first = text.first, first &- 0x30 < 10 else { return nil }
-        // The significant digits, and the power of ten behind the last of them.
+        // The number as its significant digits times a power of ten.
         let mantissa = text.prefix { $0 | 0x20 != UInt8(ascii: "e") }
         var exponent = Int(String(decoding: text.dropFirst(mantissa.count + 1), as: UTF8.self)) ?? 0
         if let point = mantissa.firstIndex(of: UInt8(ascii: ".")) { exponent -= mantissa.endIndex - point - 1 }
         let digits = mantissa.filter { $0 != UInt8(ascii: ".") }.drop { $0 == 0x30 }
         if digits.isEmpty { return 0 }
-        // In milliseconds: what stands before the point, and what behind it.
+        // How many digits the number has before the point when it is written in milliseconds.
         let whole = digits.count + exponent + 3
         guard !isNegative, whole <= 8 else { return nil }
         guard whole >= 0 else { return 0 }

@@ -41,8 +41,8 @@ package struct ServerConfiguration: Sendable {
         init(_ text: String) { description = text }
     }
 
-    /// Reads flags, then the environment, then the file that one of them names. A value that is there counts, usable or not: nothing
-    /// falls back to a default behind the operator's back.
+    /// Reads flags, then the environment, then the file that one of them names; the first value counts. An unusable value is an error and is
+    /// never replaced by a default.
     ///
     /// - Parameter flags: By the settings' names.
     /// - Throws: ``Problem``.
@@ -90,7 +90,7 @@ package struct ServerConfiguration: Sendable {
         }
         guard Set(timeZones.map(\.project)).count == timeZones.count else { throw Problem(.timeZones, "gives a project two zones") }
         unknownVariables = SettingSources.unknownVariables(environment)
-        // Empty is none: docker-compose passes on what is not set as nothing.
+        // Empty means none, because docker-compose passes on a variable that is not set as an empty one.
         adminKey = value(.adminKey).map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }.flatMap { $0.isEmpty ? nil : $0 }
         if let adminKey { try Self.checkCharacters(adminKey, .adminKey) }
         if writeKeys.contains(where: { $0.key == adminKey }) { throw Problem(.adminKey, "is a write key as well, which is in every app") }
@@ -107,7 +107,7 @@ package struct ServerConfiguration: Sendable {
         }
     }
 
-    /// What off loopback everybody could guess: the README's key, what `.env.example` holds, and what is too short.
+    /// Refuses keys that others could guess off loopback: the README's public keys, the placeholder of `.env.example`, and short ones.
     private static func checkSecret(_ key: String, _ setting: ServerSetting) throws {
         let shortest = ServerLimits.shortestKeyBytes
         if [Keys.demoWriteKey, Keys.demoReadKey].contains(key) {
@@ -121,7 +121,7 @@ package struct ServerConfiguration: Sendable {
         }
     }
 
-    /// What no sender's header can carry, or nobody means: then every sender would get 401 for ever.
+    /// Refuses keys that a header cannot carry, or that were quoted by mistake: every sender would get 401 for ever.
     private static func checkCharacters(_ key: String, _ setting: ServerSetting) throws {
         guard key.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             throw Problem(setting, "holds a key with characters other than visible ASCII")
@@ -157,7 +157,7 @@ package struct ServerConfiguration: Sendable {
             let parts = entry.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let project = parts[0].trimmingCharacters(in: .whitespacesAndNewlines)
             let value = parts.count == 2 ? parts[1].trimmingCharacters(in: .whitespacesAndNewlines) : ""
-            // As Docker leaves them: every sender would get 401 for ever.
+            // Docker keeps quotation marks around a value as part of it: every sender would get 401 for ever.
             if let first = project.first, first == "\"" || first == "'" {
                 throw Problem(setting, "begins with a quotation mark: take it away")
             }

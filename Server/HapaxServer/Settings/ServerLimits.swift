@@ -4,31 +4,31 @@ import HapaxModel
 package struct ServerLimits: Sendable {
     // MARK: Connections
 
-    /// Connections at once. At the limit the one that has been idle longest is closed, then the one whose header or body is slowest; if all are
-    /// being answered, the new one is closed. Never above what the process's descriptors allow, see ``reservedDescriptors``.
+    /// Connections at once. At the limit the one that has been idle longest is closed, then the one whose request has been arriving longest, then
+    /// the one whose answer has been untaken longest; if all are being answered, the new one. At most what ``reservedDescriptors`` leaves.
     package var connections = 10_000
-    /// Descriptors kept for all that is no connection: the store, the log, the listening socket, whatever the system's libraries open.
+    /// Descriptors kept for everything else: the store, the log, the listening socket, whatever the system's libraries open.
     package static let reservedDescriptors = 128
     /// Connections that the system has accepted and the server has not; beyond them the system drops new ones, which senders try again.
     package static let backlog = 1_024
-    /// How long accepting rests when the system has no descriptor left: without it the loop would spin.
+    /// How long accepting pauses when the system has no descriptor left; without the pause the event loop would spin.
     package static let acceptPause = Duration.milliseconds(100)
 
     // MARK: Time
 
-    /// Within this of the connection, or of its first byte on a kept one, a header block must be there: else 408 and the end.
+    /// The time for a header block, from the connection or, on a kept one, from its first byte; else 408, and the connection is closed.
     package var header = Duration.seconds(10)
-    /// Within this of its header a body must be there: else 408 and the end. It is also how long the rest of a refused body is read.
+    /// The time for a body, from its header; else 408, and the connection is closed. The rest of a refused body has the same deadline.
     package var body = Duration.seconds(30)
-    /// Within this of the last some more of a body must come: else 408 and the end.
+    /// The longest pause within a body; else 408, and the connection is closed.
     package var stall = Duration.seconds(10)
-    /// Within this an answer must have been taken by who asked: else the connection is closed.
+    /// The time for the client to take an answer, or some more of a long one; else the connection is closed.
     package var answer = Duration.seconds(30)
     /// A kept connection without a request is closed after this: longer than usual proxies keep theirs.
     package var idle = Duration.seconds(75)
-    /// After this a connection is closed that a graceful stop has not ended by itself. With the writers' end it stays below ten seconds.
+    /// How long a graceful stop waits for connections before it closes them, so that with the last commits it takes less than ten seconds.
     package var stop = Duration.seconds(7)
-    /// After this the process ends, whatever is still under way: what was not answered is sent again.
+    /// The process ends this long after the signal, whatever is still under way: what was not answered is sent again.
     package static let hardStop = Duration.seconds(9)
     /// How long `/health/ready` waits for the store before it says no.
     package static let readiness = Duration.seconds(2)
@@ -37,14 +37,14 @@ package struct ServerLimits: Sendable {
 
     /// Bytes of a header block, and of one line of it. A larger one is answered 400 without a document, and its connection closed.
     package static let headerBytes = 16 * 1024
-    /// What a connection takes at most beside a body and an answer, a header block that does not end included: with ``connections`` the most
-    /// that senders can make the server keep by connecting.
+    /// The most memory of one connection without bodies and answers, even if its header block never ends. Times ``connections`` it is the most
+    /// that senders can take by connecting alone.
     package static let connectionBytes = 64 * 1024
-    /// Bytes of an answer that the system takes before its reader has; it takes twice as much in its own count.
+    /// Bytes of an answer that the system's send buffer holds for a slow reader; the system reserves twice as much.
     package static let systemSendBytes = 256 * 1024
-    /// Lines of a header block; the same.
+    /// Lines of a header block. More are answered as a header block that is too large.
     package static let headerFields = 100
-    /// Requests of one connection that wait for their answers. Behind them the connection is closed: usual senders wait for each answer, and a
+    /// Requests of one connection that wait for their answers. Beyond that the connection is closed: usual senders wait for each answer, and a
     /// kilobyte can hold fifty requests.
     package static let pipelinedRequests = 100
     /// Bytes of a body that are read and thrown away after its request was refused, so that a sender that reads last still gets its answer.
@@ -52,46 +52,46 @@ package struct ServerLimits: Sendable {
 
     // MARK: Memory
 
-    /// Bytes of bodies as they travel, from their arrival until they are answered. At the limit the slowest of those that still arrive is cut
-    /// with 408; if none is slower than the newcomer, that one is answered 503.
+    /// Bytes of bodies as they were received, from their arrival until their requests are answered. At the limit the slowest of those that still
+    /// arrive is answered 408; if none is slower than the newcomer, that one is answered 503.
     package var arrivingBytes = 64 * 1024 * 1024
-    /// Bytes of requests taken apart, from then until their group has been committed, see ``bytesPerEvent``. At the limit a request is answered
-    /// 503; a project that alone holds more than half while others are active, 429.
+    /// Bytes of scanned requests until their group has been committed, see ``bytesPerEvent``. At the limit a request is answered 503; if its
+    /// project would hold more than half while others are active, 429.
     package var heldBytes = 64 * 1024 * 1024
-    /// What one event takes in memory beside its bytes: a body of nothing but commas unfolds to many.
+    /// Memory that one event takes in addition to its bytes: a small body can hold very many tiny events.
     package static let bytesPerEvent = 512
     /// A project counts as active for this long after its last request.
     package static let projectActivity = Duration.seconds(10)
     /// Events at which a group takes no further request; one request alone may have more.
     package static let groupEvents = 5_000
-    /// Bytes at which a group takes no further request. Each writer holds one group once more, in the database's form.
+    /// Bytes at which a group takes no further request. Each writer also holds a copy of its group, in the database's form.
     package static let groupBytes = 8 * 1024 * 1024
 
-    /// Requests whose body has come and that wait for their turn to be unpacked, of all projects; a further one is answered 503.
+    /// Requests of all projects whose body has arrived and waits for its turn to be unpacked; a further one is answered 503.
     static let waitingTurns = 2_048
-    /// How long one waits for its turn, then it is answered 503: by then most senders have given up.
+    /// How long a request waits for its turn before it is answered 503: by then most senders have given up.
     static let turnWait = Duration.seconds(30)
-    /// Requests that were unpacked in part when others went first, at most; each keeps up to ``EventLimits/maximumDecompressedBodyBytes``, and
-    /// as much of rows.
+    /// The most requests that wait, unpacked in part, while others go first; each keeps up to ``EventLimits/maximumDecompressedBodyBytes``, and
+    /// as many bytes of rows.
     static let begunTurns = 8
-    /// What these keep, at most.
+    /// The most bytes that these requests keep.
     package static let begunBytes = 2 * begunTurns * EventLimits.maximumDecompressedBodyBytes
 
     // MARK: Reading
 
     /// Dry runs at once, on a connection of their own; a further one waits, see ``heavyReadWait``.
     package static let dryRuns = 1
-    /// Lists and counts that run at once, each on a connection of its own; one project has one less. A further one waits, see
+    /// Lists, counts and reports that run at once, each on a connection of its own; one project may have one less. A further one waits, see
     /// ``heavyReadWait``.
     package static let heavyReads = 3
-    /// How long a heavy question may wait for its turn, then it is answered 503.
+    /// How long a question or a dry run waits for its turn before it is answered 503.
     package static let heavyReadWait = Duration.seconds(2)
-    /// Bytes of answers to questions that their readers have not taken yet. At the limit a question is answered 503, and at half of it 429 if all
-    /// are of its own project.
+    /// Bytes of answers that their clients have not taken yet. At the limit a question is answered 503; if its project alone would hold more
+    /// than half, 429.
     package var untakenAnswers = 64 * 1024 * 1024
-    /// How long a count may take; then it is answered 422.
+    /// How long a count or a report may take before it is answered 422.
     package static let heavyRead = Duration.seconds(10)
-    /// After this a list answers with what it has, and where it goes on.
+    /// The time after which a list answers with what it has found, and where to go on.
     package static let listRead = Duration.seconds(2)
     /// How long the store may take to find one event by its id.
     package static let shortRead = Duration.seconds(5)
@@ -112,52 +112,52 @@ package struct ServerLimits: Sendable {
     package static let allExports = 8
     /// Steps of exports that the store works on at once, on connections of their own: questions never wait for them.
     package static let exportReads = 2
-    /// How far an export looks at first, see ``EventReader/stepForward(_:width:until:)``.
+    /// The width of an export's first step, see ``EventReader/stepForward(_:width:until:)``.
     package static let exportWidth = 6
 
     // MARK: Reports
 
-    /// Names of events that a day's report lists; the rest is one number.
+    /// Event names that a day's report lists; the events of all others are one number.
     package static let reportNames = 100
-    /// Days of one question for a report.
+    /// The most days in one report.
     package static let reportDays = 400
-    /// How often days are looked at that may be closed.
+    /// How often the server looks for days that can be closed.
     package static let reportInterval = Duration.seconds(10)
-    /// An open day's figures are kept for this long, or for ``reportScans`` times what it took to compute them.
+    /// Computed figures are kept for this long, or for ``reportScans`` times as long as it took to compute them, whichever is longer.
     package static let reportAge = Duration.seconds(5)
     package static let reportScans = 20
 
     // MARK: Live
 
-    /// Projects whose refusals are kept; the one that was refused something longest ago is forgotten first.
+    /// Projects whose refusals are kept; the project without a stream whose last refusal is oldest is forgotten first.
     package static let liveProjects = 50
-    /// Refusals that are kept of one project, the latest.
+    /// How many of a project's latest refusals are kept.
     package static let refusals = 200
     /// Bytes of a refused event that are kept with the reason.
     package static let refusedBytes = 200
     /// Streams of one project at once; a further one is answered 429.
     package static let liveStreams = 16
-    /// Rows that one stream carries in a second; how many were left out it says.
+    /// Rows that one stream carries in a second; it reports how many were left out.
     package static let liveRowsPerSecond = 50
-    /// How often a stream is looked at.
+    /// How often a stream sends what has gathered.
     package static let liveInterval = Duration.milliseconds(100)
-    /// After this without anything else a stream sends a comment, so that what lies between keeps it open.
+    /// A stream that has sent nothing for this long sends a comment, and an export a space, so that proxies keep it open.
     package static let liveHeartbeat = Duration.seconds(15)
 
     // MARK: The store
 
-    /// Attempts at one transaction that collides with others; afterwards the group is answered 503.
+    /// Retries of one group whose transactions collide with others; afterwards it is answered 503.
     package static let collisions = 8
     /// The same failure of the store is logged again after this.
     package static let logInterval = Duration.seconds(10)
     /// How often the server asks what another one has changed.
     package static let refreshInterval = Duration.seconds(10)
-    /// How often the months to come are looked at, and how soon again if that failed.
+    /// How often upkeep makes partitions for future months, and how soon it tries again after a failure.
     package static let upkeepInterval = Duration.seconds(24 * 60 * 60)
     package static let upkeepIntervalAfterFailure = Duration.seconds(10 * 60)
-    /// What a refused sender is told to wait, in seconds: long enough to help, short enough for its queue to drain soon after.
+    /// `Retry-After` of a refusal, in seconds: long enough to help, short enough for the sender's queue to drain soon after.
     package static let retryAfterSeconds = 1
-    /// The shortest write key that is taken off loopback, in bytes: a shorter one can be guessed.
+    /// The shortest key that is accepted off loopback, in bytes: a shorter one can be guessed.
     package static let shortestKeyBytes = 16
 
     package init() {}

@@ -1,8 +1,8 @@
 /// One thing that can be set about the server: by flag, by environment, or in the file.
 struct ServerSetting: Sendable {
-    /// In the file, and behind `--` as a flag.
+    /// Its name in the file, and after `--` as a flag.
     var name: String
-    /// What stands in the help for its value; nil for a switch.
+    /// The placeholder of its value in the help; nil for a switch.
     var placeholder: String?
     var help: String
     var defaultText: String?

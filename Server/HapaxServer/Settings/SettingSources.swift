@@ -1,9 +1,9 @@
 import Foundation
 
-/// Where settings come from, each as text by name.
+/// The sources of settings, each a text by name.
 ///
-/// Not swift-configuration: its typed look-ups take a value of another type (a list where a comma stands, a number in a file) for an
-/// absent one, and a store's address that silently becomes the default sends events into the wrong database.
+/// Not swift-configuration: its typed look-ups treat a value of another type (a list because of a comma, a number in a file) as absent, and a
+/// store's address that silently becomes the default sends events into the wrong database.
 enum SettingSources {
     typealias Problem = ServerConfiguration.Problem
 
@@ -18,7 +18,7 @@ enum SettingSources {
             }
             switch entry.value {
             case let text as String: values[setting.name] = text
-            // A boolean is a number to Foundation as well, so it is asked for by its encoding.
+            // To Foundation a boolean is a number as well; its type encoding tells them apart.
             case let number as NSNumber:
                 let isBoolean = String(cString: number.objCType) == "c" || String(cString: number.objCType) == "B"
                 values[setting.name] = isBoolean ? (number.boolValue ? "true" : "false") : number.stringValue
@@ -27,12 +27,12 @@ enum SettingSources {
         }
     }
 
-    /// The client's, the build's, and that of docker-compose.yml.
+    /// Variables of the client, of the build, and of docker-compose.yml.
     private static let others = [
         "HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "HAPAX_QUEUE", "HAPAX_REPLACES", "HAPAX_STRICT", "HAPAX_PUBLISHED_PORT",
     ]
 
-    /// `HAPAX_…` variables that mean nothing to anybody.
+    /// `HAPAX_…` variables that no part of Hapax uses, sorted.
     static func unknownVariables(_ environment: [String: String]) -> [String] {
         let known = Set(ServerSetting.all.map(\.environmentName) + others)
         return environment.keys.filter { $0.hasPrefix("HAPAX_") && !known.contains($0) }.sorted()

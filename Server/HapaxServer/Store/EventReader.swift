@@ -2,7 +2,7 @@ import HapaxModel
 
 /// Reads what is stored, on connections of its own: nothing here waits for a commit, and no commit waits for anything here.
 ///
-/// Every store's reader passes one contract suite. Whatever is asked concerns one project; no answer holds anything of another.
+/// Every store's reader passes one contract suite. A question about events concerns one project; its answer holds nothing of another.
 package protocol EventReader: Sendable {
     /// One event by its key; nil if it is not stored.
     func event(_ key: EventKey) async throws(StoreError) -> EventRow?
@@ -13,17 +13,17 @@ package protocol EventReader: Sendable {
     /// Whether each of some records has the content that is stored under its key, compared by value; nil where nothing is stored.
     func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?]
 
-    /// One step of a list, back in time from where the query goes on.
+    /// One step of a list: searches back in time from ``EventQuery/after``, or from the end of the span.
     ///
-    /// - Parameter width: How far to look, from 0, in whatever the store measures: each number is four times the one below.
+    /// - Parameter width: How far to search, from 0: each number is four times as far as the one below, in a unit of the store.
     /// - Throws: ``StoreError/tooHeavy`` if it would take longer than the deadline.
     func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep
 
-    /// One step of an export: the oldest of what the query names, in order.
+    /// One step of an export: the oldest events that match the query, oldest first.
     ///
     /// - Parameters:
-    ///   - query: Of a span that ends; whatever ``EventQuery/limit`` says.
-    ///   - width: How far to look; becomes what to try with the next step.
+    ///   - query: Its span must have an end; its ``EventQuery/limit`` is ignored.
+    ///   - width: How far to search, as for a list; set to the value for the next step.
     func stepForward(
         _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> ExportStep
@@ -38,31 +38,31 @@ package protocol EventReader: Sendable {
     /// How much is stored, without counting it.
     func overview() async throws(StoreError) -> StoreOverview
 
-    /// Lets go of its connections, before the store does of its own.
+    /// Closes the reader's connections. The store calls it before it closes its own.
     func close() async
 }
 
 /// How much is stored, and where.
 package struct StoreOverview: Sendable {
     package struct Part: Sendable {
-        /// A month such as `2026-11`; else in words.
+        /// A month such as `2026-11`, or the name of a partition that is no month, such as `undated`.
         package var name: String
         package var rows: Int64
-        /// nil where parts share their pages.
+        /// nil in SQLite, where all months share one table.
         package var bytes: Int64?
     }
 
-    /// Of the database.
+    /// The database's name and version.
     package var version: String
     package var bytes: Int64
     /// Whether the database only estimates how many rows there are.
     package var isEstimated: Bool
     package var parts: [Part]
-    /// Months that have a partition and have not begun; nil where there are none.
+    /// Months that have a partition and have not begun; nil in SQLite, which has no partitions.
     package var monthsAhead: Int?
 }
 
-/// One row as it is kept.
+/// One stored event.
 package struct EventRow: Sendable {
     package var id: EventID
     /// Unescaped UTF-8.
@@ -76,7 +76,7 @@ package struct EventRow: Sendable {
     package var sequence: Int64?
     /// A JSON object.
     package var properties: [UInt8]
-    /// Whether it was received when the report of its day had closed, as far as the day's bounds are known by now (R61).
+    /// Whether it was received after the report of its day had closed (R61); false while that day has no bounds yet.
     package var isLate = false
 
     var position: EventPosition { EventPosition(receivedAt: receivedAt, id: id) }
@@ -98,13 +98,13 @@ package struct EventQuery: Sendable {
     package var name: String?
     package var distinctID: String?
     package var installID: EventID?
-    /// At most so many; of one step too, so where a list keeps not all of them it asks for more.
+    /// At most this many events. It limits each step as well, so a list with a filter asks for more.
     package var limit: Int
-    /// Only those behind this place, as the list goes: in one that is newest first received before it, in an export after it.
+    /// Only events beyond this place: in a list (newest first) those received before it, in an export those received after it.
     package var after: EventPosition?
 }
 
-/// What lies in one step of a list.
+/// The events of one step of a list.
 package struct EventStep: Sendable {
     /// Newest first, at most ``EventQuery/stepLimit``.
     package var events: [EventRow]
@@ -114,11 +114,11 @@ package struct EventStep: Sendable {
     package var isCut: Bool
 }
 
-/// What lies in one step of an export.
+/// The events of one step of an export.
 package struct ExportStep: Sendable {
-    /// Oldest first, at most ``ServerLimits/exportEvents``; none also where the span was too long to be looked through in time.
+    /// Oldest first, at most ``ServerLimits/exportEvents``; empty also if the span was too long to be searched in time.
     package var events: [EventRow]
-    /// The query for what is left; nil at the end.
+    /// The query for the rest; nil at the end.
     package var rest: EventQuery?
 }
 
@@ -130,14 +130,14 @@ package struct EventPage: Sendable {
 }
 
 extension EventQuery {
-    /// How many events one step is for.
+    /// The most events that one step returns.
     var stepLimit: Int { min(limit, ServerLimits.stepEvents) }
 
-    /// What is left of an export behind a step.
+    /// The query for the rest of an export after a step.
     ///
     /// - Parameters:
-    ///   - reached: The step went up to this instant, in Unix microseconds.
-    ///   - isCut: It ended before, because it had found enough.
+    ///   - reached: The end of the step's span, in Unix microseconds.
+    ///   - isCut: Whether the step ended before that, because it had found enough.
     func rest(_ events: [EventRow], reached: Int64, isCut: Bool) -> EventQuery? {
         var rest = self
         if isCut {
@@ -152,10 +152,10 @@ extension EventQuery {
 }
 
 extension EventReader {
-    /// The latest events that a query names, newest first, in growing steps back. What the deadline leaves unread, ``EventPage/next`` goes
-    /// on with.
+    /// The latest events that match a query, newest first, read in growing steps back in time. If the deadline ends the search,
+    /// ``EventPage/next`` says where to go on.
     ///
-    /// - Parameter keeps: Asked for each event that the rest of the query names; nil keeps all.
+    /// - Parameter keeps: A filter on the events that match the query; nil keeps all.
     func events(
         _ query: EventQuery, until deadline: ContinuousClock.Instant, where keeps: ((EventRow) -> Bool)? = nil
     ) async throws(StoreError) -> EventPage {
@@ -168,7 +168,7 @@ extension EventReader {
             do throws(StoreError) {
                 step = try await self.step(query, width: width, until: deadline)
             } catch .tooHeavy where width > 0 {
-                // The next question begins here with small steps.
+                // The client's next request goes on from here, with small steps again.
                 page.next = query.after
                 return page
             }

@@ -1,13 +1,13 @@
 import HapaxModel
 
-/// Where events are kept, once each.
+/// Stores events, each key once.
 ///
 /// Every conformer passes one contract suite. What they all promise:
 /// - `commit` returns only after a durable COMMIT of every record that it does not report as found; if it throws, nothing is known about any
 ///   of them, and committing the same group again is safe.
 /// - A key is stored at most once, whatever else commits at the same time, in this process or another.
-/// - A record that was there stays as it was.
-/// - `received_at` is given by the store when the transaction begins, and never goes back.
+/// - A stored record is never changed.
+/// - `received_at` is the store's clock when the transaction begins, never before an instant that was reported as settled.
 package protocol EventStore: Sendable {
     /// How many groups may be committed at the same time; `writer` is a number below it, and one writer commits one group at a time.
     var writerCount: Int { get }
@@ -15,41 +15,41 @@ package protocol EventStore: Sendable {
     /// The first bucket that is still kept; dated ids before it are expired. Only ever rises. Known without asking the database.
     var horizon: Int32 { get }
 
-    /// Months to come that have no partition of their own because too much was stored for them. Known without asking the database.
+    /// Future months that have no partition of their own because too many events were stored for them. Known without asking the database.
     var crowdedMonths: [CrowdedMonth] { get }
 
-    /// Reads what is stored, beside the writers.
+    /// Reads stored events, on connections of its own.
     var reader: any EventReader { get }
 
-    /// Keeps the reports, beside the writers.
+    /// Reads events for the reports, and stores the reports.
     var reports: any ReportDatabase { get }
 
     /// The number of a project, given once and for ever when its name is first seen.
     func projectID(named name: String) async throws(StoreError) -> Int32
 
-    /// Stores in one transaction what is not there yet.
+    /// Stores in one transaction the records whose keys are not stored yet.
     ///
-    /// - Returns: The fingerprint of each of the group's records and lookups that was there before.
+    /// - Returns: The fingerprint of each of the group's records and lookups that was stored before.
     func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64]
 
     /// Whether each of some records has the content that is stored under its key, compared by value; nil where nothing is stored. Takes five
     /// seconds at most.
     func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?]
 
-    /// Whether the store answers now.
+    /// Returns if the store works now; else throws.
     func check() async throws(StoreError)
 
-    /// Learns what another server may have changed, ``horizon``, and catches up with what reading is made quick by. Called every few seconds.
+    /// Reads ``horizon``, which another server may have raised, and brings indexes for reading up to date. Called every few seconds.
     func refresh() async throws(StoreError)
 
-    /// Prepares the days to come. Called at start and daily; it may take long, and holds up nobody.
+    /// Makes partitions for future months. Called at start and daily. It may take long; other calls go on meanwhile.
     func performUpkeep() async throws(StoreError)
 
-    /// Lets go of connections and locks. Nothing is committed afterwards.
+    /// Closes connections and releases locks. Nothing can be committed afterwards.
     func close() async
 }
 
-/// A month to come with more events than can be moved at once, by project.
+/// One project's events in a future month that has too many to be moved in one transaction.
 package struct CrowdedMonth: Hashable, Sendable {
     /// As in `2028-12`.
     package var month: String
@@ -61,11 +61,11 @@ package struct CrowdedMonth: Hashable, Sendable {
 package struct StoreGroup: Sendable {
     /// In the order of their keys, each key once.
     package var records: [RowKey]
-    /// Where their rows are.
+    /// The buffers that hold the records' rows.
     package var batches: [[UInt8]]
-    /// Further keys to look for, in order, none of them a record's.
+    /// Further keys to look up, sorted; none is a record's.
     package var lookups: [EventKey]
-    /// One for each install, in order.
+    /// At most one for each install, sorted by key.
     package var reports: [InstallReport]
 
     init(records: [RowKey], in batches: [[UInt8]], lookups: [EventKey] = [], reports: [InstallReport] = []) {
@@ -75,7 +75,7 @@ package struct StoreGroup: Sendable {
         self.reports = reports
     }
 
-    /// Of records that have no rows yet.
+    /// Encodes the records as rows first.
     package init(records: [EventRecord], lookups: [EventKey] = [], reports: [InstallReport] = []) {
         var batch = RowBatch()
         for record in records { batch.append(record, entry: 0) }
@@ -89,17 +89,16 @@ package struct StoreGroup: Sendable {
 package enum StoreError: Error, Hashable, Sendable {
     /// The store cannot be reached, is full or broken, or did not say whether it committed.
     case unavailable(String)
-    /// The transaction lost against another one (`40001`, `40P01`), or a month was made while it looked for its rows' places (`23514`): it may
-    /// be tried again at once.
+    /// The transaction conflicted with another one (`40001`, `40P01`), or a month's partition was made while it ran (`23514`): it may be
+    /// retried at once.
     case collided
     /// The database cannot hold some record's data (class 22, 54000, 54001); the value is the SQLSTATE.
     case dataRefused(String)
-    /// What was asked would take longer than it may.
+    /// The question would take longer than its deadline.
     case tooHeavy
-    /// The database's clock shows less than an instant that has been told as settled: what is stored now would come into days that are
-    /// closed.
+    /// The database's clock is behind an instant that was already reported as settled: an event stored now could belong to a closed day.
     case clockBehind
-    /// The store must not be used as it is: its settings, its version, or somebody else's lock. Trying again does not help.
+    /// The store must not be used, because of its settings, its version, or another process's lock. Trying again does not help.
     case unusable(String)
 }
 

@@ -1,25 +1,25 @@
 import HapaxModel
 
-/// What one install says of itself in its envelopes.
+/// What one install reports about itself in its envelopes.
 ///
-/// The numbers only ever rise, so the store keeps the greatest. The rest belongs to a word, and the store keeps that of the latest word:
-/// replays and late requests do no harm.
+/// The two sequences only rise, so the store keeps the greatest of each. The rest has a version, and the store keeps the rest of the greatest
+/// version, so that replays and late requests do no harm.
 package struct InstallReport: Sendable, Equatable {
     package var key: EventKey
-    /// The highest sequence given.
+    /// The highest sequence that the install has assigned.
     package var created: Int64
-    /// The highest sequence settled.
+    /// The highest sequence that an answer has settled.
     package var acknowledged: Int64
-    /// 0 if it gave none; then nothing below counts.
+    /// The report's version; 0 if the envelope has none, and then the fields below are empty.
     package var word: Int64
-    /// JSON, as ``EventBatch/Envelope/held`` travels.
+    /// ``EventBatch/Envelope/held`` as JSON.
     package var held: [UInt8]
-    /// JSON, as ``EventBatch/Envelope/gone`` travels.
+    /// ``EventBatch/Envelope/gone`` as JSON.
     package var gone: [UInt8]
-    /// JSON, as ``EventBatch/Envelope/refused`` travels.
+    /// ``EventBatch/Envelope/refused`` as JSON.
     package var refused: [UInt8]
 
-    /// - Returns: nil if the envelope names no install, or says nothing of it.
+    /// - Returns: nil if the envelope names no install, or reports nothing about it.
     package init?(_ envelope: EventBatch.Envelope, projectID: Int32) {
         guard let installID = envelope.installID, envelope.created != nil || envelope.acknowledged != nil || envelope.word != nil else {
             return nil
@@ -40,7 +40,7 @@ package struct InstallReport: Sendable, Equatable {
         (self.created, self.acknowledged) = (created, acknowledged)
     }
 
-    /// One for each install, in the order in which every group writes them.
+    /// One for each install, sorted by key: all groups write in this order, so that they cannot deadlock.
     package static func merged(_ reports: [InstallReport]) -> [InstallReport] {
         var byInstall: [EventKey: InstallReport] = [:]
         for report in reports { byInstall[report.key, default: report].merge(report) }

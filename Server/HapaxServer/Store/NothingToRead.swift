@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// The reader of a store that only takes, such as one that a test made.
+/// A reader that finds nothing, for stores that only take events, such as those of tests.
 package struct NoReader: EventReader {
     package init() {}
 
@@ -29,7 +29,7 @@ package struct NoReader: EventReader {
     package func close() async {}
 }
 
-/// The same of reports.
+/// Reports that hold nothing, for the same stores.
 package struct NoReports: ReportDatabase {
     package init() {}
 

@@ -2,10 +2,10 @@ import HapaxModel
 
 /// Whether an event has a property of a certain value, decided here so that every store decides alike.
 struct PropertyFilter: Sendable {
-    /// As it was asked for: `plan:pro`.
+    /// The filter as the client wrote it, such as `plan:pro`.
     let text: String
     private let name: String
-    /// Hashes of what the value may be: the text as it stands, and the JSON that it spells.
+    /// Hashes of the value read as text and, if it is valid JSON, as JSON.
     private let hashes: Set<UInt64>
 
     /// - Parameter text: A name, a colon and a value. `amount:12.5` finds the number, however it is written, and the text. A name with a

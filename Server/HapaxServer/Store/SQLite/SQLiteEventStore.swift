@@ -17,12 +17,12 @@ package final class SQLiteEventStore: EventStore {
     /// The latest `received_at`; the next one is not below it, even if the clock is.
     private let lastReceived: Locked<Int64>
 
-    /// Opens or creates the file, alone.
+    /// Opens or creates the file, and locks it against other processes.
     ///
     /// - Parameters:
-    ///   - path: The database file; missing directories are made. A lock file and SQLite's own files stand beside it.
+    ///   - path: The database file; missing directories are made. A lock file and SQLite's own files lie next to it.
     ///   - currentTime: The wall clock in Unix milliseconds, for `received_at`.
-    /// - Throws: ``StoreError/unusable(_:)`` if another server has it open, or another version made it that this one does not read.
+    /// - Throws: ``StoreError/unusable(_:)`` if another process has the file open, it is on a network file system, or this version cannot read it.
     package init(path: String, currentTime: @escaping @Sendable () -> Int64) throws(StoreError) {
         self.currentTime = currentTime
         let path = DatabaseFile.prepare(path)
@@ -48,7 +48,7 @@ package final class SQLiteEventStore: EventStore {
                 throw StoreError.unusable("\(path) is newer than this server: it has had the migration \(newer)")
             }
             try migrator.migrate(database)
-            // What has been folded as settled stays so, whatever the clock says after a restart.
+            // Even if the clock goes back over a restart, no event may be received before an instant up to which reports have counted.
             let last = try database.read { db in
                 try Int64.fetchOne(
                     db,
@@ -97,7 +97,7 @@ package final class SQLiteEventStore: EventStore {
                 }
                 return try Self.store(group, receivedAt: receivedAt, in: db)
             }
-            // Where the system's COMMIT leaves it in the drive's cache (I4).
+            // On Apple's systems SQLite's COMMIT leaves the data in the drive's cache (I4).
             guard lock.withLock({ $0?.flushDrive() ?? 0 }) == 0 else { throw StoreError.unavailable("the drive's cache cannot be flushed") }
             hasFailed.withLock { $0 = false }
             return found
@@ -125,10 +125,10 @@ package final class SQLiteEventStore: EventStore {
         }
     }
 
-    /// One file has one place for all days.
+    /// The embedded store has no partitions.
     package var crowdedMonths: [CrowdedMonth] { [] }
 
-    /// Catches up with what a user's events are found by, and empties the write-ahead log into the file.
+    /// Indexes the users of new rows (``SQLiteUserRuns``), and copies the write-ahead log into the file.
     package func refresh() async throws(StoreError) {
         while let (segment, runs) = try await rows.read(SQLiteUserRuns.next) {
             do {
@@ -140,8 +140,7 @@ package final class SQLiteEventStore: EventStore {
         await emptyLog()
     }
 
-    /// What copies the file alone has then all but the latest seconds. Somebody who reads an old state is not waited for: the next time
-    /// will do.
+    /// Lets a copy of the file alone lack only the latest seconds. Does not wait for readers of an older state: the next refresh tries again.
     private func emptyLog() async {
         try? await database.writeWithoutTransaction { db in
             try db.execute(sql: "PRAGMA busy_timeout = 0")
@@ -168,7 +167,7 @@ package final class SQLiteEventStore: EventStore {
         for record in group.records {
             try insert.execute(arguments: group.record(record).arguments(receivedAt: receivedAt))
             if db.changesCount == 0 {
-                // Neither taken nor there: somebody's trigger swallows rows, and nothing here may be called stored.
+                // A row neither inserted nor found was swallowed by a foreign trigger: nothing of the group may be reported as stored.
                 guard let there = try fingerprint(record.key) else { throw StoreError.unavailable("the table did not take a row") }
                 found[record.key] = there
             }
@@ -206,7 +205,7 @@ extension EventRecord {
         ]
     }
 
-    /// SQLite does not unescape keys, and keeps those that are repeated.
+    /// The properties with unescaped, unique keys: SQLite, unlike jsonb, stores escaped and repeated keys as they are.
     private var plainProperties: ArraySlice<UInt8> {
         let hash = valueHash
         return hash.hasPlainKeys ? properties : PlainKeys.rewritten(properties, hasRepeats: hash.hasRepeatedKeys)[...]

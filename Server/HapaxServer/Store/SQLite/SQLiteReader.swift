@@ -2,14 +2,14 @@ import Foundation
 import GRDB
 import HapaxModel
 
-/// Reads the embedded store through read-only connections beside its writer.
+/// Reads the embedded store through read-only connections of its own.
 ///
-/// Rows are in the order in which they were received, so that a span of time is a span of rows, found by halving. Each step is a transaction
-/// of its own, so that the log behind the writer can always be emptied soon.
+/// Rows are in the order in which they were received, so a span of time is a span of rows, found by binary search. Each step is a short
+/// transaction of its own, so that the write-ahead log can always be emptied soon.
 final class SQLiteReader: EventReader {
     private let database: DatabasePool
 
-    /// Rows that a step looks at: this many, or four times as many with each width, up to ``largestStep``: some 50 ms.
+    /// Rows that a step of width 0 searches; four times as many with each width, up to ``largestStep``, which takes some 50 ms.
     private static let firstStep: Int64 = 1_000
     private static let largestStep: Int64 = 64_000
 
@@ -63,10 +63,10 @@ final class SQLiteReader: EventReader {
         try await read { db in
             let rows = try Self.rows(query, in: db)
             if let step = try Self.userStep(query, rows, in: db) { return step }
-            // What runs tell of is not looked through.
+            // A user's rows that the runs index are found through them, so this search goes back no further than their end.
             let untold = query.distinctID == nil ? 0 : try SQLiteUserRuns.end(in: db)
             let first = max(rows.lowerBound, untold < rows.upperBound ? untold : 0, rows.upperBound - Self.size(width))
-            // Rows of one instant are in no order of ids, so they stay together.
+            // Rows of one instant are not sorted by id, so a step takes all of them.
             let start = first > rows.lowerBound ? try Self.firstRow(at: try Self.receivedAt(first, in: db) ?? 0, in: db) : first
             let low = max(rows.lowerBound, start)
             let (events, isCut) = try Self.select(query, low..<rows.upperBound, limit: query.stepLimit, in: db)
@@ -77,12 +77,12 @@ final class SQLiteReader: EventReader {
         }
     }
 
-    /// A step over the rows that runs tell of, as far as it takes to find enough; nil where they tell nothing.
+    /// A step that finds a user's rows through the runs; nil if the query names no user, or the runs do not reach the end of `rows`.
     private static func userStep(_ query: EventQuery, _ rows: Range<Int64>, in db: Database) throws -> EventStep? {
         guard let distinctID = query.distinctID, !rows.isEmpty, try rows.upperBound <= SQLiteUserRuns.end(in: db) else { return nil }
         let found = try SQLiteUserRuns.rows(
             of: distinctID, projectID: query.projectID, in: rows, limit: ServerLimits.stepEvents, db)
-        // Rows of one instant are in no order of ids, so they stay together: those at the lower end are for the next step.
+        // Rows of one instant are not sorted by id, so a step takes all of them: those of the earliest instant are left to the next step.
         let instant = found.from > rows.lowerBound ? try receivedAt(found.from, in: db) : nil
         let first = try instant.map { try firstRow(at: $0 + 1, in: db) } ?? rows.lowerBound
         guard first < rows.upperBound else { return nil }
@@ -101,7 +101,7 @@ final class SQLiteReader: EventReader {
             let first = try query.after.map { max(rows.lowerBound, try Self.firstRow(at: $0.receivedAt.unixMilliseconds, in: db)) }
             let start = first ?? rows.lowerBound
             var end = min(rows.upperBound, start + size)
-            // Rows of one instant are in no order of ids, so they stay together.
+            // Rows of one instant are not sorted by id, so a step takes all of them.
             if end < rows.upperBound, let last = try Self.receivedAt(end - 1, in: db) {
                 end = min(rows.upperBound, try Self.firstRow(at: last + 1, in: db))
             }
@@ -138,7 +138,7 @@ final class SQLiteReader: EventReader {
         return counts
     }
 
-    /// Rows are numbered as they were received, and none is ever removed.
+    /// Counts by row numbers: rows are numbered in the order of arrival, and none is ever removed.
     func overview() async throws(StoreError) -> StoreOverview {
         try await read { db in
             let bytes = try Int64.fetchOne(db, sql: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size") ?? 0
@@ -172,7 +172,7 @@ final class SQLiteReader: EventReader {
     private static func rows(_ query: EventQuery, in db: Database) throws -> Range<Int64> {
         let rows = try rows(query.received, in: db)
         guard let after = query.after else { return rows }
-        // Behind the least id of an instant nothing of that instant is left.
+        // No event of an instant comes before the least id, so that instant is left out then.
         let end = min(rows.upperBound, try firstRow(at: after.receivedAt.unixMilliseconds + (after.id == .least ? 0 : 1), in: db))
         return rows.lowerBound..<max(rows.lowerBound, end)
     }
@@ -182,14 +182,14 @@ final class SQLiteReader: EventReader {
         return first..<max(first, try firstRow(at: millisecond(received.upperBound), in: db))
     }
 
-    /// The first whole millisecond from an instant on.
+    /// An instant in milliseconds, rounded up.
     private static func millisecond(_ microseconds: Int64) -> Int64 { microseconds / 1_000 + (microseconds % 1_000 > 0 ? 1 : 0) }
 
-    /// The first row that was received at an instant or later; the one behind the last if none was.
+    /// The first row that was received at an instant or later; if there is none, the number after the last row.
     private static func firstRow(at instant: Int64, in db: Database) throws -> Int64 {
         var low: Int64 = 0
         var high = (try Int64.fetchOne(db.cachedStatement(sql: "SELECT max(row) FROM events")) ?? 0) + 1
-        // Asked first: most questions are about what came last.
+        // Checked first, because most spans end after the last row.
         if try receivedAt(high - 1, in: db) ?? .min < instant { return high }
         while low < high {
             let middle = low + (high - low) / 2
@@ -198,7 +198,7 @@ final class SQLiteReader: EventReader {
         return low
     }
 
-    /// When a row was received, or the next one that there is.
+    /// When a row was received, or the next existing one, in Unix milliseconds; nil after the last row.
     private static func receivedAt(_ row: Int64, in db: Database) throws -> Int64? {
         let select = try db.cachedStatement(sql: "SELECT received_at FROM events WHERE row >= ? ORDER BY row LIMIT 1")
         return try Int64.fetchOne(select, arguments: [row])
@@ -213,8 +213,8 @@ final class SQLiteReader: EventReader {
           WHERE b.project_id = events.project_id AND b.starts <= events.time ORDER BY b.starts DESC LIMIT 1)
         """
 
-    /// - Parameter candidates: Rows of the span; nil is all of it.
-    /// - Returns: At most so many, or as many as ``ServerLimits/pageBytes`` hold, and whether there may be more.
+    /// - Parameter candidates: The rows of the span to look at; nil for all.
+    /// - Returns: At most `limit` events, or as many as ``ServerLimits/pageBytes`` hold, and whether there may be more.
     private static func select(
         _ query: EventQuery, _ rows: Range<Int64>, among candidates: [Int64]? = nil, isForward: Bool = false, limit: Int, in db: Database
     ) throws -> (events: [EventRow], isCut: Bool) {

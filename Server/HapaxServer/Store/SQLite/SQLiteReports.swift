@@ -2,18 +2,18 @@ import Foundation
 import GRDB
 import HapaxModel
 
-/// The reports in the embedded store: whatever reads does so beside the writer, and what writes is short.
+/// The reports in the embedded store. Reads do not hold up commits, and each write is short, because commits wait for it.
 final class SQLiteReports: ReportDatabase {
     private let reader: SQLiteReader
     private let writer: DatabaseQueue
     private let raiseReceived: @Sendable () -> Int64
 
-    /// Rows whose users one transaction folds: some 20 ms.
+    /// Rows that one writing transaction covers, which takes some 20 ms.
     private static let foldedRows: Int64 = 20_000
-    /// Rows that one question may look at, about as many as ten seconds allow: a statement cannot be ended in its midst.
+    /// Rows that one question may scan, about as many as ten seconds allow: a running statement is not interrupted.
     private static let readRows: Int64 = 8_000_000
 
-    /// - Parameter raiseReceived: Gives the instant below which no further `received_at` will be.
+    /// - Parameter raiseReceived: Returns the instant before which no further `received_at` will be given, in Unix milliseconds.
     init(reader: SQLiteReader, writer: DatabaseQueue, raiseReceived: @escaping @Sendable () -> Int64) {
         self.reader = reader
         self.writer = writer
@@ -53,13 +53,12 @@ final class SQLiteReports: ReportDatabase {
         }
     }
 
-    /// Behind whatever is being committed: what begins later is received later.
+    /// Waits for the commits before it; those after it are not received earlier.
     func settled() async throws(StoreError) -> Int64 {
         do { return try await writer.write { [raiseReceived] _ in raiseReceived() } } catch { throw SQLiteEventStore.translated(error) }
     }
 
-    /// One file has one place for all rows.
-
+    /// Rows are numbered by arrival, so each condition is a span of row numbers.
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
         guard from < to else { return [] }
         let rows = try await reader.rows(receivedFrom: from, to: to)

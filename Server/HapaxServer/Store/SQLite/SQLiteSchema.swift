@@ -5,7 +5,7 @@ enum SQLiteSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("001_store") { db in
-            // A rowid table with a unique index beside it: WITHOUT ROWID would rewrite whole rows as its tree splits. Times are Unix milliseconds,
+            // A rowid table with a separate unique index: WITHOUT ROWID would rewrite whole rows as its tree splits. Times are Unix milliseconds,
             // ids are sixteen bytes, text compares by its bytes. Projects are AUTOINCREMENT so that a number is never given twice.
             try db.execute(
                 sql: """
@@ -40,7 +40,7 @@ enum SQLiteSchema {
                     """)
         }
         migrator.registerMigration("002_reads") { db in
-            // The index holds hardly any row, so it costs a comparison for each. Days are texts such as 2026-11-22.
+            // Hardly any event is ahead, so `events_ahead` costs most events one comparison only. Days are texts such as 2026-11-22.
             try db.execute(
                 sql: """
                     CREATE INDEX events_ahead ON events (project_id, time) WHERE time - received_at > 86400000;
@@ -88,7 +88,7 @@ enum SQLiteSchema {
         return migrator
     }
 
-    /// What versions before the first release made; no later version reads it.
+    /// The migration of versions before the first release, whose files no later version reads.
     static let unreleasedMigration = "001_events"
 
     static let insertEvent = """

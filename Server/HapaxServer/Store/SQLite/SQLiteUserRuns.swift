@@ -2,18 +2,17 @@ import Foundation
 import GRDB
 import HapaxModel
 
-/// Which rows are a user's, for all but the latest: an index on every row would slow down storing, so it is made behind the writer, a segment
-/// of rows at a time, in one sequential write.
+/// An index from user to rows, for all but the latest rows. A B-tree would slow down every commit, so the index is built afterwards, one
+/// segment of rows at a time, in one sequential write.
 ///
-/// A segment's rows are sorted by their user's hash and cut into parts by its first bits; a part is a run of six bytes a row: the hash, and the
-/// row's place in the segment, both with the greatest byte first. Hashes of different users may be equal, so rows found here are only
-/// candidates.
+/// A segment's rows are sorted by the hash of their user and split into parts by the hash's first bits. A part is a run of six bytes a row,
+/// big-endian: the hash, and the row's place in the segment. Hashes of different users may be equal, so rows found here are only candidates.
 enum SQLiteUserRuns {
     static let segmentRows: Int64 = 65_536
     private static let partBits: UInt32 = 6
     private static let entryBytes = 6
 
-    /// Stored, so it must never change.
+    /// Runs store the hash, so its computation must never change.
     private static func hash(_ projectID: Int32, _ distinctID: ArraySlice<UInt8>) -> UInt32 {
         let user = distinctID.withUnsafeBytes { XXH64.hash($0, seed: 3) }
         return UInt32(truncatingIfNeeded: XXH64.hash(user, UInt64(UInt32(bitPattern: projectID)), seed: 0) >> 32)
@@ -21,14 +20,14 @@ enum SQLiteUserRuns {
 
     private static func part(_ hash: UInt32) -> Int64 { Int64(hash >> (32 - partBits)) }
 
-    /// The first row that no run tells of.
+    /// The first row that is not indexed yet.
     static func end(in db: Database) throws -> Int64 {
         try (Int64.fetchOne(db.cachedStatement(sql: "SELECT max(segment) FROM user_runs WHERE part = 0")).map { $0 + 1 } ?? 0) * segmentRows
     }
 
     // MARK: - Making
 
-    /// The runs of the next segment, by their parts, if all of its rows are there.
+    /// The runs of the next segment, one for each part; nil until all of its rows are stored.
     static func next(in db: Database) throws -> (segment: Int64, runs: [Data])? {
         let start = try end(in: db)
         guard let last = try Int64.fetchOne(db.cachedStatement(sql: "SELECT max(row) FROM events")), last >= start + segmentRows else {
@@ -52,7 +51,7 @@ enum SQLiteUserRuns {
         return (start / segmentRows, runs)
     }
 
-    /// All of them, or none: the first part says that a segment is there.
+    /// Must run in one transaction: ``end(in:)`` takes a segment's first part as proof of all of them.
     static func keep(_ segment: Int64, _ runs: [Data], in db: Database) throws {
         let insert = try db.cachedStatement(sql: "INSERT INTO user_runs (part, segment, run) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
         for (part, run) in runs.enumerated() { try insert.execute(arguments: [part, segment, run]) }
@@ -60,9 +59,9 @@ enum SQLiteUserRuns {
 
     // MARK: - Reading
 
-    /// Rows that may be a user's among those of a span that runs tell of, the latest first.
+    /// Rows of an indexed span that may be a user's, the latest first.
     ///
-    /// - Returns: At most `limit` of them, and the row down to which all are among them.
+    /// - Returns: At most `limit` rows, and the row down to which none is missing.
     static func rows(
         of distinctID: String, projectID: Int32, in rows: Range<Int64>, limit: Int, _ db: Database
     ) throws -> (rows: [Int64], from: Int64) {
