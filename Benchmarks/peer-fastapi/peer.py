@@ -81,5 +81,6 @@ async def ingest(request: Request):
             stored.remove(id)
         else:
             results.append({"index": index, "event_id": str(id), "outcome": "duplicate"})
-    answer = {"batch_id": batch.get("batch_id"), "received": len(ids), "stored": len(ids) - len(results), "results": results}
+    counts = {"received": len(ids), "stored": len(ids) - len(results), "duplicates": len(results)}
+    answer = {"batch_id": batch.get("batch_id"), **counts, "results": results}
     return Response(orjson.dumps(answer), media_type="application/json")
