@@ -61,9 +61,9 @@ struct TurnsTests {
         var queue = TurnQueue<Int>(places: 3, placesOfOne: 2, maximumWaiting: 10)
         #expect(queue.arrived(1, of: 1) == .works && queue.arrived(2, of: 1) == .works && queue.arrived(3, of: 1) == .waits)
         #expect(queue.arrived(4, of: 2) == .works && queue.arrived(5, of: 2) == .waits && queue.arrived(6, of: 1) == .waits)
-        #expect(queue.withdrew(1) { $0 == 3 } == 3 && queue.withdrew(1) { $0 == 3 } == nil && queue.waitingCount == 2)
+        #expect(queue.withdrew { $0 == 3 } == [3] && queue.withdrew { $0 == 3 }.isEmpty && queue.waitingCount == 2)
         #expect(queue.ended(2, used: .seconds(1)) == 5, "the first one has two places already")
-        #expect(queue.ended(1, used: .seconds(9)) == 6 && queue.withdrew(1) { $0 == 6 } == nil)
+        #expect(queue.ended(1, used: .seconds(9)) == 6 && queue.withdrew { $0 == 6 }.isEmpty)
 
         let turns = Turns.questions(patience: .milliseconds(1))
         let results = await withTaskGroup(of: RequestProblem.Code?.self) { group in

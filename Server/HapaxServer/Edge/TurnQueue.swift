@@ -15,6 +15,18 @@ struct TurnQueue<Item> {
 
         var isIdle: Bool { working == 0 && waitingCount == 0 }
         var waitingCount: Int { waiting.count - head }
+
+        mutating func take(_ begunOfAll: inout Int) -> Item {
+            let item = waiting[head]
+            head += 1
+            if begun > 0 { (begun, begunOfAll) = (begun - 1, begunOfAll - 1) }
+            // Taken items are removed once they are half of the array, so the cost for each item is constant on average.
+            if head * 2 >= waiting.count {
+                waiting.removeFirst(head)
+                head = 0
+            }
+            return item
+        }
     }
 
     enum Admission: Equatable {
@@ -37,6 +49,7 @@ struct TurnQueue<Item> {
     private var projects: [Int32: Project] = [:]
     /// The time used by each pausing project, where it is more than ``began``.
     private var debts: [Int32: Duration] = [:]
+    private static var unlookedDebts: Int { 64 }
     /// The greatest time that a project had used when a turn of it began; only rises.
     private var began = Duration.zero
 
@@ -80,8 +93,10 @@ struct TurnQueue<Item> {
     private mutating func leaveIfIdle(_ project: Int32) {
         guard let idle = projects[project], idle.isIdle else { return }
         projects[project] = nil
+        guard idle.used > began else { return }
         debts[project] = idle.used
-        debts = debts.filter { $0.value > began }
+        // A debt that is no more than the start of the others is none.
+        if debts.count > Self.unlookedDebts { debts = debts.filter { $0.value > began } }
     }
 
     /// A turn offers to give way. If another project is to go first, its item waits for another turn; else the turn goes on.
@@ -89,7 +104,8 @@ struct TurnQueue<Item> {
     /// - Returns: Whose turn it is now; nil if it goes on.
     mutating func gaveWay(_ item: Item, _ project: Int32, used: Duration) -> Item? {
         projects[project]?.used += used
-        guard begun < maximumBegun, let other = candidate, other.key != project, other.value.used < projects[project]?.used ?? .zero
+        guard begun < maximumBegun, let other = candidate, other != project,
+            projects[other]?.used ?? .zero < projects[project]?.used ?? .zero
         else { return nil }
         working -= 1
         projects[project]?.working -= 1
@@ -101,35 +117,37 @@ struct TurnQueue<Item> {
         return next()
     }
 
-    /// An item that has not begun stops waiting.
+    /// Items stop waiting.
     ///
-    /// - Returns: The item; nil if its turn has come.
-    mutating func withdrew(_ project: Int32, where isIt: (Item) -> Bool) -> Item? {
-        guard let waiting = projects[project], let place = waiting.waiting[waiting.head...].firstIndex(where: isIt) else { return nil }
-        waitingCount -= 1
-        defer { leaveIfIdle(project) }
-        return projects[project]?.waiting.remove(at: place)
+    /// - Returns: The items, in no order.
+    mutating func withdrew(where stops: (Item) -> Bool) -> [Item] {
+        var items: [Item] = []
+        for (number, project) in projects {
+            // Those that have begun and given way are not late.
+            let first = project.head + project.begun
+            let late = project.waiting[first...].filter(stops)
+            guard !late.isEmpty else { continue }
+            items += late
+            waitingCount -= late.count
+            projects[number]?.waiting.replaceSubrange(first..., with: project.waiting[first...].filter { !stops($0) })
+            leaveIfIdle(number)
+        }
+        return items
     }
 
-    private var candidate: (key: Int32, value: Project)? {
-        projects.filter { $0.value.waitingCount > 0 && $0.value.working < placesOfOne }
-            .min { ($0.value.used, $0.key) < ($1.value.used, $1.key) }
+    /// The waiting project that has used the least time, and may have a further place.
+    private var candidate: Int32? {
+        var least: (number: Int32, used: Duration)?
+        for (number, project) in projects where project.waitingCount > 0 && project.working < placesOfOne {
+            if least.map({ (project.used, number) < ($0.used, $0.number) }) ?? true { least = (number, project.used) }
+        }
+        return least?.number
     }
 
     private mutating func next() -> Item? {
-        guard working < places, let candidate else { return nil }
-        var project = candidate.value
-        let item = project.waiting[project.head]
-        project.head += 1
-        if project.begun > 0 { (project.begun, begun) = (project.begun - 1, begun - 1) }
-        // Taken items are removed once they are half of the array, so the cost for each item is constant on average.
-        if project.head * 2 >= project.waiting.count {
-            project.waiting.removeFirst(project.head)
-            project.head = 0
-        }
-        projects[candidate.key] = project
+        guard working < places, let number = candidate, let item = projects[number]?.take(&begun) else { return nil }
         waitingCount -= 1
-        begins(candidate.key)
+        begins(number)
         return item
     }
 

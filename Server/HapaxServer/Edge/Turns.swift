@@ -8,13 +8,15 @@ import HapaxModel
 /// another: ``work()`` on its body.
 final class Turns: Sendable {
     private struct Waiter {
-        var number: UInt64
+        /// When it stops waiting; nil if it waits as long as it takes.
+        var due: ContinuousClock.Instant?
         var begins: CheckedContinuation<Bool, Never>
     }
 
     private struct State {
         var queue: TurnQueue<Waiter>
-        var lastNumber: UInt64 = 0
+        /// Whether a task ends waits that are due.
+        var isWatched = false
     }
 
     private let state: Locked<State>
@@ -96,30 +98,42 @@ final class Turns: Sendable {
     /// - Returns: Whether its turn has come.
     private func begin(_ project: Int32) async -> Bool {
         await withCheckedContinuation { begins in
-            let (admission, number) = state.withLock { state in
-                state.lastNumber += 1
-                let waiter = Waiter(number: state.lastNumber, begins: begins)
-                return (state.queue.arrived(waiter, of: project), state.lastNumber)
+            let due = patience.map { ContinuousClock.now + $0 }
+            let (admission, mustWatch) = state.withLock { state in
+                let admission = state.queue.arrived(Waiter(due: due, begins: begins), of: project)
+                let mustWatch = admission == .waits && due != nil && !state.isWatched
+                if mustWatch { state.isWatched = true }
+                return (admission, mustWatch)
             }
             switch admission {
             case .works: begins.resume(returning: true)
             case .refused: begins.resume(returning: false)
-            case .waits:
-                guard let patience else { return }
-                Task {
-                    try? await Task.sleep(for: patience)
-                    state.withLock { $0.queue.withdrew(project) { $0.number == number } }?.begins.resume(returning: false)
+            case .waits: if mustWatch { watch() }
+            }
+        }
+    }
+
+    /// Ends the waits that are due, until nobody waits: one task for all, since nearly all turns come in time.
+    private func watch() {
+        guard let patience else { return }
+        Task {
+            var goesOn = true
+            while goesOn {
+                try? await Task.sleep(for: patience / 8)
+                let late = state.withLock { state in
+                    let late = state.queue.withdrew { $0.due.map { $0 <= .now } ?? false }
+                    state.isWatched = state.queue.waitingCount > 0
+                    goesOn = state.isWatched
+                    return late
                 }
+                for waiter in late { waiter.begins.resume(returning: false) }
             }
         }
     }
 
     private func giveWay(_ project: Int32, used: Duration) async {
         _ = await withCheckedContinuation { goesOn in
-            let next = state.withLock { state in
-                state.lastNumber += 1
-                return state.queue.gaveWay(Waiter(number: state.lastNumber, begins: goesOn), project, used: used)
-            }
+            let next = state.withLock { $0.queue.gaveWay(Waiter(begins: goesOn), project, used: used) }
             (next?.begins ?? goesOn).resume(returning: true)
         }
     }
