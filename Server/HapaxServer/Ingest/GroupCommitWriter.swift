@@ -138,47 +138,18 @@ package final class GroupCommitWriter: Sendable {
 
     private func outcomes(_ requests: [IngestRequest], writer: Int) async throws(StoreError) -> [IngestOutcome] {
         let group = CommitGroup(requests, horizon: store.horizon)
-        var attempt = CommitAttempt()
-        try await commit(group.storeGroup, writer: writer, &attempt)
-        let repeats = group.repeats(found: attempt.found, refused: attempt.refused)
+        var plan = CommitPlan(group.storeGroup)
+        while let part = plan.next {
+            do throws(StoreError) { plan.committed(try await store.commit(part, writer: writer)) } catch { try plan.failed(error) }
+        }
+        let repeats = group.repeats(found: plan.found, refused: plan.refused)
         var verdicts: [RowKey.Place: Bool] = [:]
         // The group is committed already: if the store cannot compare now, only these events are answered `retry`.
         if !repeats.isEmpty, let same = try? await store.compare(repeats.map(group.record), writer: writer) {
             for (row, isSame) in zip(repeats, same) { verdicts[row.place] = isSame }
         }
         metrics.groupCommitted(
-            records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(attempt.found, verdicts))
-        return group.outcomes(found: attempt.found, refused: attempt.refused, verdicts: verdicts)
-    }
-
-    /// The results of one group, gathered from the parts into which it was halved.
-    private struct CommitAttempt {
-        var found: [EventKey: Int64] = [:]
-        var refused: [EventKey: EventProblem] = [:]
-        var collisions = 0
-    }
-
-    /// Commits a group; one whose data is refused is halved until only the culprits are left.
-    private func commit(_ group: StoreGroup, writer: Int, _ attempt: inout CommitAttempt) async throws(StoreError) {
-        do throws(StoreError) {
-            let found = try await store.commit(group, writer: writer)
-            attempt.found.merge(found) { $1 }
-            return
-        } catch .collided where attempt.collisions < ServerLimits.collisions {
-            attempt.collisions += 1
-            return try await commit(group, writer: writer, &attempt)
-        } catch .dataRefused(let state) {
-            if group.records.count == 1, let culprit = group.records.first, group.lookups.isEmpty, group.reports.isEmpty {
-                attempt.refused[culprit.key] = EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")
-                return
-            }
-        }
-        // A refusal of a group without records is the store's own failure, not an event's.
-        guard !group.records.isEmpty else { throw .unavailable("a transaction without events was refused") }
-        let middle = group.records.count / 2
-        let halves = (Array(group.records[..<middle]), Array(group.records[middle...]))
-        let first = StoreGroup(records: halves.0, in: group.batches, lookups: group.lookups, reports: group.reports)
-        try await commit(first, writer: writer, &attempt)
-        try await commit(StoreGroup(records: halves.1, in: group.batches), writer: writer, &attempt)
+            records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(plan.found, verdicts))
+        return group.outcomes(found: plan.found, refused: plan.refused, verdicts: verdicts)
     }
 }
