@@ -26,8 +26,8 @@ struct FailureLogTests {
     func returnIsLogged(what: String) async throws {
         let (store, log) = (ScriptedStore(), RecordedLog())
         let writer = GroupCommitWriter(store: store, metrics: ServerMetrics(), logger: log.logger)
-        let reading = ReadRoutes(
-            keys: RunningServer.keys, store: store, live: Live(currentTime: { Sample.now }), limits: ServerLimits(),
+        let questions = Questions(
+            keys: RunningServer.keys, store: store, limits: ServerLimits(),
             failures: FailureLog("The store could not be read", recovery: "The store can be read again", logger: log.logger))
         async let running: Void = writer.run()
         for fails in [true, true, false, false] {
@@ -35,7 +35,7 @@ struct FailureLogTests {
             if what == "groups" {
                 _ = try? await writer.submit(try Sample.request([Sample.event(Sample.id(1))]))
             } else {
-                _ = try? await reading.reading { () throws(StoreError) in if fails { throw .unavailable("test") } }
+                _ = try? await questions.reading { () throws(StoreError) in if fails { throw .unavailable("test") } }
             }
         }
         writer.stop()

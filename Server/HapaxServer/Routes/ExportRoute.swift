@@ -8,21 +8,21 @@ import ServiceLifecycle
 /// It leaves out the newest few seconds, in which events can still appear, so that continuing later from its last line never skips an event.
 @available(macOS 14, *)
 struct ExportRoute: Sendable {
-    let reading: ReadRoutes
+    let questions: Questions
     private let places = Budget(limit: ServerLimits.allExports, limitOfOne: ServerLimits.exports, what: "exports are under way")
     private let turns = Turns.exports()
 
-    init(reading: ReadRoutes) {
-        self.reading = reading
+    init(questions: Questions) {
+        self.questions = questions
     }
 
     func respond(to request: Request) async throws -> Response {
-        let (parameters, projectID, _) = try reading.question(
+        let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "happened_from", "happened_to", "event", "distinct_id", "after"])
         let span = try parameters.span()
         let after = try await position(try parameters.id("after"), projectID)
-        let store = reading.store
-        let settled = try await reading.reading { () throws(StoreError) in try await store.reports.settled() } * 1_000
+        let store = questions.store
+        let settled = try await questions.reading { () throws(StoreError) in try await store.reports.settled() } * 1_000
         let query = EventQuery(
             projectID: projectID, received: min(span.lowerBound, settled)..<min(span.upperBound, settled),
             happened: try parameters.happened(), name: parameters.text("event"), distinctID: parameters.text("distinct_id"), limit: .max,
@@ -44,8 +44,8 @@ struct ExportRoute: Sendable {
     /// Where an export that was cut goes on.
     private func position(_ id: EventID?, _ projectID: Int32) async throws -> EventPosition? {
         guard let id else { return nil }
-        let event = try await reading.reading { () throws(StoreError) in
-            try await reading.store.reader.event(EventKey(id: id, projectID: projectID))
+        let event = try await questions.reading { () throws(StoreError) in
+            try await questions.store.reader.event(EventKey(id: id, projectID: projectID))
         }
         guard let event else {
             throw QueryParameters.problem("after", "must be the event_id of a line that was exported, and is still stored")
@@ -72,8 +72,8 @@ struct ExportRoute: Sendable {
     ) async throws -> (bytes: [UInt8], rest: EventQuery?) {
         // The client sees that the export was cut, and goes on with the next server.
         if Task.isShuttingDownGracefully { throw RequestProblem(.stopping, detail: "the server stops") }
-        return try await reading.heavily(of: query.projectID, in: turns, within: ServerLimits.heavyRead) { deadline throws(StoreError) in
-            let step = try await reading.store.reader.stepForward(query, width: &width, until: deadline)
+        return try await questions.heavily(of: query.projectID, in: turns, within: ServerLimits.heavyRead) { deadline throws(StoreError) in
+            let step = try await questions.store.reader.stepForward(query, width: &width, until: deadline)
             var lines = JSONWriter(capacity: step.events.reduce(1) { $0 + $1.properties.count + 300 })
             for event in step.events { lines.line(event) }
             // White space before the next object, so that proxies keep the connection open.

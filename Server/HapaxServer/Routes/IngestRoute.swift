@@ -14,7 +14,7 @@ struct IngestRoute: Sendable {
     let turns = Turns.work()
     private let dryRuns = Turns.dryRuns()
     /// Answers dry runs.
-    let reading: ReadRoutes
+    let questions: Questions
 
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
         let projectID: Int32
@@ -81,7 +81,7 @@ struct IngestRoute: Sendable {
         let answer = try await dryRuns.run(projectID) { (_) async throws(RequestProblem) -> [UInt8] in
             try await verdicts(on: try await unpack(body, isLines: isLines, context, projectID).0)
         }
-        return try reading.answer(answer, to: projectID)
+        return try questions.answer(answer, to: projectID)
     }
 
     /// What would become of each event if the store stays as it is, as JSON. Refusals by the database itself are not foreseen.

@@ -6,11 +6,11 @@ import Hummingbird
 /// (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 @available(macOS 14, *)
 struct LiveRoute: Sendable {
-    let reading: ReadRoutes
+    let questions: Questions
     let live: Live
 
     func respond(to request: Request) throws(RequestProblem) -> Response {
-        let (parameters, projectID, _) = try reading.question(request, ["event", "outcome"])
+        let (parameters, projectID, _) = try questions.accept(request, ["event", "outcome"])
         let filter = LiveFeed.Filter(
             name: parameters.text("event").map { Array($0.utf8) }, outcome: try parameters.word("outcome", Receipt.Outcome.self))
         var response = Response(status: .ok, headers: [.contentType: "text/event-stream", .cacheControl: "no-store"])

@@ -19,12 +19,13 @@ struct Routes {
     ) {
         checksHost = keys.holdsDemoKeys
         let failures = FailureLog("The store could not be read", recovery: "The store can be read again", logger: logger)
-        let reading = ReadRoutes(keys: keys, store: store, live: live, limits: limits, failures: failures)
-        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, reading: reading)
+        let questions = Questions(keys: keys, store: store, limits: limits, failures: failures)
+        let reading = ReadRoutes(questions: questions, live: live)
+        let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, questions: questions)
         let reports = ReportRoutes(
-            reading: reading, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
-        let export = ExportRoute(reading: reading)
-        let stream = LiveRoute(reading: reading, live: live)
+            questions: questions, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
+        let export = ExportRoute(questions: questions)
+        let stream = LiveRoute(questions: questions, live: live)
         let readiness = ReadinessProbe(store: store)
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .get) { request, _ in try await reading.events(request) }

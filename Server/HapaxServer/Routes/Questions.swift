@@ -1,0 +1,63 @@
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+
+/// What all questions have in common: who may ask what of which project, in whose turn and for how long, and who pays for the answer's bytes.
+@available(macOS 14, *)
+struct Questions: Sendable {
+    let keys: Keys
+    let store: any EventStore
+    let failures: FailureLog
+    let turns = Turns.questions()
+    private let answers: Budget
+
+    init(keys: Keys, store: any EventStore, limits: ServerLimits, failures: FailureLog) {
+        (self.keys, self.store, self.failures) = (keys, store, failures)
+        answers = Budget(
+            limit: limits.untakenAnswers, limitOfOne: limits.untakenAnswers / 2, what: "answers have not been taken yet")
+    }
+
+    /// - Parameter known: The parameters that the path has, beside `project`.
+    func accept(
+        _ request: Request, _ known: Set<String>
+    ) throws(RequestProblem) -> (parameters: QueryParameters, projectID: Int32, isAdmin: Bool) {
+        // The key is checked first, so that a client without one learns nothing about parameters.
+        let holder = try keys.reader(request.headers[.authorization])
+        let parameters = try QueryParameters(request.uri.query, known: known.union(["project"]))
+        return (parameters, try keys.project(of: holder, named: parameters.text("project")), holder == .admin)
+    }
+
+    func heavily<Value>(
+        of projectID: Int32, in turns: Turns, within time: Duration, _ body: (ContinuousClock.Instant) async throws(StoreError) -> Value
+    ) async throws(RequestProblem) -> Value {
+        try await turns.run(projectID) { (_) throws(RequestProblem) in
+            let deadline = ContinuousClock.now + time
+            return try await reading { () throws(StoreError) in try await body(deadline) }
+        }
+    }
+
+    func reading<Value>(_ body: () async throws(StoreError) -> Value) async throws(RequestProblem) -> Value {
+        do throws(StoreError) {
+            let value = try await body()
+            failures.succeeded()
+            return value
+        } catch .tooHeavy {
+            throw RequestProblem(.rangeTooLarge, detail: "this takes longer than a question may; ask for a shorter span")
+        } catch {
+            failures.failed(error)
+            throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
+        }
+    }
+
+    /// The answer to a question; its bytes are charged to the project until the client has taken them.
+    func answer(_ bytes: [UInt8], to projectID: Int32, type: String = "application/json") throws(RequestProblem) -> Response {
+        let charge = try answers.take(bytes.count, of: projectID)
+        let body = ResponseBody(contentLength: bytes.count) { writer in
+            try await writer.write(inPieces: bytes)
+            withExtendedLifetime(charge) {}
+            try await writer.finish(nil)
+        }
+        // A cache must not give the answer for one key to another.
+        return Response(status: .ok, headers: [.contentType: type, .cacheControl: "no-store"], body: body)
+    }
+}
