@@ -29,40 +29,10 @@ enum PostgresPartitions {
     /// Rows that one transaction moves at most: ids without a month wait for it.
     static let maximumMoved = 100_000
 
-    /// A calendar month (UTC), by the buckets it covers.
-    struct Month: Equatable {
-        var name: String
-        var buckets: Range<Int32>
-
-        /// As in `2026-11`.
-        var text: String { String(name.dropFirst("events_".count)).replacing("_", with: "-") }
-
-        /// The SQL condition for the month's rows. An id begins with its instant, so the index on ids finds them.
-        var condition: String {
-            "event_id >= '\(Self.id(buckets.lowerBound))' AND event_id < '\(Self.id(buckets.upperBound))' "
-                + "AND bucket >= \(buckets.lowerBound) AND bucket < \(buckets.upperBound)"
-        }
-
-        /// The least id of a day.
-        private static func id(_ bucket: Int32) -> EventID {
-            EventID(high: UInt64(clamping: Int64(bucket) * 86_400_000) << 16, low: 0) ?? .least
-        }
-    }
-
-    /// The month that holds `bucket`, and those after it; fewer where the calendar ends.
-    static func months(from bucket: Int32, count: Int) -> [Month] {
-        guard var day = CalendarDay(daysSince1970: bucket) else { return [] }
-        var months: [Month] = []
-        while months.count < count {
-            let (year, month, _) = day.components
-            guard let first = CalendarDay(year: year, month: month, day: 1),
-                let next = CalendarDay(year: month == 12 ? year + 1 : year, month: month == 12 ? 1 : month + 1, day: 1)
-            else { break }
-            months.append(
-                Month(name: "events_\(year)_\(month < 10 ? "0" : "")\(month)", buckets: first.daysSince1970..<next.daysSince1970))
-            day = next
-        }
-        return months
+    /// The month that holds `bucket`, and those after it.
+    static func months(from bucket: Int32, count: Int) -> [CalendarMonth] {
+        guard let first = CalendarMonth(bucket: bucket) else { return [] }
+        return (1..<count).reduce(into: [first]) { months, _ in months.append((months.last ?? first).next) }
     }
 
     // MARK: - The first ones
@@ -79,7 +49,7 @@ enum PostgresPartitions {
             guard let first = months.first else { return }
             let parts =
                 [(undated, "FROM (MINVALUE) TO (0)"), (past, "FROM (0) TO (\(first.buckets.lowerBound))")]
-                + months.map { ($0.name, "FROM (\($0.buckets.lowerBound)) TO (\($0.buckets.upperBound))") }
+                + months.map { ($0.partition, "FROM (\($0.buckets.lowerBound)) TO (\($0.buckets.upperBound))") }
             let statements = parts.map { "CREATE TABLE \($0) PARTITION OF events FOR VALUES \($1)" }
             try translating { () throws(PostgresError) in
                 try connection.execute((statements + ["CREATE TABLE \(rest) PARTITION OF events DEFAULT"]).joined(separator: ";"))
@@ -98,14 +68,14 @@ enum PostgresPartitions {
     // MARK: - Months to come
 
     /// The months that are due and have no partition yet, in order; none before the first month that was made.
-    static func due(_ connection: PostgresConnection, today: Int32) throws(PostgresError) -> [Month] {
+    static func due(_ connection: PostgresConnection, today: Int32) throws(PostgresError) -> [CalendarMonth] {
         let made = try names(connection)
         let first = made.subtracting([undated, past, rest]).min() ?? ""
-        return months(from: clamped(today), count: monthsAhead + 1).filter { !made.contains($0.name) && $0.name > first }
+        return months(from: clamped(today), count: monthsAhead + 1).filter { !made.contains($0.partition) && $0.partition > first }
     }
 
     /// The months with more rows in DEFAULT than one transaction may move, with the rows of each project.
-    static func crowded(_ connection: PostgresConnection, _ months: [Month]) throws(PostgresError) -> [CrowdedMonth] {
+    static func crowded(_ connection: PostgresConnection, _ months: [CalendarMonth]) throws(PostgresError) -> [CrowdedMonth] {
         var crowded: [CrowdedMonth] = []
         for month in months {
             let rows = try connection.query(
@@ -120,7 +90,7 @@ enum PostgresPartitions {
     }
 
     /// Makes a month in one transaction. It blocks readers in its last step only, and writers only for ids that have no month.
-    static func make(_ connection: PostgresConnection, _ month: Month) throws(StoreError) {
+    static func make(_ connection: PostgresConnection, _ month: CalendarMonth) throws(StoreError) {
         let columns = PostgresEventColumn.list + ", received_at"
         try PostgresTransaction.run(connection) { () throws(StoreError) in
             try translating { () throws(PostgresError) in
@@ -128,13 +98,29 @@ enum PostgresPartitions {
                     """
                     SET LOCAL enable_seqscan = off; SET LOCAL statement_timeout = '\(statementTimeout)';
                     LOCK TABLE \(rest) IN SHARE ROW EXCLUSIVE MODE;
-                    CREATE TABLE \(month.name) (LIKE events INCLUDING DEFAULTS INCLUDING INDEXES);
+                    CREATE TABLE \(month.partition) (LIKE events INCLUDING DEFAULTS INCLUDING INDEXES);
                     WITH moved AS (DELETE FROM \(rest) WHERE \(month.condition) RETURNING \(columns))
-                      INSERT INTO \(month.name) (\(columns)) SELECT \(columns) FROM moved;
-                    ALTER TABLE events ATTACH PARTITION \(month.name)
+                      INSERT INTO \(month.partition) (\(columns)) SELECT \(columns) FROM moved;
+                    ALTER TABLE events ATTACH PARTITION \(month.partition)
                       FOR VALUES FROM (\(month.buckets.lowerBound)) TO (\(month.buckets.upperBound))
                     """)
             }
         }
+    }
+}
+
+extension CalendarMonth {
+    /// The name of its partition.
+    var partition: String { "events_" + text.replacing("-", with: "_") }
+
+    /// What holds for its rows and no others. An id begins with its instant, so that the index finds them.
+    fileprivate var condition: String {
+        "event_id >= '\(Self.id(buckets.lowerBound))' AND event_id < '\(Self.id(buckets.upperBound))' "
+            + "AND bucket >= \(buckets.lowerBound) AND bucket < \(buckets.upperBound)"
+    }
+
+    /// The least id of a day.
+    private static func id(_ bucket: Int32) -> EventID {
+        EventID(high: UInt64(clamping: Int64(bucket) * 86_400_000) << 16, low: 0) ?? .least
     }
 }

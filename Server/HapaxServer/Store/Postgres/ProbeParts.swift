@@ -14,25 +14,19 @@ struct ProbeParts {
     private(set) var parts: [Part] = []
 
     init(_ keys: [EventKey]) {
-        var months: [Int: Part] = [:]
+        var months: [CalendarMonth?: Part] = [:]
         // Ids of one day are mostly neighbours, so the last day's month is remembered.
-        var last: (bucket: Int32, month: Int) = (.min, 0)
+        var last: (bucket: Int32, month: CalendarMonth?) = (.min, nil)
         for key in keys {
             let bucket = key.id.bucket
-            if bucket != last.bucket { last = (bucket, Self.month(bucket)) }
+            if bucket != last.bucket { last = (bucket, CalendarMonth(bucket: bucket)) }
             months[last.month, default: Part(keys: [], buckets: bucket...bucket)].add(key, bucket)
         }
-        parts = months.sorted { $0.key < $1.key }.map(\.value)
+        parts = months.values.sorted { $0.buckets.lowerBound < $1.buckets.lowerBound }
         let dated = parts.filter { $0.buckets.lowerBound >= 0 }
         guard dated.count > Self.maximumMonths, let first = dated.first, let end = dated.last else { return }
         let all = Part(keys: dated.flatMap(\.keys), buckets: first.buckets.lowerBound...end.buckets.upperBound)
         parts = parts.filter { $0.buckets.lowerBound < 0 } + [all]
-    }
-
-    /// Months since year 0; −1 for ids without a day.
-    private static func month(_ bucket: Int32) -> Int {
-        guard let parts = CalendarDay(daysSince1970: bucket)?.components else { return -1 }
-        return parts.year * 12 + parts.month
     }
 }
 
