@@ -3,7 +3,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-/// READS.md, The page (R63), in a real browser. Each test ends without a script error and without anything that the content security policy
+/// docs/reading.md: the page (R63), in a real browser. Each test ends without a script error and without anything that the content security policy
 /// forbids.
 @Suite("The page", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct PageTests {

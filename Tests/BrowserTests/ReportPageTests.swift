@@ -3,7 +3,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-/// READS.md, The page, Report (R60, R62, R63).
+/// docs/reading.md: the page of reports (R60, R62, R63).
 @Suite(
     "The page's report", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ReportPageTests {

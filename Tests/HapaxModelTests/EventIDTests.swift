@@ -78,7 +78,7 @@ struct EventIDTests {
         #expect(try #require(EventID("0199a385-187b-8abc-0def-0123456789ab")).isDerived == false)
     }
 
-    @Test("a day is a pure function of the id: dated from 2024 to 2099, undated otherwise (DESIGN.md, The store)")
+    @Test("a day is a pure function of the id: dated from 2024 to 2099, undated otherwise (docs/architecture.md, The store)")
     func bucketIsTheDayOrOneOfSixteen() throws {
         func id(_ milliseconds: UInt64, last: UInt64 = 0) throws -> EventID {
             try #require(EventID(high: milliseconds << 16 | 0x7000, low: 0b10 << 62 | last))

@@ -1,10 +1,10 @@
 import HapaxModel
 import Testing
 
-/// Every limit of DESIGN.md (Limits) at n−1, n and n+1: what is allowed, what is refused, and by which name.
+/// Every limit of docs/protocol.md at n−1, n and n+1: what is allowed, what is refused, and by which name.
 @Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
 struct EventLimitsTests {
-    @Test("the limits are those of DESIGN.md")
+    @Test("the limits are those of docs/protocol.md")
     func valuesArePinned() {
         #expect(EventLimits.maximumTime == 253_402_300_799_999)
         #expect(EventLimits.maximumNameBytes == 200)

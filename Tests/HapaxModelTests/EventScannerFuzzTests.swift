@@ -47,7 +47,7 @@ struct EventScannerFuzzTests {
         return false
     }
 
-    @Test("mutated events: the same bytes are JSON for both, but for what DESIGN.md refuses beyond JSON")
+    @Test("mutated events: the same bytes are JSON for both, but for what docs/protocol.md refuses beyond JSON")
     func mutationsAgreeWithFoundation() {
         var random = SeededRandom.printed()
         var agreed = (valid: 0, invalid: 0)

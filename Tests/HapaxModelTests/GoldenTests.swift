@@ -2,7 +2,7 @@ import Foundation
 import HapaxModel
 import Testing
 
-/// The wire of DESIGN.md, byte for byte.
+/// The wire of docs/protocol.md, byte for byte.
 @Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
 struct GoldenTests {
     private let id = EventID("0199a385-187b-7abc-8def-0123456789ab")

@@ -2,7 +2,7 @@ import Foundation
 import HapaxModel
 import Testing
 
-/// DESIGN.md, Whole-request refusals: only our own refusal, in all its parts, may move the client to split a batch.
+/// docs/protocol.md, refusals of whole requests: only our own refusal, in all its parts, may move the client to split a batch.
 @Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
 struct RequestProblemTests {
     @Test func eachCodeIsReadBack() {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxServer
 
-/// READS.md, Time and The daily report (R60, R61, R62): one suite over both stores.
+/// docs/reading.md: time and the daily report (R60, R61, R62): one suite over both stores.
 @Suite("The daily report", .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct DailyReportTests {
     // MARK: - A project whose clock is moved

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-/// READS.md, Requests, over a real socket and both stores (R63).
+/// docs/reading.md: requests, over a real socket and both stores (R63).
 @Suite("What can be read, over a real socket", .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ReadRoutesTests {
     /// Runs a server on a new store in which the shop has an event, and a refused one.

@@ -3,7 +3,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-/// READS.md, In a terminal: the real command against the real server.
+/// docs/reading.md: in a terminal: the real command against the real server.
 @Suite("hapax tail, events, report and export (R63)", .serialized, .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct ReadingCommandsTests {
     private static let readKey = "read-key-of-demo"
