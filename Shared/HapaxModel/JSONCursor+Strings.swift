@@ -21,7 +21,7 @@ extension JSONCursor {
 
     /// Goes to the next byte that is a quote, a backslash, a control character or not ASCII, eight bytes at a time.
     @inline(__always)
-    private mutating func skipPlainText() {
+    mutating func skipPlainText() {
         let raw = UnsafeRawBufferPointer(bytes)
         while position + 8 <= raw.count {
             let stops = Self.stops(in: UInt64(littleEndian: raw.loadUnaligned(fromByteOffset: position, as: UInt64.self)))

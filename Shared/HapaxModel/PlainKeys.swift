@@ -2,13 +2,66 @@
 /// only the escapes that JSON requires.
 package enum PlainKeys {
     /// - Parameter object: A JSON object that ``EventScanner`` has accepted, so at most ``EventLimits/maximumDepth`` deep.
-    /// - Parameter hasRepeats: Whether it, or an object in it, has a repeated key.
-    /// - Returns: An object of the same value, in which scalar values are spelled as before.
-    package static func rewritten(_ object: ArraySlice<UInt8>, hasRepeats: Bool) -> [UInt8] {
-        object.withUnsafeBufferPointer { bytes in
-            var rewrite = Rewrite(bytes, hasRepeats: hasRepeats)
+    /// - Returns: The object itself if its keys are plain already; else one of the same value, in which scalar values are spelled as before.
+    package static func plain(_ object: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+        object.withUnsafeBufferPointer { bytes -> [UInt8]? in
+            var look = Look(bytes)
+            look.value()
+            guard look.hasEscapes || look.hasRepeats else { return nil }
+            var rewrite = Rewrite(bytes, hasRepeats: look.hasRepeats)
             rewrite.value()
             return rewrite.result
+        }.map { $0[...] } ?? object
+    }
+
+    /// Finds out whether there is anything to rewrite, which is rare.
+    private struct Look {
+        private(set) var hasEscapes = false
+        private(set) var hasRepeats = false
+        private var cursor: JSONCursor
+        /// The hashes of the keys of all open objects, those of the innermost last.
+        private var keys: [UInt64] = []
+        private let repeatedKeys = RepeatedKeys()
+
+        init(_ bytes: UnsafeBufferPointer<UInt8>) {
+            cursor = JSONCursor(bytes)
+            keys.reserveCapacity(64)
+        }
+
+        mutating func value() {
+            cursor.skipWhitespace()
+            switch cursor.current {
+            case UInt8(ascii: "{"):
+                let first = keys.count
+                cursor.position += 1
+                cursor.skipWhitespace()
+                while !cursor.skip(UInt8(ascii: "}")) {
+                    cursor.skipWhitespace()
+                    let key = cursor.checkedString()
+                    if key.hasEscapes { hasEscapes = true }
+                    keys.append(cursor.hash(key, seed: 0))
+                    cursor.skipWhitespace()
+                    _ = cursor.skip(UInt8(ascii: ":"))
+                    endElement()
+                }
+                if keys.count > first + 1, !hasRepeats {
+                    repeatedKeys.search(keys.count - first, hash: { keys[first + $0] }) { _ in hasRepeats = true }
+                }
+                keys.removeLast(keys.count - first)
+            case UInt8(ascii: "["):
+                cursor.position += 1
+                cursor.skipWhitespace()
+                while !cursor.skip(UInt8(ascii: "]")) { endElement() }
+            default: cursor.skipCheckedScalar()
+            }
+        }
+
+        /// Reads a value, and the comma behind it if there is one.
+        private mutating func endElement() {
+            value()
+            cursor.skipWhitespace()
+            _ = cursor.skip(UInt8(ascii: ","))
+            cursor.skipWhitespace()
         }
     }
 
@@ -109,8 +162,10 @@ extension JSONCursor {
         position += 1
         let start = position
         var hasEscapes = false
-        while position < bytes.count, bytes[position] != 0x22 {
-            if bytes[position] == 0x5C {
+        while true {
+            skipPlainText()
+            guard !isAtEnd, current != UInt8(ascii: "\"") else { break }
+            if current == UInt8(ascii: "\\") {
                 hasEscapes = true
                 position += 1
             }

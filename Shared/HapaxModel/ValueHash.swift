@@ -7,11 +7,6 @@
 /// It is compared only between two events under one id of one project, so a sender that constructs a collision deceives only itself.
 package struct ValueHash: Hashable, Sendable {
     package let value: UInt64
-    /// Whether no key in `properties` is repeated in its object or written with escapes.
-    package var hasPlainKeys: Bool { !hasEscapedKeys && !hasRepeatedKeys }
-    private let hasEscapedKeys: Bool
-    /// Whether an object in `properties` has a key twice.
-    package let hasRepeatedKeys: Bool
 
     /// The seeds of the kinds of value, so that the text "1" and the number 1 differ.
     private enum Kind: UInt64 {
@@ -31,12 +26,7 @@ package struct ValueHash: Hashable, Sendable {
     ///   - properties: A JSON object that ``EventScanner`` has accepted.
     package init(name: ArraySlice<UInt8>, distinctID: ArraySlice<UInt8>, properties: ArraySlice<UInt8>) {
         let whom = XXH64.hash(Self.hash(text: name), Self.hash(text: distinctID), seed: Kind.event.rawValue)
-        let what: UInt64
-        (what, hasEscapedKeys, hasRepeatedKeys) = properties.withUnsafeBufferPointer { bytes in
-            var walk = Walk(bytes)
-            return (walk.value(), walk.hasEscapedKeys, walk.hasRepeatedKeys)
-        }
-        value = XXH64.hash(whom, what, seed: Kind.event.rawValue)
+        value = XXH64.hash(whom, Self.hash(json: properties), seed: Kind.event.rawValue)
     }
 
     /// The same for one value alone: equal values have equal hashes, however they are written.
@@ -56,8 +46,6 @@ package struct ValueHash: Hashable, Sendable {
     /// One pass over JSON that has been checked: at most ``EventLimits/maximumDepth`` deep, so that recursion is safe.
     private struct Walk {
         private var cursor: JSONCursor
-        private(set) var hasEscapedKeys = false
-        private(set) var hasRepeatedKeys = false
         private let repeatedKeys = RepeatedKeys()
         /// The members of all open objects, those of the innermost last.
         private var members: [(key: UInt64, value: UInt64)] = []
@@ -110,9 +98,7 @@ package struct ValueHash: Hashable, Sendable {
             cursor.skipWhitespace()
             while !cursor.skip(UInt8(ascii: "}")) {
                 cursor.skipWhitespace()
-                let name = cursor.checkedString()
-                if name.hasEscapes { hasEscapedKeys = true }
-                let key = text(name)
+                let key = text(cursor.checkedString())
                 cursor.skipWhitespace()
                 _ = cursor.skip(UInt8(ascii: ":"))
                 members.append((key, value()))
@@ -129,7 +115,6 @@ package struct ValueHash: Hashable, Sendable {
                 sum &-= XXH64.hash(member.key, member.value, seed: Kind.member.rawValue)
                 count -= 1
             }
-            if count < members.count - first { hasRepeatedKeys = true }
             return XXH64.hash(sum, count, seed: Kind.object.rawValue)
         }
 

@@ -1,5 +1,4 @@
 import Crypto
-import Foundation
 import HapaxModel
 
 /// What each key may do.
@@ -19,7 +18,7 @@ package struct Keys: Sendable {
     package static let demoWriteKey = "demo"
     package static let demoReadKey = "demo-read"
 
-    private let holders: [Data: Holder]
+    private let holders: [SHA256.Digest: Holder]
     private let projects: [String: Int32]
     /// Whether one of the public keys is among them.
     let holdsDemoKeys: Bool
@@ -29,7 +28,7 @@ package struct Keys: Sendable {
     ///   - readers: The project of each read key.
     ///   - projects: The number of each project by its name, for the admin to choose from.
     package init(writers: [String: Int32], readers: [String: Int32] = [:], admin: String? = nil, projects: [String: Int32] = [:]) {
-        var holders: [Data: Holder] = [:]
+        var holders: [SHA256.Digest: Holder] = [:]
         for (key, projectID) in writers { holders[Self.digest(key)] = .writer(projectID: projectID) }
         for (key, projectID) in readers { holders[Self.digest(key)] = .reader(projectID: projectID) }
         if let admin { holders[Self.digest(admin)] = .admin }
@@ -80,12 +79,14 @@ package struct Keys: Sendable {
     private func holder(_ authorization: String?) throws(RequestProblem) -> Holder {
         let parts = (authorization ?? "").split(separator: " ", maxSplits: 1)
         guard parts.count == 2, parts[0].lowercased() == "bearer",
-            let holder = holders[Self.digest(parts[1].trimmingCharacters(in: .whitespaces))]
+            let holder = holders[Self.digest(String(parts[1].drop { $0 == " " }))]
         else { throw RequestProblem(.unknownKey, detail: "the header Authorization: Bearer must carry a known key") }
         return holder
     }
 
-    private static func digest(_ key: String) -> Data {
-        Data(SHA256.hash(data: Data(key.utf8)))
+    private static func digest(_ key: String) -> SHA256.Digest {
+        var (key, hash) = (key, SHA256())
+        key.withUTF8 { hash.update(bufferPointer: UnsafeRawBufferPointer($0)) }
+        return hash.finalize()
     }
 }
