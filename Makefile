@@ -39,7 +39,7 @@ build: packages
 	$(SWIFT) build
 
 format:
-	$(SWIFT) format --in-place --recursive Package.swift Shared Client Server Tests Benchmarks Examples
+	find Package.swift Shared Client Server Tests Benchmarks Examples -name .build -prune -o -name '*.swift' -type f -print0 | xargs -0 $(SWIFT) format --in-place
 
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Shared Client Server Tests Benchmarks Examples
