@@ -14,6 +14,11 @@ struct FlatBenchmark {
         let full = try await database(cluster)
         note("writing \(history.count) events")
         try history.write(postgres: full)
+        // A server that has never seen these days closes them first.
+        let closing = try ServerProcess(store: full)
+        let today = CalendarDay.first.advanced(by: Int(Date().timeIntervalSince1970) / 86_400)
+        try closing.waitForClosedDays(from: today.advanced(by: -2).description, to: today.advanced(by: -1).description)
+        closing.stop()
         var rates: [[Double]] = Array(repeating: [], count: 4)
         let cases: [(isFull: Bool, isRandom: Bool)] = [(false, false), (true, false), (false, true), (true, true)]
         for round in 1...rounds {

@@ -46,16 +46,7 @@ struct ReadsBenchmark {
             return String(decoding: answer.body, as: UTF8.self)
         }
         note("closing days, and looking for late events")
-        let closing = seconds {
-            let yesterday = Self.day(-2)
-            // Until then an answer may ask for too much.
-            while (try? get("/v1/reports/daily?from=\(yesterday)&to=\(Self.day(-1))"))?.firstMatch(
-                of: /"late_as_of":"[^"]*","days":\[{"day":"[^"]*","state":"closed"/) == nil
-            {
-                // Asked without a pause, it would take the time that it measures.
-                Thread.sleep(forTimeInterval: 0.2)
-            }
-        }
+        let closing = try seconds { try server.waitForClosedDays(from: Self.day(-2), to: Self.day(-1)) }
         var lines: [Line] = [
             ("\(history.days - 1) days closed and late events counted, each", "–", "\(closing / Double(history.days - 1), places: 1) s")
         ]

@@ -54,6 +54,19 @@ final class ServerProcess: LoadTarget {
         }
     }
 
+    /// Waits until the server has closed all days up to `to` and counted what was late for them: it does so beside everything else.
+    func waitForClosedDays(from: String, to: String) throws {
+        let reader = try HTTPConnection(port: port)
+        let request = HTTPConnection.get("/v1/reports/daily?from=\(from)&to=\(to)", port: port)
+        // Until then an answer may ask for too much.
+        while String(decoding: try reader.send(request), as: UTF8.self).firstMatch(
+            of: /"late_as_of":"[^"]*","days":\[{"day":"[^"]*","state":"closed"/) == nil
+        {
+            // Asked without a pause, it would take the time that it measures.
+            Thread.sleep(forTimeInterval: 0.2)
+        }
+    }
+
     func stop() {
         process.terminate()
         process.waitUntilExit()
