@@ -27,6 +27,7 @@ final class PeerProcess: LoadTarget {
         let limit = ContinuousClock.now + .seconds(30)
         while (try? HTTPConnection(port: port).send(HTTPConnection.get("/health", port: port))) == nil {
             guard process.isRunning, .now < limit else { throw BenchmarkError("the peer did not start") }
+            // A process of another make tells of its port only by answering on it.
             Thread.sleep(forTimeInterval: 0.1)
         }
     }

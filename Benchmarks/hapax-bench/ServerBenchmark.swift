@@ -34,8 +34,10 @@ struct ServerBenchmark {
     }
 
     func run() async throws {
+        // What a process starts inherits its core: all of PostgreSQL's processes, later the servers.
+        if isPinned { try Self.pin(core: 1) }
         let cluster = try await PostgresCluster()
-        if isPinned { try pin(cluster) }
+        if isPinned { try Self.pin(core: 0) }
         var cases = [
             Case(name: "batches of 50", batchSize: 50), Case(name: "batches of 50, gzip", batchSize: 50, isCompressed: true),
             Case(name: "batches of 500", batchSize: 500, isResent: true),
@@ -64,19 +66,15 @@ struct ServerBenchmark {
         try await cluster.stop(mode: .fast)
     }
 
-    /// What is started later inherits the core (taskset(1)).
-    private func pin(_ cluster: PostgresCluster) throws {
-        for (core, process) in [(1, cluster.processIdentifier ?? 0), (0, getpid())] {
-            let command = Process()
-            command.executableURL = URL(fileURLWithPath: "/usr/bin/taskset")
-            command.arguments = ["--all-tasks", "--cpu-list", "--pid", "\(core)", "\(process)"]
-            command.standardOutput = FileHandle.standardError
-            try command.run()
-            command.waitUntilExit()
-            guard command.terminationStatus == 0 else { throw BenchmarkError("taskset could not pin process \(process)") }
-        }
-        // Sessions that exist already are not children to come.
-        try PostgresConnection(uri: cluster.maintenance).execute("SELECT pg_reload_conf()")
+    /// Moves this process to a core (taskset(1)).
+    private static func pin(core: Int) throws {
+        let command = Process()
+        command.executableURL = URL(fileURLWithPath: "/usr/bin/taskset")
+        command.arguments = ["--all-tasks", "--cpu-list", "--pid", "\(core)", "\(getpid())"]
+        command.standardOutput = FileHandle.standardError
+        try command.run()
+        command.waitUntilExit()
+        guard command.terminationStatus == 0 else { throw BenchmarkError("taskset could not pin this process") }
     }
 
     private func limit(_ cluster: PostgresCluster) async throws -> (rate: Double, databaseCPU: Double) {
@@ -122,7 +120,9 @@ struct ServerBenchmark {
         measurement.groupSize = groups.events / max(groups.transactions, 1)
         if item.isResent {
             measurement.resent = try load.run(server, isResent: true).rate
-            measurement.importedBack = try Load(lines: Export.lines(of: server), batchSize: item.batchSize).run(server, isResent: true).rate
+            measurement.importedBack = try Load(lines: Export.lines(of: server, count: events), batchSize: item.batchSize).run(
+                server, isResent: true
+            ).rate
         }
         return measurement
     }
@@ -199,20 +199,18 @@ struct ServerBenchmark {
 
 /// Everything that a server has stored, as it exports it.
 enum Export {
-    static func lines(of server: ServerProcess) throws -> [ArraySlice<UInt8>] {
+    static func lines(of server: ServerProcess, count: Int) throws -> [ArraySlice<UInt8>] {
         let today = Int(Date().timeIntervalSince1970) / 86_400
         let (from, to) = (CalendarDay.first.advanced(by: today - 1), CalendarDay.first.advanced(by: today + 1))
-        // What was stored within the last seconds is not exported yet.
-        var lines: [ArraySlice<UInt8>] = []
-        for _ in 0..<120 {
+        for _ in 0..<60 {
             var bytes: [UInt8] = []
             let connection = try HTTPConnection(port: server.port)
             _ = try connection.drain(HTTPConnection.get("/v1/export?from=\(from)&to=\(to)", port: server.port), take: { bytes += $0 })
             let found = HTTPConnection.unchunked(bytes).split(separator: 0x0A)
-            if !found.isEmpty, found.count == lines.count { return found }
-            lines = found
-            Thread.sleep(forTimeInterval: 2)
+            if found.count == count { return found }
+            // What was stored within the last seconds is not exported yet.
+            Thread.sleep(forTimeInterval: 1)
         }
-        return lines
+        throw BenchmarkError("the export does not hold all \(count) events")
     }
 }

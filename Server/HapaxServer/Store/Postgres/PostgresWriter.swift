@@ -42,16 +42,19 @@ actor PostgresWriter {
     /// for the look-up and BEGIN, for COPY to begin, and for COPY and COMMIT. The look-up is not part of the transaction: its locks on months
     /// would hold up a month that is being made, and that month would hold up the group.
     func commit(_ group: StoreGroup) throws(StoreError) -> [EventKey: Int64] {
-        let found = try session.use(isRepeatable: true) { (connection) throws(StoreError) in
+        let (begun, found) = try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             try check(connection)
-            return try undoing(connection) { () throws(PostgresError) in
+            let found = try undoing(connection) { () throws(PostgresError) in
                 try lookUp(
                     group.records.map(\.key), group.lookups, connection, then: [(Statement.begin, [])] + Self.keeping(group.reports))
             }
+            return (connection, found)
         }
         let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
         return try session.use { (connection) throws(StoreError) in
-            try undoing(connection) { () throws(PostgresError) in
+            // Another connection has neither begun the transaction nor been checked.
+            guard connection === begun else { throw .unavailable("the connection was lost") }
+            return try undoing(connection) { () throws(PostgresError) in
                 do throws(PostgresError) {
                     if new.isEmpty { try connection.commit() } else { try copy(new, group.batches, connection) }
                     return found
