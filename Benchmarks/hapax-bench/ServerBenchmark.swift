@@ -66,15 +66,18 @@ struct ServerBenchmark {
         try await cluster.stop(mode: .fast)
     }
 
-    /// Moves this process to a core (taskset(1)).
+    /// Moves this process to a core (taskset(1)), which fails if a thread ends meanwhile: then again.
     private static func pin(core: Int) throws {
-        let command = Process()
-        command.executableURL = URL(fileURLWithPath: "/usr/bin/taskset")
-        command.arguments = ["--all-tasks", "--cpu-list", "--pid", "\(core)", "\(getpid())"]
-        command.standardOutput = FileHandle.standardError
-        try command.run()
-        command.waitUntilExit()
-        guard command.terminationStatus == 0 else { throw BenchmarkError("taskset could not pin this process") }
+        for _ in 0..<10 {
+            let command = Process()
+            command.executableURL = URL(fileURLWithPath: "/usr/bin/taskset")
+            command.arguments = ["--all-tasks", "--cpu-list", "--pid", "\(core)", "\(getpid())"]
+            command.standardOutput = FileHandle.standardError
+            try command.run()
+            command.waitUntilExit()
+            if command.terminationStatus == 0 { return }
+        }
+        throw BenchmarkError("taskset could not pin this process")
     }
 
     private func limit(_ cluster: PostgresCluster) async throws -> (rate: Double, databaseCPU: Double) {
