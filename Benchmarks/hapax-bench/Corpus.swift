@@ -18,7 +18,7 @@ struct Corpus {
             let random = hasRandomIDs ? EventID(UUID().uuidString) : nil
             let id = random ?? generator.next(unixMilliseconds: now)
             let event = Event(
-                id: id, name: "order_viewed", time: now + Int64(index), distinctID: "customer-\(index % 5_000)",
+                id: id, name: "order_viewed", time: now + Int64(index), distinctID: "customer-\(index * 7_919 % 200_003)",
                 sequence: Int64(index + 1), properties: Self.properties(index))
             ids.append(id)
             events.append(event.encoded().bytes)

@@ -67,18 +67,28 @@ struct DailyQuery: Sendable {
     func figures(
         _ database: any ReportDatabase, _ parts: ReportParts, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> DailyFigures {
-        let received = try await database.received(from: min(day.starts - Self.longestLead, foldedTo), to: receivedBefore, parts: parts)
+        let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: parts)
         // Nothing was received in all that time.
         guard let received = received.first else { return try await onlyAhead(database, ask) }
         let dialect = database.dialect
-        let events: ReportSQL =
-            "events WHERE project_id = \(projectID) AND \(received) AND NOT (\(dialect.isAhead)) AND time < \(instant: day.ends)"
-        let isOfDay: ReportSQL = "time >= \(instant: day.starts)"
+        // Most events were received so late that they cannot be ahead, which one comparison tells.
+        let ofDay: ReportSQL = """
+            events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
+            AND (received_at >= \(instant: day.ends - Self.longestLead) OR NOT (\(dialect.isAhead)))
+            """
+        // Starts before the day, of which `report_users` does not know yet.
+        let unfolded = try await database.received(from: foldedTo, to: receivedBefore, parts: parts).first
+        let earlier: ReportSQL =
+            unfolded.map {
+                """
+                UNION ALL SELECT distinct_id, false, event, NULL FROM events WHERE project_id = \(projectID) AND \($0)
+                AND time < \(instant: day.starts) AND event = '$AppStart' AND NOT (\(dialect.isAhead))
+                """
+            } ?? ""
         // Before the sums: an event that arrives in between is then in the total only, and counts in `other`, which must not be negative.
         let names = try await ask(
-            "SELECT event, count(*) FROM \(events) AND \(isOfDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)"
-        )
-        // One pass, by user: what they did on the day, and whether they had started before.
+            "SELECT event, count(*) FROM \(ofDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)")
+        // By user: what they did on the day, and whether they had started before.
         let sums = try await ask(
             """
             SELECT count(*) FILTER (WHERE events > 0), count(*) FILTER (WHERE starts > 0), count(*) FILTER (
@@ -88,11 +98,11 @@ struct DailyQuery: Sendable {
               sum(sessions), sum(timed), sum(ms), count(*) FILTER (WHERE timed > 0), sum(events)
             FROM (
               SELECT distinct_id, count(*) FILTER (WHERE of_day) AS events, count(*) FILTER (WHERE of_day AND event = '$AppStart') AS starts,
-                count(*) FILTER (WHERE NOT of_day) AS earlier_starts, count(*) FILTER (WHERE of_day AND event = '$AppEnd') AS sessions,
+                count(*) FILTER (WHERE NOT of_day) AS earlier_starts, count(*) FILTER (WHERE event = '$AppEnd') AS sessions,
                 count(ms) AS timed, sum(ms) AS ms
               FROM (
-                SELECT distinct_id, event, \(isOfDay) AS of_day, CASE WHEN event = '$AppEnd' AND \(isOfDay) THEN \(dialect.duration) END AS ms
-                FROM \(events) AND (\(isOfDay) OR event = '$AppStart')
+                SELECT distinct_id, true AS of_day, event, CASE WHEN event = '$AppEnd' THEN \(dialect.duration) END AS ms FROM \(ofDay)
+                \(earlier)
               ) AS rows_of_users GROUP BY distinct_id
             ) AS users
             """)
