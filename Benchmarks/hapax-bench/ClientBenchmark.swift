@@ -65,7 +65,7 @@ struct ClientBenchmark {
     static func configuration(queue: String, port: Int = 1) -> EventClient.Configuration {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerProcess.key, queueDirectory: queue)
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         // A million events are more than half a gigabyte.
         configuration.quota.maximumBytes = nil
         return configuration

@@ -16,6 +16,8 @@ extension StorageFailure {
     static let sharedDisk = StorageFailure(
         code: 0, description: "the directory is on a network file system: use one on a disk of this machine")
 
+    static let notOpen = StorageFailure(code: 0, description: "the queue is not open")
+
     static let newerVersion = StorageFailure(code: 0, description: "the queue was made by a newer version")
 
     /// Whether it lies with one queue file, of a newer version or of another user, while another may be opened.

@@ -34,7 +34,7 @@ struct FlushCommand: AsyncParsableCommand {
     func run() async throws {
         let configuration = try server.configuration(queue: queue)
         let destinations = try configuration.destinations()
-        let client = try EventClient.startForCommand(configuration)
+        let client = try OpenClient.startForCommand(configuration)
         let flush = await client.finalFlush(within: .seconds(timeout))
         let damages = [await client.status().damage].compactMap(\.self) + (flush.leftovers?.damages ?? [])
         _ = await client.shutdown(within: .zero)

@@ -72,7 +72,7 @@ struct ImportCommand: AsyncParsableCommand {
                 throw failure("what an earlier run has noted cannot be removed: \(StorageFailure(error))")
             }
         }
-        let client = try EventClient.startForCommand(configuration)
+        let client = try OpenClient.startForCommand(configuration)
         let run = ImportRun(
             client, descriptor: descriptor, path: isFile ? file : nil,
             rejectedPath: isFile ? file + ".rejected" : queue.directory.path + "/import.rejected",

@@ -30,7 +30,7 @@ final class ImportRun: Sendable {
         case failed(String)
     }
 
-    private let client: EventClient
+    private let client: OpenClient
     private let descriptor: Int32
     /// nil for what cannot be read again.
     private let path: String?
@@ -52,7 +52,7 @@ final class ImportRun: Sendable {
 
     /// - Parameter rejectedPath: Where lines go of which no event can be made.
     init(
-        _ client: EventClient, descriptor: Int32, path: String?, rejectedPath: String, destination: EventID, giveUpAfter: Duration?
+        _ client: OpenClient, descriptor: Int32, path: String?, rejectedPath: String, destination: EventID, giveUpAfter: Duration?
     ) {
         (self.client, self.descriptor, self.path, self.destination) = (client, descriptor, path, destination)
         (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)

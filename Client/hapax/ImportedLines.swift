@@ -9,7 +9,7 @@ struct ImportedLines {
     private(set) var waiting: Int64 = 0
 
     /// - Parameter installs: With how many of its events each had removed before.
-    init(_ client: EventClient, _ installs: [EventID: Int64]) {
+    init(_ client: OpenClient, _ installs: [EventID: Int64]) {
         let own = client.counters
         for (install, removed) in installs {
             let counters = install == own.installID ? own : Self.counters(of: install, in: client.directory)
@@ -34,7 +34,7 @@ struct ImportedLines {
 
 extension ImportNote {
     /// The client's file is given lines from now on.
-    mutating func noteInstall(of client: EventClient) {
+    mutating func noteInstall(of client: OpenClient) {
         let counters = client.counters
         if installs[counters.installID] == nil { installs[counters.installID] = counters.gone }
     }

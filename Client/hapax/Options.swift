@@ -83,7 +83,7 @@ struct ServerOptions: ParsableArguments {
             throw ValidationError("With which write key? Set HAPAX_KEY or give --key.")
         }
         var configuration = EventClient.Configuration(server: server, writeKey: key, queueDirectory: queue.path)
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         // A script's events hold what the script says.
         configuration.automaticProperties = false
         do throws(StartError) {
@@ -104,9 +104,9 @@ func environment(_ name: String) -> String? {
     ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
 }
 
-extension EventClient {
+extension OpenClient {
     /// Starts a client, or ends the command with a message.
-    static func startForCommand(_ configuration: Configuration) throws -> EventClient {
+    static func startForCommand(_ configuration: EventClient.Configuration) throws -> OpenClient {
         do throws(StartError) { return try start(configuration) } catch {
             Terminal.complain("\(error)")
             throw ExitCode.failure

@@ -96,7 +96,7 @@ struct TrackCommand: AsyncParsableCommand {
     private static let leftoversTime: Duration = .seconds(2)
 
     func run() async throws {
-        let client = try EventClient.startForCommand(try configuration())
+        let client = try OpenClient.startForCommand(try configuration())
         let properties = try properties()
         let chosen = id ?? deriveID.map { EventID.derived(name: name, key: $0) }
         // Known whatever happens: who runs the command again with it makes no second event.
@@ -139,7 +139,7 @@ struct TrackCommand: AsyncParsableCommand {
 
     /// A commit that has failed may still succeed while the client ends: then it is on disk after all.
     private func end(
-        _ client: EventClient, _ fate: Task<Fate, Never>, notStored id: EventID, _ error: TrackError
+        _ client: OpenClient, _ fate: Task<Fate, Never>, notStored id: EventID, _ error: TrackError
     ) async throws {
         let report = await client.shutdown(within: .zero)
         guard case .notStored = error else {
@@ -180,7 +180,7 @@ struct TrackCommand: AsyncParsableCommand {
     }
 
     /// The file was damaged under this command: its event may be one whose bytes changed.
-    private static func damagedLetter(of id: EventID, _ client: EventClient) async -> Letter? {
+    private static func damagedLetter(of id: EventID, _ client: OpenClient) async -> Letter? {
         let found = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: id) } ?? nil
         guard let found, !found.holdsWhatWasTracked else { return nil }
         return Letter(reason: found.reason, detail: found.detail)

@@ -6,7 +6,7 @@ import Hummingbird
 /// `POST /orders`: takes an order, and answers when its event is on disk.
 @available(macOS 14, *)
 struct OrderRoutes: Sendable {
-    let events: EventClientService
+    let events: EventClient
 
     struct Receipt: ResponseCodable {
         var number: String

@@ -1,4 +1,5 @@
 import Foundation
+import HapaxClient
 import HapaxClientService
 import Hummingbird
 import Logging
@@ -31,7 +32,7 @@ enum OrdersService {
 
     private static func run(_ settings: OrdersSettings) async throws {
         let logger = Logger(label: "orders-service", factory: { StreamLogHandler.standardError(label: $0) })
-        let events = EventClientService(settings.events, drainTime: .seconds(settings.drainSeconds), logger: logger)
+        let events = EventClient(settings.events, logger: logger)
         let router = Router()
         OrderRoutes(events: events).add(to: router)
         let server = Application(

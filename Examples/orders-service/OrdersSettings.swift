@@ -38,9 +38,11 @@ struct OrdersSettings: Sendable {
         if let seconds = try Self.number("SHOP_DRAIN_SECONDS", in: 0...3_600, environment) { drainSeconds = seconds }
         guard let server = environment["HAPAX_SERVER"], !server.isEmpty else { return }
         guard let url = URL(string: server) else { throw Problem(description: "HAPAX_SERVER must be a URL") }
-        events = EventClient.Configuration(
+        var events = EventClient.Configuration(
             server: url, writeKey: environment["HAPAX_KEY"] ?? "",
             queueDirectory: URL(filePath: environment["HAPAX_QUEUE"] ?? "hapax-data/orders-queue"))
+        events.drainTime = .seconds(drainSeconds)
+        self.events = events
     }
 
     private static func number(

@@ -8,7 +8,7 @@ import Testing
 /// The handler that docs/client.md shows.
 @Suite("The documented handler", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct DocumentedHandlerTests {
-    private func handle(_ order: (id: String, customer: String), _ events: EventClientService) async throws {
+    private func handle(_ order: (id: String, customer: String), _ events: EventClient) async throws {
         // In a handler:
         do throws(TrackError) {
             try await events.trackDurably(
@@ -21,12 +21,12 @@ struct DocumentedHandlerTests {
     @Test("without a configuration it answers as ever; of a client that should take events and cannot it hears (C21)")
     func handlerServesWithoutEvents() async throws {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        try await handle(("A-17", "c"), EventClientService(nil, logger: logger))
+        try await handle(("A-17", "c"), EventClient(nil, logger: logger))
         let directory = TemporaryDirectory("service")
         var broken = EventClient.Configuration.quiet(in: directory)
         broken.server = EventClient.Configuration.url("nowhere")
         await #expect(throws: TrackError.refused(.disabled)) {
-            try await handle(("A-17", "c"), EventClientService(broken, logger: logger))
+            try await handle(("A-17", "c"), EventClient(broken, logger: logger))
         }
     }
 

@@ -18,9 +18,10 @@ struct EventClientServiceTests {
 
     private func service(
         _ server: ScriptedTransport, drainTime: Duration = .seconds(600), clock: any ClientClock = SystemClock()
-    ) throws -> EventClientService {
-        let client = try EventClient.start(configuration, clock: clock) { server }
-        return EventClientService(client, drainTime: drainTime, logger: log.logger)
+    ) throws -> EventClient {
+        var configuration = configuration
+        (configuration.drainTime, configuration.logger) = (drainTime, log.logger)
+        return try EventClient.start(configuration, clock: clock) { server }
     }
 
     @Test("graceful shutdown delivers what was tracked, backoff after backoff, then refuses, and says that nothing is left")
@@ -33,7 +34,7 @@ struct EventClientServiceTests {
             try await service.trackDurably("d")
         }
         #expect(server.batches.map(\.names) == Array(repeating: ["a", "b", "c", "d"], count: 3))
-        #expect(service.report == ShutdownReport(stored: 0, lost: 0))
+        #expect(await service.shutdown(within: .zero) == ShutdownReport(stored: 0, lost: 0))
         #expect(service.track("late") == nil)
         #expect(log.lines.last?.message == "Nothing is left to deliver")
     }
@@ -57,7 +58,7 @@ struct EventClientServiceTests {
         try await running(service) { _ in
             for name in ["a", "b"] { service.track(name) }
         }
-        #expect(service.report == ShutdownReport(stored: 2, lost: 0, failure: .status(401, code: nil)))
+        #expect(await service.shutdown(within: .zero) == ShutdownReport(stored: 2, lost: 0, failure: .status(401, code: nil)))
         #expect(server.batches.count == 1)
         let line = try #require(log.lines.last)
         #expect(line.message == "Events are left on disk for the next run" && line.metadata["hapax.left"] == "2")
@@ -75,10 +76,10 @@ struct EventClientServiceTests {
         var broken = configuration
         broken.server = EventClient.Configuration.url("nowhere")
         broken.metricsFactory = metrics
-        let service = EventClientService(isConfigured ? broken : nil, logger: log.logger)
-        #expect(service.client == nil)
+        let service = EventClient(isConfigured ? broken : nil, logger: log.logger)
+        #expect(service.open == nil)
         #expect(service.startFailure == (isConfigured ? .malformedURL : nil))
-        #expect(log.lines.count == 1)
+        #expect(log.lines.count == (isConfigured ? 1 : 0))
         let neighbour = Neighbour()
         try await running(service, neighbour) { _ in
             #expect(service.track("a") == nil)
@@ -87,9 +88,8 @@ struct EventClientServiceTests {
             // A service that ends by itself would have cancelled the group, and this one with it.
             #expect(!neighbour.wasStopped)
         }
-        #expect(service.refused == 2)
-        #expect(service.report == nil)
-        #expect(log.lines.count == 2, "said once at the start, and at the end how many")
+        #expect(await service.status().dropped == ["disabled": 2])
+        #expect(log.lines.count == (isConfigured ? 2 : 1), "said once at the start, and at the end how many")
         if isConfigured {
             #expect(try metrics.expectCounter("hapax.client.dropped", [("reason", "disabled")]).totalValue == 2)
         }
@@ -104,7 +104,7 @@ struct EventClientServiceTests {
         for index in 0..<100 { service.track("event \(index)") }
         task.cancel()
         await task.value
-        #expect(service.report == ShutdownReport(stored: 100, lost: 0))
+        #expect(await service.shutdown(within: .zero) == ShutdownReport(stored: 100, lost: 0))
         #expect(server.batches.isEmpty)
         let next = ScriptedTransport()
         try await running(try self.service(next)) { _ in }
@@ -123,7 +123,8 @@ struct EventClientServiceTests {
         await server.requests(1)
         task.cancel()
         _ = await task.result
-        #expect(service.report?.stored == 1 && service.report?.lost == 0)
+        let report = await service.shutdown(within: .zero)
+        #expect(report.stored == 1 && report.lost == 0)
     }
 
     @Test("named before what tracks, it takes the last events; named behind, it refuses them", arguments: [true, false])

@@ -25,10 +25,20 @@ struct LateStartTests {
     private func clear() throws { try FileManager.default.removeItem(atPath: directory.path("queue")) }
     private let obstructed = StartError.queueUnusable(StorageFailure(errno: ENOTDIR))
 
-    private func service(_ configuration: EventClient.Configuration) -> EventClientService {
-        EventClientService(configuration, drainTime: .seconds(600), logger: log.logger, clock: clock) {
-            [server] configuration throws(StartError) in
-            try EventClient.start(configuration, clock: SystemClock()) { server }
+    private func service(_ configuration: EventClient.Configuration) -> EventClient {
+        service(configuration) { [server] configuration, hub throws(StartError) in
+            try OpenClient.start(configuration, clock: SystemClock(), hub: hub) { server }
+        }
+    }
+
+    private func service(
+        _ configuration: EventClient.Configuration,
+        open: @escaping @Sendable (EventClient.Configuration, DeliveryHub) throws(StartError) -> OpenClient
+    ) -> EventClient {
+        var configuration = configuration
+        configuration.drainTime = .seconds(600)
+        return EventClient(configuration, logger: log.logger, clock: clock) { configuration, hub in
+            do throws(StartError) { return .success(try open(configuration, hub)) } catch { return .failure(error) }
         }
     }
 
@@ -59,7 +69,7 @@ struct LateStartTests {
         configuration.metricsFactory = metrics
         try obstruct()
         let service = service(configuration)
-        #expect(service.isConfigured && service.client == nil && service.startFailure == obstructed)
+        #expect(service.isConfigured && service.open == nil && service.startFailure == obstructed)
         try await running(service) { _ in
             for name in ["a", "b"] { #expect(service.track(name) == nil) }
             await tryAgain()
@@ -67,13 +77,13 @@ struct LateStartTests {
             await #expect(throws: TrackError.refused(.disabled)) { try await service.trackDurably("c") }
             try clear()
             await tryAgain(untilLogged: 2)
-            #expect(service.client != nil && service.startFailure == nil)
+            #expect(service.open != nil && service.startFailure == nil)
             try await service.trackDurably("d")
         }
         #expect(server.batches.map(\.names) == [["d"]])
         #expect(server.batches.first?.scanned.envelope.refused == ["disabled": 3])
-        #expect(service.refused == 3)
-        #expect(service.report == ShutdownReport(stored: 0, lost: 0))
+        #expect(await service.status().dropped == ["disabled": 3])
+        #expect(await service.shutdown(within: .zero) == ShutdownReport(stored: 0, lost: 0))
         #expect(try metrics.expectCounter("hapax.client.dropped", [("reason", "disabled")]).totalValue == 3, "each once")
         #expect(
             log.lines.map(\.message) == [
@@ -112,7 +122,7 @@ struct LateStartTests {
             #expect(service.startFailure == obstructed)
             try clear()
             await tryAgain(untilLogged: 2)
-            #expect(service.client != nil)
+            #expect(service.open != nil)
         }
         #expect(log.lines.first?.level == .error)
         #expect(log.lines.count == 3)
@@ -134,7 +144,7 @@ struct LateStartTests {
         let service = service(configuration)
         try await running(service) { _ in await clock.scheduled(1) }
         #expect(clock.pending.isEmpty)
-        #expect(service.client == nil && service.report == nil)
+        #expect(service.open == nil)
         try clear()
     }
 
@@ -144,25 +154,24 @@ struct LateStartTests {
         let begun = AwaitedCount()
         let disk = DispatchSemaphore(value: 0)
         let ended = AwaitedCount()
-        let service = EventClientService(configuration, drainTime: .seconds(600), logger: log.logger, clock: clock) {
-            configuration throws(StartError) in
+        let service = service(configuration) { [obstructed] configuration, hub throws(StartError) in
             let attempt = attempts.withLock { attempts in
                 attempts += 1
                 return attempts
             }
-            guard attempt > 1 else { throw .isStarting }
+            guard attempt > 1 else { throw obstructed }
             begun.set(1)
             disk.wait()
-            return try EventClient.start(configuration, clock: SystemClock()) { ClosingTransport(closed: ended) }
+            return try OpenClient.start(configuration, clock: SystemClock(), hub: hub) { ClosingTransport(closed: ended) }
         }
         try await running(service) { _ in
             await tryAgain()
             await begun.reaches(1)
         }
-        #expect(service.client == nil && service.track("late") == nil)
+        #expect(service.open == nil && service.track("late") == nil)
         disk.signal()
         await ended.reaches(1)
-        #expect(service.client == nil)
+        #expect(service.open == nil)
     }
 }
 

@@ -6,7 +6,7 @@ extension EventClient.Configuration {
     static func quiet(in directory: TemporaryDirectory) -> EventClient.Configuration {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         return configuration
     }
 }

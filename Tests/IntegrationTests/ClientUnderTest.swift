@@ -6,7 +6,7 @@ import TestSupport
 
 /// The real client in this process, and what it was told.
 final class ClientUnderTest: Sendable {
-    let client: EventClient
+    let client: OpenClient
     let installID: EventID
     private let directory: TemporaryDirectory
     private let reports = Locked<[Audit.Report]>([])
@@ -23,10 +23,10 @@ final class ClientUnderTest: Sendable {
         configuration.batchSize = batchSize
         // Many small requests meet more faults.
         configuration.batchSizeGrows = false
-        if !automatic { configuration.flushInterval = nil }
+        if !automatic { configuration.uploads.interval = nil }
         configuration.durability = durability
-        client = try EventClient.start(configuration, clock: SystemClock()) { transport ?? CurlTransport() }
-        installID = await client.status().installID
+        client = try OpenClient.start(configuration, clock: SystemClock()) { transport ?? CurlTransport() }
+        installID = client.counters.installID
     }
 
     /// Tracks durably and remembers what was returned.

@@ -11,7 +11,7 @@ struct StoppedServerTests {
     private func start(_ directory: TemporaryDirectory, port: Int) throws -> EventClient {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(port)", writeKey: ServerUnderTest.key, queueDirectory: directory.path("queue"))
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         configuration.requestTimeout = .seconds(2)
         return try EventClient.start(configuration)
     }
@@ -69,7 +69,7 @@ struct StoppedServerTests {
         let next = try start(directory, port: server.port)
         while try await store.rows().count < ids.count {
             _ = await next.flush()
-            _ = await next.leftovers.send(isManual: true)
+            _ = await next.open?.leftovers.send(isManual: true)
         }
         await next.shutdown(within: .zero)
         await server.stop()

@@ -5,7 +5,7 @@ import HapaxModel
 import TestSupport
 
 struct Worker: Sendable {
-    let client: EventClient
+    let client: OpenClient
     let arguments: WorkerArguments
 
     /// Tracks in a loop on each thread, uploading all the while. Each durable return is reported before the next event is tracked.
@@ -81,8 +81,7 @@ struct Worker: Sendable {
     }
 
     private func introduce() async {
-        let status = await client.status()
-        Self.report("install \(status.installID)\n")
+        Self.report("install \(client.counters.installID)\n")
     }
 
     /// Returns when a signal is heard of: before, it would be lost.
@@ -115,7 +114,7 @@ struct Worker: Sendable {
         }
         let status = await client.status()
         let line: [String: Any] = [
-            "install_id": status.installID.description, "depth": status.depth, "created": status.created,
+            "install_id": client.counters.installID.description, "depth": status.depth, "created": status.created,
             "stored": status.stored, "duplicates": status.duplicates, "dead_lettered": status.deadLettered,
             "dropped": status.dropped, "failure": report.failure.map { "\($0)" } ?? "",
         ]

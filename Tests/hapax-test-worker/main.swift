@@ -20,13 +20,13 @@ do {
 var configuration = EventClient.Configuration(
     server: arguments.server, writeKey: arguments.key, queueDirectory: arguments.queue)
 configuration.durability = arguments.durability
-configuration.flushBulkSize = arguments.bulkSize
+configuration.uploads.bulkSize = arguments.bulkSize
 configuration.distinctID = "worker"
 configuration.debugMode = arguments.debugs
 
-let client: EventClient
+let client: OpenClient
 do {
-    client = try EventClient.start(configuration)
+    client = try OpenClient.start(configuration)
 } catch {
     fail("\(error)", code: 69)
 }

@@ -39,27 +39,14 @@ extension EventClient {
         /// Whether a damaged file stays in the directory once what can be read of it has been recovered, for people to look at.
         public var keepsDamagedFiles = false
 
-        /// Stored events from which an upload begins, checked after each commit.
-        public var flushBulkSize = 100
-        /// Over which networks events are uploaded without being asked.
-        public var flushNetworkPolicy: NetworkPolicy = .standard
+        /// When events are uploaded; ``EventClient/updateUploads(_:)`` changes it later.
+        public var uploads = UploadSettings()
         /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once. By default
         /// what the system tells on Apple's platforms, `wired` elsewhere.
         public var network: @Sendable () -> NetworkType? = Self.standardNetwork
-        /// How often to upload what is stored. Less than 5 s acts as 5 s; the value read back is the one set. With nil only ``EventClient/flush()``,
-        /// ``EventClient/flushNextBatch()`` and ``EventClient/shutdown(within:)`` send: no timer, no count, no entering of the background, no
-        /// repeated attempt.
-        public var flushInterval: Duration? = .seconds(15)
-        /// A ``flushInterval`` for apps that send rarely and mostly by ``EventClient/flushNextBatch()``: 120 s (R26).
-        public static let dispatchInterval: Duration = .seconds(120)
-        /// Names of events that are uploaded as soon as they are stored.
-        public var immediateEvents: Set<String> = ["$AppStart"]
-
-        /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
-        public var flushBeforeEnterBackground = false
 
         /// Shows each event as readable JSON once it is stored, and uploads each alone, in order, as soon as it is stored; entering the
-        /// background then waits as with ``flushBeforeEnterBackground``. For development: this prints what is secret elsewhere.
+        /// background then waits as with ``UploadSettings/waitsInBackground``. For development: this prints what is secret elsewhere.
         ///
         /// `track` still returns at once, and a failed upload still backs off and holds up no storing.
         public var debugMode = false
@@ -70,6 +57,9 @@ extension EventClient {
         /// answered within a third of ``requestTimeout``, and fewer where the link is too slow or a proxy refuses them.
         public var batchSize = 50
         package var batchSizeGrows = true
+        /// How long `run()` of HapaxClientService delivers at most after a graceful shutdown; what is left stays on disk for the next run. Less than
+        /// what a supervisor grants before it kills.
+        public var drainTime: Duration = .seconds(8)
         /// The deadline of one request, from connecting to the answer's last byte.
         public var requestTimeout: Duration = .seconds(30)
         /// Where failures are told: statuses and causes, never events or keys.
@@ -166,8 +156,6 @@ public enum StartError: Error, Hashable, Sendable {
     case invalidKey
     /// ``EventClient/Configuration/distinctID`` is empty, longer than 200 bytes, or holds U+0000: each event would be a dead letter.
     case invalidDistinctID
-    /// The app's code asked for the shared client while that was starting, on the thread that starts it.
-    case isStarting
     /// On iOS: the queue's directory is in a container that apps share, where the system kills an app that it suspends while it holds a lock.
     case sharedContainer
     /// The directory or its files cannot be made, read or locked, or an earlier or a newer version made them; then they are left untouched.
@@ -176,7 +164,7 @@ public enum StartError: Error, Hashable, Sendable {
     /// Whether the same configuration may start another time.
     package var mayPass: Bool {
         switch self {
-        case .isStarting, .queueUnusable: true
+        case .queueUnusable: true
         case .malformedURL, .invalidKey, .invalidDistinctID, .sharedContainer: false
         }
     }
@@ -189,7 +177,6 @@ extension StartError: CustomStringConvertible {
         case .invalidDistinctID: "the configuration's distinctID must have 1 to 200 bytes, none of them U+0000"
         case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
         case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
-        case .isStarting: "the shared client is being started by this very thread"
         case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
         }
     }

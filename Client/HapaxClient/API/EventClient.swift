@@ -1,197 +1,246 @@
 import CoreMetrics
 import Foundation
 import HapaxModel
+import Logging
 
 /// Takes events, keeps them on disk until the server has acknowledged each, and never loses or reorders one.
 ///
 /// Safe to use from any thread. Any number of clients, in any number of processes, work in one queue directory, each with a file of its own.
+///
+/// A client always exists. Until its queue is open it is *disabled*: it refuses events and counts them as ``DropReason/disabled``, remembers what
+/// it was told of users, properties and the app, and does it in that order when the queue opens.
 public final class EventClient: Sendable {
-    let configuration: Configuration
-    /// Whether code of the app's own is asked about each event.
-    let asksUser: Bool
-    let file: QueueFile
-    let writer: QueueWriter
-    let delivery: Delivery
-    let leftovers: Leftovers
-    let scheduler: UploadScheduler
-    let transport: any EventTransport
-    let clock: any ClientClock
-    let flushesBeforeBackground: Locked<Bool>
-    let timers = Locked(EventTimers())
-    let lifecycle: AppLifecycle
-    let gate: RequestGate
-    let session: SessionMarker
-    /// Whether refusals are to be counted on disk by a commit of their own.
-    let isCountScheduled = Locked(false)
-    /// Of the directory, for all who work in it.
-    let optOutMark: Locked<OptOutMark>
-    let identityFile: Locked<IdentityFile>
-    /// Whether the file was still there when the client closed it; nil before.
-    let wasThereAtClose = Locked<Bool?>(nil)
-    let reporter: EventReporter
+    /// Opens the queue. Returns instead of throwing: a typed error in its type takes a newer system on Apple's platforms.
+    typealias Open = @Sendable (Configuration, DeliveryHub) -> Result<OpenClient, StartError>
 
-    /// Takes a file of the directory and begins to upload what is in it.
+    /// What a client is whose queue was open from the start; looked at first, since it takes no lock.
+    private let first: OpenClient?
+    private let state: Locked<State>
+    private let hub: DeliveryHub
+    private let clock: any ClientClock
+    private let openQueue: Open
+
+    struct State {
+        var opened: OpenClient?
+        var configuration: Configuration?
+        var logger: Logger?
+        /// Whether ``EventClient/bootstrap(_:)`` has been called, for the shared client.
+        var isBootstrapped = false
+        var startFailure: StartError?
+        /// Attempts to open that failed in a row.
+        var failures = 0
+        var nextAttempt: (any ScheduledAction)?
+        var isShutDown = false
+        /// Events refused while it is closed, and what counts them for metrics.
+        var refused = 0
+        var refusals: Counter?
+        /// What the settings were changed to while it was closed, and what they were before.
+        var uploads: (changed: UploadSettings, before: UploadSettings)?
+        /// What to do when it is open, the oldest first.
+        var remembered: [@Sendable (OpenClient) -> Void] = []
+        /// What was said of it while it was closed.
+        var context = EventContext(identity: Identity(anonymousID: ""))
+    }
+
+    /// Calls that a closed client remembers; of more the oldest are forgotten.
+    private static let maximumRemembered = 1_000
+
+    // MARK: - Making one
+
+    /// Takes a file of the queue's directory and begins to upload what is in it; waits for the disk for some 30 ms at most.
+    ///
+    /// If that fails the client is disabled (``startFailure``), logs it once, and tries again where time may help, as with a full disk: first within a
+    /// second, then at least once a minute.
+    public convenience init(server: URL, writeKey: String) {
+        self.init(Configuration(server: server, writeKey: writeKey))
+    }
+
+    /// As ``init(server:writeKey:)``.
+    ///
+    /// - Parameters:
+    ///   - configuration: nil for a client that stays disabled, as in a preview or in a service that runs without events.
+    ///   - logger: The configuration's, unless it has one.
+    public convenience init(_ configuration: Configuration?, logger: Logger? = nil) {
+        self.init(configuration, logger: logger, clock: SystemClock(), open: Self.openQueue)
+    }
+
+    /// For those who must know at once: takes a file of the directory and begins to upload what is in it.
     ///
     /// - Throws: ``StartError``; nothing has been changed then.
     public static func start(_ configuration: Configuration) throws(StartError) -> EventClient {
-        try start(configuration) { $1() }
-    }
-
-    /// A step of the start that asks the app's code, which may ask for the client.
-    typealias Recovery = (EventClient, _ recover: () -> Void) -> Void
-
-    static func start(_ configuration: Configuration, recovery: Recovery) throws(StartError) -> EventClient {
-        try start(configuration, clock: SystemClock(), recovery: recovery) { SystemTransport.make() }
+        try start(configuration, clock: SystemClock()) { SystemTransport.make() }
     }
 
     package static func start(
         _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
-        try start(configuration, clock: clock, recovery: { $1() }, transport: transport)
+        let hub = DeliveryHub()
+        return EventClient(configuration, try OpenClient.start(configuration, clock: clock, hub: hub, transport: transport), hub, clock)
     }
 
-    static func start(
-        _ configuration: Configuration, clock: any ClientClock, recovery: Recovery, transport: () -> any EventTransport
-    ) throws(StartError) -> EventClient {
-        let (endpoint, destinations) = (try configuration.endpoint(), try configuration.destinations())
-        Configuration.prepareNetwork()
-        try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
-        let directory = QueueDirectory(path: configuration.queueDirectory.path)
-        var ids = UUIDv7Generator()
-        let newID = ids.next(unixMilliseconds: clock.unixMilliseconds)
-        let (file, kept): (QueueFile, (identity: KeptIdentity, failure: StorageFailure?))
-        do throws(QueueOpenError) {
-            file = try QueueFile.first(
-                of: endpoint.destination, or: endpoint.destinations, in: directory, install: newID,
-                durability: configuration.durability, quota: configuration.quota, keepsDamagedFiles: configuration.keepsDamagedFiles)
+    private init(_ configuration: Configuration, _ client: OpenClient, _ hub: DeliveryHub, _ clock: any ClientClock) {
+        (first, self.hub, self.clock, openQueue) = (client, hub, clock, Self.openQueue)
+        state = Locked(State(configuration: configuration, logger: configuration.logger))
+    }
+
+    init(_ configuration: Configuration?, logger: Logger? = nil, clock: any ClientClock, open: @escaping Open) {
+        var configuration = configuration
+        if let logger, configuration?.logger == nil { configuration?.logger = logger }
+        let hub = DeliveryHub()
+        (self.hub, self.clock, openQueue) = (hub, clock, open)
+        var state = State(configuration: configuration, logger: configuration?.logger ?? logger)
+        state.context.identity.configuredID = configuration?.distinctID
+        let opening = configuration.map { open($0, hub) }
+        switch opening {
+        case .success(let client): first = client
+        case .failure, nil: first = nil
+        }
+        self.state = Locked(state)
+        if case .failure(let failure) = opening { failed(failure) }
+    }
+
+    private static let openQueue: Open = { configuration, hub in
+        do throws(StartError) {
+            return .success(try OpenClient.start(configuration, clock: SystemClock(), hub: hub) { SystemTransport.make() })
         } catch {
-            switch error {
-            case .taken: throw .queueUnusable(StorageFailure(errno: EBUSY))
-            case .unusable(let failure): throw .queueUnusable(failure)
+            return .failure(error)
+        }
+    }
+
+    deinit { state.withLock { $0.nextAttempt }?.cancel() }
+
+    // MARK: - The shared one
+
+    private static let ofTheProcess = EventClient(nil)
+
+    /// The process's shared client, always the same one; disabled until ``bootstrap(_:)`` has given it a configuration (R2).
+    public static var shared: EventClient { ofTheProcess }
+
+    /// Gives the shared client its configuration, once; as early as possible, since events before are refused. A later call changes nothing
+    /// and logs a warning.
+    ///
+    /// - Parameter configuration: nil leaves the shared client disabled.
+    public static func bootstrap(_ configuration: Configuration?) { shared.take(configuration) }
+
+    func take(_ configuration: Configuration?) {
+        let isFirst = state.withLock { state in
+            guard !state.isBootstrapped else { return false }
+            state.isBootstrapped = true
+            (state.configuration, state.logger) = (configuration, configuration?.logger)
+            state.context.identity.configuredID = configuration?.distinctID
+            return true
+        }
+        guard isFirst else {
+            (logger ?? configuration?.logger)?.warning("The shared client has been given its configuration before: this one is left aside")
+            return
+        }
+        tryToOpen()
+    }
+
+    // MARK: - Opening
+
+    /// Whether it was given a configuration. If so and it is disabled, an event is refused that it was meant to take.
+    public var isConfigured: Bool { state.withLock { $0.configuration != nil } }
+
+    /// Why the latest attempt to open the queue failed; nil once it is open, and without a configuration.
+    public var startFailure: StartError? { state.withLock { $0.startFailure } }
+
+    /// What HapaxClientService needs to know.
+    package var drainTime: Duration { state.withLock { $0.configuration?.drainTime } ?? .zero }
+    package var logger: Logger? { state.withLock { $0.logger } }
+
+    /// nil while the queue is closed.
+    package var open: OpenClient? { first ?? state.withLock { $0.opened } }
+
+    private func tryToOpen() {
+        guard let configuration = state.withLock({ $0.isShutDown ? nil : $0.configuration }) else { return }
+        switch openQueue(configuration, hub) {
+        case .success(let client): opened(client)
+        case .failure(let failure): failed(failure)
+        }
+    }
+
+    private func opened(_ client: OpenClient) {
+        while true {
+            let (calls, failure, isShutDown) = state.withLock { state in
+                let told = (calls: state.remembered, failure: state.startFailure, isShutDown: state.isShutDown)
+                state.remembered = []
+                guard told.calls.isEmpty, !told.isShutDown else { return told }
+                // In this turn: a shutdown behind it counts them.
+                client.takeOverRefusals(state.refused)
+                if let uploads = state.uploads { client.updateUploads { $0.take(uploads.changed, over: uploads.before) } }
+                (state.opened, state.startFailure, state.nextAttempt) = (client, nil, nil)
+                return told
             }
-        }
-        do {
-            kept = try IdentityFile(directory).load(newID: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
-        } catch {
-            file.close()
-            throw .queueUnusable(StorageFailure(error))
-        }
-        let client = EventClient(configuration, endpoint, destinations, file, kept.identity, clock: clock, transport: transport())
-        recovery(client) {
-            client.recoverAppEnd()
-            // A logger may ask for the client as well.
-            if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
-        }
-        client.scheduler.startTimer()
-        client.scheduler.eventsStored(depth: client.sendable, immediate: false)
-        if client.scheduler.policy.uploadsByItself { Task { [leftovers = client.leftovers] in await leftovers.sendIfDue() } }
-        return client
-    }
-
-    /// Each part is handed those that it calls, and nothing holds the client.
-    private init(
-        _ configuration: Configuration, _ endpoint: Endpoint, _ destinations: Set<EventID>, _ file: QueueFile, _ identity: KeptIdentity,
-        clock: any ClientClock, transport: any EventTransport
-    ) {
-        self.configuration = configuration
-        asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
-        self.file = file
-        self.clock = clock
-        self.transport = transport
-        flushesBeforeBackground = Locked(configuration.flushBeforeEnterBackground)
-        let optOutMark = Locked(OptOutMark(path: file.directory.optOutPath))
-        self.optOutMark = optOutMark
-        identityFile = Locked(IdentityFile(file.directory))
-        let lifecycle = AppLifecycle()
-        self.lifecycle = lifecycle
-        let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
-
-        var context = EventContext(
-            identity: Identity(
-                anonymousID: identity.anonymousID, loginID: identity.loginID, configuredID: configuration.distinctID),
-            automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
-        context.isOptedOut = optOutMark.withLock { $0.isSet }
-        let intake = Locked(
-            Intake(
-                capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, quota: file.account))
-        let reporter = EventReporter(
-            factory: configuration.metricsFactory ?? MetricsSystem.factory, logger: configuration.logger, now: { clock.monotonic }
-        ) { file.counters }
-        self.reporter = reporter
-        let policy = Locked(
-            FlushPolicy(
-                bulkSize: configuration.flushBulkSize, interval: configuration.flushInterval,
-                immediateEvents: configuration.immediateEvents, networkPolicy: configuration.flushNetworkPolicy, now: clock.monotonic))
-        let gate = RequestGate(lifecycle: lifecycle) {
-            // The app's code, which may take its time, is not asked under the lock.
-            let network = configuration.network()
-            return policy.withLock { $0.uploadsByItself && $0.allows(network) }
-        }
-        self.gate = gate
-        let makeEvent: Delivery.MakeEvent = { name, id, properties, origin in
-            let context = intake.withLock { $0.context }
-            let time = origin.time ?? clock.unixMilliseconds
-            let encoded = Event(
-                id: id, name: name, time: time, distinctID: origin.distinctID ?? context.identity.distinctID, properties: properties
-            ).encoded(over: origin.isOwn ? context.encodedBase : EncodedProperties(context.automatic))
-            return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem)
-        }
-        let delivery = Delivery(
-            file,
-            Delivery.Parts(
-                endpoint: endpoint, transport: transport, clock: clock,
-                pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
-                gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
-                attempted: { reporter.attempted(in: $0, answer: $1) },
-                settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
-        self.delivery = delivery
-        let leftovers = Leftovers(
-            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, makeEvent: makeEvent)
-        self.leftovers = leftovers
-        let scheduler = UploadScheduler(
-            policy: policy, clock: clock, depth: { Self.sendable(file) }, network: configuration.network,
-            ticked: {
-                if policy.withLock({ $0.uploadsByItself }) { Task { await leftovers.sendIfDue() } }
+            if isShutDown {
+                // It came too late, as from a disk that hung. What it found there is the next one's.
+                Task { await client.shutdown(within: .zero) }
+                return
             }
-        ) {
-            Task { await delivery.uploadWanted() }
+            for call in calls { call(client) }
+            guard calls.isEmpty else { continue }
+            if failure != nil {
+                client.configuration.logger?.notice(
+                    "Events are enabled: the client has started", metadata: ["hapax.refused": "\(state.withLock { $0.refused })"])
+            }
+            return
         }
-        self.scheduler = scheduler
-        let session = SessionMarker(file: file, clock: clock)
-        self.session = session
-        writer = QueueWriter(
-            intake: intake, clock: clock, maximumGroupBytes: file.room.groupBytes,
-            immediateEvents: { debug == nil ? policy.withLock { $0.immediateEvents } : nil },
-            commit: { events, dropped, committed in
-                // Another client may have opted out, or in, beside this one: track itself asks no disk.
-                Self.follow(optOutMark, intake)
-                let appended = try file.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
-                debug?.stored(events, appended)
-                return QueueWriter.Committed(depth: Self.sendable(file), appended: appended)
-            },
-            flush: { try file.flushDrive() },
-            reporter: reporter,
-            stored: {
-                session.eventsStored()
-                scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate)
-            })
     }
 
-    deinit {
-        scheduler.stop()
-        transport.close()
-        reporter.end()
-        // Nobody is left who would count them.
-        if writer.intake.withLock({ !$0.uncounted.isEmpty }) { writer.whenStored {} }
+    /// One attempt at a time, on a thread of its own: a disk may hang.
+    private func failed(_ failure: StartError) {
+        let isNews = state.withLock { state in
+            defer { state.startFailure = failure }
+            state.failures += 1
+            if failure.mayPass, !state.isShutDown {
+                var randomness = SystemRandomNumberGenerator()
+                let delay = RetryPolicy.start.delay(failures: state.failures, using: &randomness)
+                state.nextAttempt = clock.schedule(after: delay) { [weak self] in
+                    BlockingExecutor.run("hapax.start") { [weak self] in self?.tryToOpen() }
+                }
+            }
+            return state.startFailure != failure
+        }
+        guard isNews, let logger else { return }
+        let text = "Events are disabled: the client did not start" + (failure.mayPass ? ", and is tried again" : "")
+        logger.error("\(text)", metadata: ["hapax.failure": "\(failure)"])
     }
 
-    /// Events that an upload would send now, or what is still to be recovered.
-    private static func sendable(_ file: QueueFile) -> Int {
-        let counters = file.counters
-        return max(Int(counters.sendable), file.isRecovering || counters.untold > 0 ? 1 : 0)
+    /// Does something now, or as soon as the queue is open.
+    ///
+    /// - Parameter note: Notes for the meantime what it changes.
+    func whenOpen(_ call: @escaping @Sendable (OpenClient) -> Void, note: (inout State) -> Void = { _ in }) {
+        if let open { return call(open) }
+        let opened = state.withLock { state -> OpenClient? in
+            if let opened = state.opened { return opened }
+            note(&state)
+            if state.remembered.count == Self.maximumRemembered { state.remembered.removeFirst() }
+            state.remembered.append(call)
+            return nil
+        }
+        if let opened { call(opened) }
     }
 
-    private var sendable: Int { Self.sendable(file) }
+    var context: EventContext { open?.writer.intake.withLock { $0.context } ?? state.withLock { $0.context } }
+
+    /// - Returns: nil if the event is refused, which has been counted then.
+    func openOrRefusal() -> OpenClient? {
+        if let first { return first }
+        let (opened, refusals) = state.withLock { state in
+            if state.opened == nil {
+                state.refused += 1
+                // The client's own label, so that one alert covers all that is dropped. Made late: an app may still choose its metrics.
+                state.refusals =
+                    state.refusals
+                    ?? Counter(
+                        label: "hapax.client.dropped", dimensions: [("reason", DropReason.disabled.rawValue)],
+                        factory: state.configuration?.metricsFactory ?? MetricsSystem.factory)
+            }
+            return (state.opened, state.refusals)
+        }
+        if opened == nil { refusals?.increment() }
+        return opened
+    }
 
     // MARK: - Tracking
 
@@ -212,12 +261,7 @@ public final class EventClient: Sendable {
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
     ) -> EventID? {
-        switch admit(name, properties, id, time?.unixMilliseconds, distinctID) {
-        case .admitted(let id, let wake):
-            if wake { writer.wake() }
-            return id
-        case .refused: return nil
-        }
+        openOrRefusal()?.track(name, properties: properties, id: id, time: time, distinctID: distinctID)
     }
 
     /// Takes an event and returns when it is on disk: it then survives what the configured ``Durability`` says.
@@ -231,22 +275,107 @@ public final class EventClient: Sendable {
     public func trackDurably(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
-        try await trackDurablySequenced(name, properties: properties, id: id, time: time, distinctID: distinctID).id
+        guard let open = openOrRefusal() else { throw .refused(.disabled) }
+        return try await open.trackDurably(name, properties: properties, id: id, time: time, distinctID: distinctID)
+    }
+}
+
+// MARK: - Delivery
+
+extension EventClient {
+    /// Stores what has been tracked, then uploads what this client's file holds by then, until all of that is settled or an attempt fails. A
+    /// backoff is cut short for one attempt. What is tracked meanwhile waits for the next upload.
+    ///
+    /// Returns at once when the calling task is cancelled, with the failure ``DeliveryFailure/cancelled``; the request under way is answered
+    /// and settled all the same, and no other is made.
+    ///
+    /// While the app is in the background this takes time that the system must grant: the report's failure is
+    /// ``DeliveryFailure/noBackgroundTime`` if it does not.
+    ///
+    /// - Parameter limit: How long it may take; then it returns as for a cancelled task, with ``DeliveryFailure/outOfTime``. nil for as long as it
+    ///   takes.
+    public func flush(within limit: Duration? = nil) async -> FlushReport {
+        await open?.flush(within: limit) ?? FlushReport(DeliveryCounts(), remaining: 0, failure: .notOpen)
     }
 
-    /// The same, with the sequence that the event got; nil if its id was waiting already.
+    /// When events are uploaded without being asked.
+    public var uploads: UploadSettings {
+        open?.uploads ?? state.withLock { $0.uploads?.changed ?? $0.configuration?.uploads ?? UploadSettings() }
+    }
+
+    /// Changes it, field by field. A different interval uploads now and restarts the timer; nothing else does (R22).
     ///
-    /// - Parameter isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
-    package func trackDurablySequenced(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil,
-        isKept: Bool = false
-    ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
-        let waiter = CommitWaiter()
-        switch admit(name, properties, id, time?.unixMilliseconds, distinctID, waiter, isKept: isKept) {
-        case .admitted(let id, let wake):
-            if wake { writer.wake() }
-            return (id, try await waiter.waitUnlessCancelled())
-        case .refused(let reason): throw .refused(reason)
+    /// - Parameter change: Called under a lock: it must not call the client.
+    public func updateUploads(_ change: (inout UploadSettings) -> Void) {
+        let opened =
+            open
+            ?? state.withLock { state in
+                if state.opened == nil {
+                    let before = state.configuration?.uploads ?? UploadSettings()
+                    var uploads = state.uploads ?? (changed: before, before: before)
+                    change(&uploads.changed)
+                    state.uploads = uploads
+                }
+                return state.opened
+            }
+        opened?.updateUploads(change)
+    }
+
+    /// What becomes of this client's events from now on: stored, duplicate, rejected, dropped, each told after its commit.
+    ///
+    /// Queues of other clients that this one delivers because they found its own taken are included: what is told is what this client
+    /// learned from the server. Any number of subscribers; none of them ever holds up tracking or delivery.
+    ///
+    /// - Parameter bufferLimit: Deliveries that wait for this subscriber, from 1. One who takes longer loses the oldest, and is told how
+    ///   many by ``EventDelivery/missed(_:)`` in their place.
+    public func deliveries(bufferLimit: Int = EventDeliveries.defaultBufferLimit) -> EventDeliveries {
+        EventDeliveries(subscription: hub.subscribe(limit: bufferLimit))
+    }
+
+    /// What was not stored and is not sent again by itself.
+    public var deadLetters: DeadLetters { DeadLetters(client: open) }
+
+    /// How the client's file and its delivery stand.
+    ///
+    /// While the queue is closed all of it is nothing, but for ``Status/startFailure`` and what was refused.
+    public func status() async -> Status {
+        guard let open else { return state.withLock { Status(startFailure: $0.startFailure, refused: $0.refused) } }
+        return await open.status()
+    }
+
+    /// Deletes every event of this client's file, those that wait and the dead letters, for ever; ``optOut()`` alone deletes nothing.
+    ///
+    /// A request in flight is awaited first, and what it delivered stays delivered. Waiting events that are deleted are counted in
+    /// ``EventClient/Status/removed`` and, under `purged`, in ``EventClient/Status/dropped``. Durable on return. Events tracked during the call may stay, and so
+    /// do damaged files that were set aside, if they are kept (``EventClient/Configuration/keepsDamagedFiles``).
+    ///
+    /// - Returns: How many were deleted.
+    /// - Throws: ``StorageFailure``; what was deleted before it stays deleted.
+    @discardableResult
+    public func purge() async throws(StorageFailure) -> Int {
+        guard let open else { throw .notOpen }
+        return try await open.purge()
+    }
+
+    /// Refuses new events, stores those it has, uploads while time is left, and closes the queue.
+    ///
+    /// Uploading goes on, backoff after backoff, until the client's file is empty, the time is over, or the server refuses for a reason that time
+    /// does not change (a wrong key).
+    ///
+    /// Call it once, last. What is on disk is sent by any other client on this directory. What is stuck at the limit, as a commit on a disk that
+    /// hangs, is left behind and ends by itself: then the file stays locked until it has. Cancelling the task changes nothing; calling it
+    /// again with less time does.
+    ///
+    /// - Parameter limit: For all of it; storing has at least 500 ms, and closing 100 ms more. Zero stores without uploading.
+    @discardableResult
+    public func shutdown(within limit: Duration) async -> ShutdownReport {
+        let attempt = state.withLock { state in
+            state.isShutDown = true
+            return state.nextAttempt
         }
+        attempt?.cancel()
+        if let open { return await open.shutdown(within: limit) }
+        hub.end()
+        return ShutdownReport(stored: 0, lost: 0, failure: .notOpen)
     }
 }

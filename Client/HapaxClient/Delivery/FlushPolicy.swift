@@ -2,14 +2,8 @@
 ///
 /// A value. Times are readings of a monotonic clock.
 struct FlushPolicy: Sendable {
-    /// Stored events from which an upload is due; less than 1 acts as 1.
-    var bulkSize: Int
-    /// As it was set; ``effectiveInterval`` is what acts (R20). nil: nothing is uploaded that nobody asked for (R26).
-    private(set) var interval: Duration?
-    /// Names of events that are uploaded as soon as they are stored.
-    var immediateEvents: Set<String>
-    /// Over which networks an upload may begin (R24).
-    var networkPolicy: NetworkPolicy
+    /// As they were set; less than 1 event acts as 1, and ``effectiveInterval`` is what acts (R20).
+    private(set) var settings: UploadSettings
     private var lastUpload: Duration
 
     static let minimumInterval: Duration = .seconds(5)
@@ -20,24 +14,19 @@ struct FlushPolicy: Sendable {
         case stopTimer
     }
 
-    init(
-        bulkSize: Int, interval: Duration?, immediateEvents: Set<String>, networkPolicy: NetworkPolicy = .standard, now: Duration
-    ) {
-        self.networkPolicy = networkPolicy
-        self.bulkSize = bulkSize
-        self.interval = interval
-        self.immediateEvents = immediateEvents
+    init(_ settings: UploadSettings, now: Duration) {
+        self.settings = settings
         lastUpload = now
     }
 
-    var effectiveInterval: Duration? { interval.map { max($0, Self.minimumInterval) } }
+    var effectiveInterval: Duration? { settings.interval.map { max($0, Self.minimumInterval) } }
 
     /// Whether anything is uploaded that nobody asked for (R26).
-    var uploadsByItself: Bool { interval != nil }
+    var uploadsByItself: Bool { settings.interval != nil }
 
     /// - Parameter network: nil for none.
     func allows(_ network: NetworkType?) -> Bool {
-        network.map { networkPolicy.contains($0) } ?? false
+        network.map { settings.networks.contains($0) } ?? false
     }
 
     /// Events have been committed; checked here and not when they are tracked, since only what is stored can be sent (D4).
@@ -47,7 +36,7 @@ struct FlushPolicy: Sendable {
     ///   - immediate: Whether an immediate event is among them.
     mutating func eventsStored(depth: Int, immediate: Bool, network: NetworkType? = .wired, now: Duration) -> [Action] {
         guard let effectiveInterval, allows(network) else { return [] }
-        guard immediate || depth >= max(bulkSize, 1) || now - lastUpload >= effectiveInterval else { return [] }
+        guard immediate || depth >= max(settings.bulkSize, 1) || now - lastUpload >= effectiveInterval else { return [] }
         lastUpload = now
         return [.upload]
     }
@@ -61,9 +50,10 @@ struct FlushPolicy: Sendable {
 
     /// - Returns: A different interval flushes now and restarts the timer; the same does nothing (R22). One that switches uploads off
     ///   sends nothing.
-    mutating func setInterval(_ interval: Duration?, now: Duration) -> [Action] {
-        guard interval != self.interval else { return [] }
-        self.interval = interval
+    mutating func change(_ change: (inout UploadSettings) -> Void, now: Duration) -> [Action] {
+        let old = settings.interval
+        change(&settings)
+        guard settings.interval != old else { return [] }
         guard let effectiveInterval else { return [.stopTimer] }
         lastUpload = now
         return [.upload, .restartTimer(every: effectiveInterval)]

@@ -44,13 +44,9 @@ final class UploadScheduler: Sendable {
 
     var policy: FlushPolicy { shared.withLock { $0 } }
 
-    func change(_ body: (inout FlushPolicy) -> Void) {
-        shared.withLock { body(&$0) }
-    }
-
-    func setInterval(_ interval: Duration?) {
+    func change(_ change: (inout UploadSettings) -> Void) {
         let now = clock.monotonic
-        perform(shared.withLock { $0.setInterval(interval, now: now) })
+        perform(shared.withLock { $0.change(change, now: now) })
     }
 
     func eventsStored(depth: Int, immediate: Bool) {

@@ -10,7 +10,7 @@ public protocol ApplicationAdapter: AnyObject, Sendable {
     var remainingBackgroundTime: Duration { get }
 
     /// How long ``LifecycleSignal/didEnterBackground`` may be held up where the app waits for its uploads
-    /// (``EventClient/Configuration/flushBeforeEnterBackground``). 4 s by default: UIKit kills an app that does not return from there within
+    /// (``UploadSettings/waitsInBackground``). 4 s by default: UIKit kills an app that does not return from there within
     /// about 5 s (https://developer.apple.com/documentation/uikit/uiapplicationdelegate/applicationdidenterbackground(_:)).
     var maximumBlockingTime: Duration { get }
 

@@ -4,8 +4,8 @@ import HapaxModel
 ///
 /// The disk is read and written on the delivery's thread, beside what it sends.
 public struct DeadLetters: Sendable {
-    let file: QueueFile
-    let delivery: Delivery
+    /// nil while the queue is closed: then there is none, and nothing can be done.
+    let client: OpenClient?
 
     private static let page = 500
 
@@ -17,18 +17,18 @@ public struct DeadLetters: Sendable {
     /// - Throws: ``StorageFailure``.
     public func list(after number: Int64 = 0, limit: Int = 100) async throws(StorageFailure) -> [DeadLetter] {
         // To SQLite a negative limit is none (https://www.sqlite.org/lang_select.html#the_limit_clause).
-        try await work { [file] in try file.deadLetters(after: number, limit: max(limit, 0)) }
+        try await work { try $0.deadLetters(after: number, limit: max(limit, 0)) }
     }
 
     /// How many there are.
-    public var count: Int { Int(file.counters.letters) }
+    public var count: Int { Int(client?.file.counters.letters ?? 0) }
 
     /// Puts them back among what waits, in their old places; durable on return. Those that break a limit stay.
     ///
     /// - Parameter numbers: nil for all.
     /// - Throws: ``StorageFailure``; what was done before the failure stays done.
     public func retry(_ numbers: [Int64]? = nil) async throws(StorageFailure) -> RetriedDeadLetters {
-        try await work { [file] in try file.retryDeadLetters(numbers) }
+        try await work { try $0.retryDeadLetters(numbers) }
     }
 
     /// Writes each as one line of JSON, with `reason`, `detail`, `time` and either `event` or, if its bytes are no event, `text`; if they are
@@ -53,12 +53,13 @@ public struct DeadLetters: Sendable {
     /// - Returns: How many there were.
     /// - Throws: ``StorageFailure``; what was done before the failure stays done.
     public func purge(_ numbers: [Int64]) async throws(StorageFailure) -> Int {
-        try await work { [file] in try file.purgeDeadLetters(numbers) }
+        try await work { try $0.purgeDeadLetters(numbers) }
     }
 
-    private func work<Value: Sendable>(_ body: @Sendable () throws -> Value) async throws(StorageFailure) -> Value {
+    private func work<Value: Sendable>(_ body: @Sendable (QueueFile) throws -> Value) async throws(StorageFailure) -> Value {
+        guard let client else { throw .notOpen }
         do {
-            return try await delivery.perform(body)
+            return try await client.delivery.perform { [file = client.file] in try body(file) }
         } catch {
             throw StorageFailure(error)
         }

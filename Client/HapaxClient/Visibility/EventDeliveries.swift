@@ -31,22 +31,3 @@ public struct EventDeliveries: AsyncSequence, Sendable {
         }
     }
 }
-
-extension EventClient {
-    /// What becomes of this client's events from now on: stored, duplicate, rejected, dropped, each told after its commit.
-    ///
-    /// Queues of other clients that this one delivers because they found its own taken are included: what is told is what this client
-    /// learned from the server. Any number of subscribers; none of them ever holds up tracking or delivery.
-    ///
-    /// - Parameter bufferLimit: Deliveries that wait for this subscriber, from 1. One who takes longer loses the oldest, and is told how
-    ///   many by ``EventDelivery/missed(_:)`` in their place.
-    public func deliveries(bufferLimit: Int = EventDeliveries.defaultBufferLimit) -> EventDeliveries {
-        EventDeliveries(subscription: reporter.hub.subscribe(limit: bufferLimit))
-    }
-
-    /// The same without what became of events in other clients' queues and in files that were set aside: who waits for news of one id would
-    /// take another event's for it.
-    package func ownDeliveries(bufferLimit: Int) -> EventDeliveries {
-        EventDeliveries(subscription: reporter.hub.subscribe(limit: bufferLimit, scope: .own))
-    }
-}

@@ -6,7 +6,7 @@ import Logging
 ///
 /// Whoever made a commit calls it, after the commit and on its own thread: never `track`, and nothing here waits.
 final class EventReporter: Sendable {
-    let hub = DeliveryHub()
+    let hub: DeliveryHub
     private let metrics: ClientMetrics
     private let logger: Logger?
     private let now: @Sendable () -> Duration
@@ -24,10 +24,12 @@ final class EventReporter: Sendable {
     ///   - now: A monotonic clock.
     ///   - counters: Of the client's own queue, as its latest commit left them.
     init(
-        factory: any MetricsFactory, logger: Logger? = nil, now: @escaping @Sendable () -> Duration = { .zero },
+        factory: any MetricsFactory, hub: DeliveryHub = DeliveryHub(), logger: Logger? = nil,
+        now: @escaping @Sendable () -> Duration = { .zero },
         counters: @escaping @Sendable () -> QueueCounters
     ) {
         metrics = ClientMetrics(factory: factory)
+        self.hub = hub
         self.logger = logger
         self.now = now
         self.counters = counters

@@ -11,7 +11,7 @@ struct ClientCycleTests {
     private func cycle(_ directory: TemporaryDirectory) async throws {
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path + "/queue")
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         let client = try EventClient.start(configuration)
         _ = try await client.trackDurably("e")
         _ = await client.flush()

@@ -13,8 +13,8 @@ struct ConfigurationTests {
     @Test("uploads: 50 events a request (R10), 30 s (R5), from 100 stored (R19), every 15 s (R20), $AppStart at once (R25)")
     func uploadDefaults() throws {
         #expect(configuration.batchSize == 50 && configuration.requestTimeout == .seconds(30))
-        #expect(configuration.flushBulkSize == 100 && configuration.flushInterval == .seconds(15))
-        #expect(configuration.immediateEvents == ["$AppStart"])
+        #expect(configuration.uploads.bulkSize == 100 && configuration.uploads.interval == .seconds(15))
+        #expect(configuration.uploads.immediateEvents == ["$AppStart"])
         #expect(configuration.network() == .wired)
         #expect(configuration.durability == .process)
         let endpoint = try configuration.endpoint()
@@ -25,7 +25,7 @@ struct ConfigurationTests {
 
     @Test("cellular networks are allowed but for 2G (R5, R24)")
     func cellularIsAllowed() {
-        #expect(configuration.flushNetworkPolicy == [.cellular3G, .cellular4G, .cellular5G, .wifi, .wired])
+        #expect(configuration.uploads.networks == [.cellular3G, .cellular4G, .cellular5G, .wifi, .wired])
     }
 
     @Test("a batch size outside 1…1000 acts as the nearest (R10, I13)", arguments: [(-1, 1), (0, 1), (1_000, 1_000), (5_000, 1_000)])

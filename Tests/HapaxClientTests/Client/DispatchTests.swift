@@ -6,20 +6,20 @@ import Testing
 
 @Suite("Network policy, the dispatch interval and single batches (R20–R29)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct DispatchTests {
-    private let interval = EventClient.Configuration.dispatchInterval
+    private let interval = Duration.seconds(120)
 
     private func policy(interval: Duration?) -> FlushPolicy {
-        FlushPolicy(bulkSize: 2, interval: interval, immediateEvents: ["$AppStart"], now: .zero)
+        FlushPolicy(UploadSettings(interval: interval, bulkSize: 2, immediateEvents: ["$AppStart"]), now: .zero)
     }
 
     @Test("without an interval nothing is uploaded by itself (R26); one uploads again, with 5 s at least (R20)")
     func noIntervalDisables() {
         var policy = policy(interval: interval)
         #expect(policy.effectiveInterval == .seconds(120))
-        #expect(policy.setInterval(nil, now: .zero) == [.stopTimer] && policy.effectiveInterval == nil)
+        #expect(policy.change({ $0.interval = nil }, now: .zero) == [.stopTimer] && policy.effectiveInterval == nil)
         let silent = policy.eventsStored(depth: 9, immediate: true, now: .seconds(999)) + policy.timerFired(depth: 9, now: .seconds(999))
         #expect(silent == [])
-        #expect(policy.setInterval(.zero, now: .seconds(999)) == [.upload, .restartTimer(every: .seconds(5))])
+        #expect(policy.change({ $0.interval = .zero }, now: .seconds(999)) == [.upload, .restartTimer(every: .seconds(5))])
     }
 
     @Test(
@@ -37,14 +37,14 @@ struct DispatchTests {
     @Test("networks can be allowed while the client runs (R24); a manual flush goes over any (R27)")
     func networkPolicyChanges() async throws {
         let test = try TestClient {
-            $0.flushInterval = .seconds(15)
-            $0.flushBulkSize = 1
+            $0.uploads.interval = .seconds(15)
+            $0.uploads.bulkSize = 1
             $0.network = { .cellular2G }
         }
         try await test.track(0..<2)
         #expect(test.transport.batches.isEmpty)
         #expect(await test.client.flush().stored == 2)
-        test.client.flushNetworkPolicy = [.cellular2G]
+        test.client.updateUploads { $0.networks = [.cellular2G] }
         try await test.track(2..<3)
         await test.transport.requests(2)
     }
@@ -53,8 +53,8 @@ struct DispatchTests {
     func retryIsGated() async throws {
         let network = Locked<NetworkType?>(.wifi)
         let test = try TestClient {
-            $0.flushInterval = .seconds(15)
-            $0.flushBulkSize = 1
+            $0.uploads.interval = .seconds(15)
+            $0.uploads.bulkSize = 1
             $0.network = { network.withLock { $0 } }
         }
         test.transport.script { _ in .failure(.cut) }
@@ -75,12 +75,12 @@ struct DispatchTests {
     @Test("switching automatic uploads off stops the timer, switching on starts it (R26)")
     func timerFollowsTheInterval() throws {
         let test = try TestClient {
-            $0.flushInterval = interval
+            $0.uploads.interval = interval
         }
         #expect(test.clock.pending == [.seconds(120)])
-        test.client.flushInterval = nil
-        #expect(test.clock.pending == [] && test.client.flushInterval == nil)
-        test.client.flushInterval = .seconds(60)
+        test.client.updateUploads { $0.interval = nil }
+        #expect(test.clock.pending == [] && test.client.uploads.interval == nil)
+        test.client.updateUploads { $0.interval = .seconds(60) }
         #expect(test.clock.pending == [.seconds(60)])
     }
 
@@ -157,13 +157,13 @@ struct DispatchTests {
         "an interval that is set in the background starts no timer; becoming active starts one with it (R22, R29, D10)",
         arguments: [true, false])
     func intervalSetInTheBackgroundWaits(isPassive: Bool) async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         test.client.attach(ScriptedApplication(isInBackground: isPassive, grants: false))
         if !isPassive {
             test.client.handle(.didBecomeActive)
             test.client.handle(.didEnterBackground)
         }
-        test.client.flushInterval = .seconds(60)
+        test.client.updateUploads { $0.interval = .seconds(60) }
         #expect(test.clock.pending == [])
         test.client.handle(.didBecomeActive)
         #expect(test.clock.pending == [.seconds(60)])
@@ -171,7 +171,7 @@ struct DispatchTests {
 
     @Test("in the background steps send and the periodic uploads rest; becoming active restores them (R29)")
     func stepsSuspendPeriodicUploads() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         test.client.attach(ScriptedApplication(isInBackground: true))
         try await test.client.writer.barrier()
         #expect(await test.client.flushNextBatch() == .good(more: false))

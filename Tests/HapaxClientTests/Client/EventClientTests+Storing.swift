@@ -194,7 +194,7 @@ extension EventClientTests {
         let test = try TestClient()
         let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
         func store(_ properties: String) throws -> Int {
-            try test.client.store([ImportedEvent(id: id, time: 1, bytes: SameContent.event("\(id)", properties))]).deadLettered
+            try test.client.parts.store([ImportedEvent(id: id, time: 1, bytes: SameContent.event("\(id)", properties))]).deadLettered
         }
         for same in [#"{"a":1,"b":"x"}"#, #"{"a":1.0,"b":"x"}"#, #"{"b":"x","a":1}"#, #"{"a":10e-1,"\u0062":"\u0078"}"#] {
             #expect(try store(same) == 0, "\(same)")

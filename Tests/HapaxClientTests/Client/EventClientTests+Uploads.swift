@@ -10,9 +10,9 @@ extension EventClientTests {
     @Test("three policies upload without being asked: by count, by interval, on entering the background (R18)")
     func threePoliciesUpload() async throws {
         let test = try TestClient {
-            $0.flushInterval = .seconds(15)
-            $0.flushBulkSize = 2
-            $0.immediateEvents = []
+            $0.uploads.interval = .seconds(15)
+            $0.uploads.bulkSize = 2
+            $0.uploads.immediateEvents = []
         }
         test.client.attach(ScriptedApplication())
         test.client.handle(.didBecomeActive)
@@ -30,7 +30,7 @@ extension EventClientTests {
 
     @Test("nothing is uploaded until asked, or a policy says so (R17)")
     func storingAloneSendsNothing() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         try await test.track(0..<99)
         #expect(test.transport.batches.isEmpty)
         try await test.track(99..<100)
@@ -41,8 +41,8 @@ extension EventClientTests {
     @Test("the count is checked after the commit: an upload finds all of it (R19, D4)")
     func countTriggersAfterStoring() async throws {
         let test = try TestClient {
-            $0.flushInterval = .seconds(15)
-            $0.flushBulkSize = 1
+            $0.uploads.interval = .seconds(15)
+            $0.uploads.bulkSize = 1
         }
         test.client.track("only")
         await test.transport.requests(1)
@@ -55,8 +55,8 @@ extension EventClientTests {
         try await first.track(0..<2)
         await first.client.shutdown(within: .zero)
         let second = try TestClient(directory: first.directory) {
-            $0.flushInterval = .seconds(15)
-            $0.flushBulkSize = bulkSize
+            $0.uploads.interval = .seconds(15)
+            $0.uploads.bulkSize = bulkSize
         }
         if bulkSize > 2 {
             #expect(second.transport.batches.isEmpty)
@@ -68,7 +68,7 @@ extension EventClientTests {
 
     @Test("the periodic timer starts with the client and uploads, and there is one (R21)")
     func timerUploads() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         #expect(test.clock.pending == [.seconds(15)])
         try await test.track(0..<1)
         test.client.scheduler.startTimer()
@@ -80,14 +80,14 @@ extension EventClientTests {
 
     @Test("setting a different interval uploads now and restarts the timer (R22)")
     func newIntervalUploads() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         try await test.track(0..<1)
-        test.client.flushInterval = .seconds(15)
+        test.client.updateUploads { $0.interval = .seconds(15) }
         #expect(test.transport.batches.isEmpty)
-        test.client.flushInterval = .seconds(60)
+        test.client.updateUploads { $0.interval = .seconds(60) }
         await test.transport.requests(1)
         #expect(test.clock.pending == [.seconds(60)])
-        #expect(test.client.flushInterval == .seconds(60))
+        #expect(test.client.uploads.interval == .seconds(60))
     }
 
     @Test("whatever ids and times events were given, they leave in the order of their calls, oldest first (R9)")
@@ -101,7 +101,7 @@ extension EventClientTests {
 
     @Test("an immediate event uploads at once (R25)")
     func immediateEventUploads() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         test.client.track("$AppStart")
         await test.transport.requests(1)
         #expect(test.transport.batches[0].names == ["$AppStart"])

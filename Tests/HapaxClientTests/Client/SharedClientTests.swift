@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import HapaxModel
 import Logging
@@ -7,67 +6,86 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("The shared client (R2)", .timeLimit(.minutes(3)), .endsWhenItHangs)
+@Suite("The shared client (R1, R2)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct SharedClientTests {
-    @Test("nil before the start, then the same for everyone: 16 threads that start it make one client (R2)")
-    func startsOnce() async throws {
-        let shared = SharedClient()
-        #expect(shared.client == nil)
-        let directory = TemporaryDirectory()
-        let made = Locked(0)
-        let clients = await onThreads(16) { _ in
-            try? shared.start { _ throws(StartError) in
-                made.withLock { $0 += 1 }
-                do { return try TestClient(directory: directory).client } catch { throw (error as? StartError) ?? .malformedURL }
-            }
-        }
-        let first = try #require(shared.client)
-        #expect(made.withLock { $0 } == 1)
-        #expect(clients.count == 16 && clients.allSatisfy { $0 === first })
-    }
+    private let directory = TemporaryDirectory()
 
-    @Test("a start that failed may be tried again (R2)")
-    func failedStartIsNone() throws {
-        let shared = SharedClient()
-        #expect(throws: StartError.malformedURL) { try shared.start { _ throws(StartError) in throw .malformedURL } }
-        #expect(shared.client == nil)
-        let test = try TestClient()
-        #expect(try shared.start { _ throws(StartError) in test.client } === test.client)
-    }
-
-    @Test("what the app has configured may ask for the client while that starts, and nobody else sees it so soon (R2)")
-    func startMayBeAskedForWithin() async throws {
-        let (shared, crashed) = (SharedClient(), TemporaryDirectory())
-        let first = try TestClient()
-        first.client.handle(.didBecomeActive)
-        // The marker of its session is written behind the first commit.
-        for _ in 0..<2 { try await first.client.writer.barrier() }
-        try FileManager.default.copyItem(atPath: first.directory.path("queue"), toPath: crashed.path("queue"))
-        let asked = Locked<[EventClient?]>([])
+    private var configuration: EventClient.Configuration {
         var configuration = EventClient.Configuration(
-            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: crashed.path("queue"))
-        configuration.flushInterval = nil
-        configuration.computedProperties = {
-            let client = try? shared.start { _ throws(StartError) in throw .malformedURL }
-            // Another thread could track before the end of the last session.
-            let told = DispatchSemaphore(value: 0)
-            Thread.detachNewThread {
-                asked.withLock { $0.append(shared.client) }
-                // It has the client all the same: this thread may wait for it.
-                let started = try? shared.start { _ throws(StartError) in throw .malformedURL }
-                asked.withLock { $0.append(started) }
-                told.signal()
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
+        configuration.uploads.interval = nil
+        return configuration
+    }
+
+    /// As the process's own, of which there is one: without a configuration yet.
+    private func shared(opened: Locked<Int> = Locked(0)) -> EventClient {
+        EventClient(nil, clock: ManualClock()) { configuration, hub in
+            opened.withLock { $0 += 1 }
+            do throws(StartError) {
+                return .success(try OpenClient.start(configuration, clock: ManualClock(), hub: hub) { ScriptedTransport() })
+            } catch {
+                return .failure(error)
             }
-            told.wait()
-            asked.withLock { $0.append(client) }
-            return [:]
         }
-        let client = try shared.start { recovery throws(StartError) in
-            try EventClient.start(configuration, clock: ManualClock(), recovery: recovery) { ScriptedTransport() }
+    }
+
+    @Test("16 threads that give it a configuration open one queue (R2)")
+    func opensOnce() async throws {
+        let opened = Locked(0)
+        let shared = shared(opened: opened)
+        _ = await onThreads(16) { _ in shared.take(configuration) }
+        #expect(opened.withLock { $0 } == 1 && shared.track("event") != nil)
+        await shared.shutdown(within: .zero)
+    }
+
+    @Test(
+        "what it was told before it has a configuration holds for its first event, in the order of the calls; events are refused and counted"
+    )
+    func rememberedCallsHold() async throws {
+        let shared = shared()
+        #expect(!shared.isConfigured && shared.track("early") == nil)
+        #expect(throws: IdentityError.notPersisted(.notOpen)) { try shared.login("first") }
+        #expect(throws: IdentityError.notPersisted(.notOpen)) { try shared.login("second") }
+        shared.superProperties = ["plan": "free"]
+        shared.addSuperProperties(["plan": "pro"])
+        shared.updateUploads { $0.bulkSize = 7 }
+        #expect(shared.loginID == "second" && shared.distinctID == "second" && shared.superProperties == ["plan": "pro"])
+        let deliveries = shared.deliveries()
+        #expect(await shared.flush().failure == .notOpen)
+        #expect(await shared.status().dropped == ["disabled": 1])
+
+        shared.take(configuration)
+        let id = try #require(shared.track("event"))
+        #expect(shared.loginID == "second" && shared.uploads.bulkSize == 7 && shared.isConfigured)
+        #expect(await shared.flush().stored == 1)
+        var told = deliveries.makeAsyncIterator()
+        let status = await shared.status()
+        #expect(status.stored == 1 && status.dropped["disabled"] == 1 && status.installID != nil)
+        var seen = await told.next()
+        while let next = seen, next != .stored(id) { seen = await told.next() }
+        #expect(seen == .stored(id))
+        await shared.shutdown(within: .zero)
+    }
+
+    @Test("what the app has configured may ask for it while it opens, and is refused then; nobody waits for itself (R2)")
+    func mayBeAskedForWithin() async throws {
+        let first = try EventClient.start(configuration, clock: ManualClock()) { ScriptedTransport() }
+        try await first.trackDurably("waits")
+        await first.shutdown(within: .zero)
+        // That is told at the start.
+        try Data("noise".utf8).write(to: URL(fileURLWithPath: directory.path("queue/identity.json")))
+        let shared = shared()
+        let asked = Locked<[EventID?]>([])
+        var configuration = configuration
+        configuration.logger = Logger(label: "test") { _ in
+            AskingHandler {
+                let id = shared.track("from the logger")
+                asked.withLock { $0.append(id) }
+            }
         }
-        let clients = asked.withLock { $0 }
-        #expect(clients.count == 3 && clients[0] == nil && clients[1] === client && clients[2] === client && shared.client === client)
-        await client.shutdown(within: .zero)
+        shared.take(configuration)
+        #expect(asked.withLock { !$0.isEmpty && $0.allSatisfy { $0 == nil } } && shared.track("event") != nil)
+        await shared.shutdown(within: .zero)
     }
 
     /// Calls back whatever it is asked for.
@@ -75,6 +93,8 @@ struct SharedClientTests {
         let asked: @Sendable () -> Void
         var metadata: Logger.Metadata = [:]
         var logLevel = Logger.Level.trace
+
+        init(_ asked: @escaping @Sendable () -> Void) { self.asked = asked }
 
         subscript(metadataKey key: String) -> Logger.Metadata.Value? {
             get { metadata[key] }
@@ -84,50 +104,19 @@ struct SharedClientTests {
         func log(event: LogEvent) { asked() }
     }
 
-    @Test("what the app has configured may start the client from within its start: a logger gets it, sooner there is none (R2)")
-    func startWithinAStartDoesNotWait() async throws {
-        let (shared, directory) = (SharedClient(), TemporaryDirectory())
-        let first = try TestClient(directory: directory)
-        try await first.client.trackDurably("waits")
-        await first.client.shutdown(within: .zero)
-        var configuration = first.client.configuration
-        // That is told at the start.
-        try Data("noise".utf8).write(to: URL(fileURLWithPath: directory.path("queue/identity.json")))
-        let asked = Locked<[EventClient?]>([])
-        let ask: @Sendable () -> Void = {
-            let client = try? shared.start { _ throws(StartError) in throw .malformedURL }
-            asked.withLock { $0.append(client) }
-        }
-        configuration.logger = Logger(label: "test") { _ in AskingHandler(asked: ask) }
-        let client = try shared.start { [configuration] recovery throws(StartError) in
-            ask()
-            // Not on this thread: it waits, and gets the client.
-            Task { ask() }
-            return try EventClient.start(configuration, clock: ManualClock(), recovery: recovery) { ScriptedTransport() }
-        }
-        while asked.withLock({ $0.count }) < 3 { await Task.yield() }
-        let clients = asked.withLock { $0 }
-        #expect(clients[0] == nil && clients[1] === client && clients[2] === client && shared.client === client)
-        await client.shutdown(within: .zero)
-    }
-
     /// The process's own: the one test that touches it.
-    @Test("the process's client is nil, then the first one for ever (R1, R2)")
+    @Test("the process's client is one object for ever; the first configuration holds, and it stays after its end (R1, R2)")
     func processHasOne() async throws {
-        #expect(EventClient.shared == nil)
-        let directory = TemporaryDirectory()
-        var configuration = EventClient.Configuration(
-            server: "https//:host", writeKey: "k", queueDirectory: directory.path + "/queue")
-        configuration.flushInterval = nil
-        #expect(throws: StartError.malformedURL) { try EventClient.startShared(configuration) }
-        #expect(EventClient.shared == nil)
-        configuration.server = EventClient.Configuration.url("http://127.0.0.1:1")
-        let first = try EventClient.startShared(configuration)
-        #expect(EventClient.shared === first)
-        #expect(try EventClient.startShared(configuration) === first)
-        configuration.queueDirectory.append(path: "another")
-        #expect(try EventClient.startShared(configuration) === first, "whatever it is asked for: one uploader")
-        _ = await first.shutdown(within: .zero)
-        #expect(EventClient.shared === first && first.track("late") == nil)
+        let shared = EventClient.shared
+        #expect(shared.track("early") == nil)
+        EventClient.bootstrap(configuration)
+        let id = try #require(shared.track("event"))
+        var other = configuration
+        other.queueDirectory.append(path: "another")
+        EventClient.bootstrap(other)
+        #expect(EventClient.shared === shared && shared.track("event", id: id) != nil)
+        #expect(!FileManager.default.fileExists(atPath: other.queueDirectory.path))
+        await shared.shutdown(within: .zero)
+        #expect(EventClient.shared === shared && shared.track("late") == nil)
     }
 }

@@ -12,8 +12,8 @@ struct ShutdownTests {
     @Test("a shutdown goes on after a backoff over a network that uploads must not use by themselves (R13, R38)")
     func shutdownUsesAnyNetwork() async throws {
         let test = try TestClient {
-            $0.flushNetworkPolicy = []
-            $0.flushInterval = .seconds(15)
+            $0.uploads.networks = []
+            $0.uploads.interval = .seconds(15)
         }
         let transport = test.transport
         transport.script { batch in transport.batches.count < 3 ? .success(.problem(.overloaded)) : .success(batch.receipt()) }
@@ -144,7 +144,7 @@ struct ShutdownTests {
 
     @Test("no network policy and no background budget holds the last upload back (R23, R32)")
     func nobodyHoldsItBack() async throws {
-        let test = try TestClient { $0.flushNetworkPolicy = [] }
+        let test = try TestClient { $0.uploads.networks = [] }
         let sent = Gate()
         test.transport.script { [client = test.client] batch in
             if batch.sequences == [1] {
@@ -166,7 +166,7 @@ struct ShutdownTests {
 
     @Test("a wish of a policy during a backoff does not end the wait for the rest")
     func policyDoesNotEndIt() async throws {
-        let test = try TestClient { $0.flushNetworkPolicy = [] }
+        let test = try TestClient { $0.uploads.networks = [] }
         let isUp = Locked(false)
         test.transport.script { batch in isUp.withLock { $0 } ? .success(batch.receipt()) : .failure(.cut) }
         try await test.track(0..<1)
@@ -192,7 +192,7 @@ struct ShutdownTests {
     @Test("storing has half a second however little time there is, and closing a tenth more; nothing stays scheduled (R38)")
     func storingHasItsTime() async throws {
         let test = try TestClient {
-            $0.flushInterval = .seconds(60)
+            $0.uploads.interval = .seconds(60)
         }
         #expect(test.clock.pending.count == 1, "control: the timer of the uploads")
         let mayStore = Gate()

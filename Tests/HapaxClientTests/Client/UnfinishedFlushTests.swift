@@ -15,7 +15,7 @@ struct UnfinishedFlushTests {
         let test = try TestClient()
         try test.refuseCommits(true)
         test.client.track("stuck")
-        let report = await test.client.finalFlush(within: .seconds(1)).own
+        let report = await test.client.parts.finalFlush(within: .seconds(1)).own
         #expect(report.remaining == 1)
         guard case .queue = report.failure else {
             Issue.record("\(String(describing: report.failure))")
@@ -41,7 +41,7 @@ struct UnfinishedFlushTests {
             if transport.batches.count == 2 { await hangs.waitForArrivals(1) }
             return .success(batch.receipt())
         }
-        async let report = test.client.finalFlush(within: .seconds(2)).own
+        async let report = test.client.parts.finalFlush(within: .seconds(2)).own
         await hangs.waitForArrivals(1)
         // Time for the delivery to come to the disk; without it the test would only see less.
         for _ in 0..<1_000 { await Task.detached {}.value }
@@ -61,7 +61,7 @@ struct UnfinishedFlushTests {
         test.client.track("late")
         let isOver = Locked(false)
         let flush = Task {
-            let report = isLimited ? await test.client.finalFlush(within: .seconds(2)).own : await test.client.flush()
+            let report = isLimited ? await test.client.parts.finalFlush(within: .seconds(2)).own : await test.client.flush()
             isOver.withLock { $0 = true }
             return report
         }
@@ -78,7 +78,7 @@ struct UnfinishedFlushTests {
         let transport = test.transport
         transport.script { _ in await transport.hang() }
         try await test.track(0..<1)
-        async let report = test.client.finalFlush(within: .seconds(2)).own
+        async let report = test.client.parts.finalFlush(within: .seconds(2)).own
         await transport.requests(1)
         test.clock.advance(by: .seconds(2))
         #expect(await report.failure == .transport(.aborted))

@@ -89,7 +89,7 @@ struct ExitCodeTests {
         "flush: a running process says what waits in its file, whether or not it has a timer; if it says nothing, nobody knows"
     )
     func ownersAreAsked() async throws {
-        let holder = try hapax.client { $0.flushInterval = nil }
+        let holder = try hapax.client { $0.uploads.interval = nil }
         try await holder.track(0..<3)
         let waits = try await hapax.run("flush", "--json")
         #expect(waits.status == 2 && waits.json["remaining"] as? Int == 3)

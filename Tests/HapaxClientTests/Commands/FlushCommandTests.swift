@@ -11,7 +11,7 @@ struct FlushCommandTests {
     func ownedFileIsLeft() async throws {
         let server = try IngestStandIn()
         let hapax = CommandLine(server: server.url)
-        let holder = try hapax.client { $0.flushInterval = .seconds(15) }
+        let holder = try hapax.client { $0.uploads.interval = .seconds(15) }
         holder.transport.script { _ in .failure(.cut) }
         try await holder.track(0..<3)
         holder.clock.advance(by: .seconds(15))

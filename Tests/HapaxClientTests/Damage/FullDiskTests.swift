@@ -155,7 +155,7 @@ struct FullDiskTests {
         let transport = ScriptedTransport()
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: disk.path + "/queue")
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         let client = try EventClient.start(configuration, clock: clock) { transport }
         var stored: Int64 = 0
         let fill = PropertyValue.string(String(repeating: "x", count: 2_000))

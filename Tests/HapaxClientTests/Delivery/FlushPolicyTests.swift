@@ -5,7 +5,7 @@ import Testing
 @Suite("FlushPolicy (R17–R25)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct FlushPolicyTests {
     private func policy(bulkSize: Int = 100, interval: Duration = .seconds(15)) -> FlushPolicy {
-        FlushPolicy(bulkSize: bulkSize, interval: interval, immediateEvents: ["$AppStart"], now: .zero)
+        FlushPolicy(UploadSettings(interval: interval, bulkSize: bulkSize, immediateEvents: ["$AppStart"]), now: .zero)
     }
 
     @Test("no upload per event (R17); at the count, not above it (R19)")
@@ -26,7 +26,7 @@ struct FlushPolicyTests {
     @Test("an interval under 5 s acts as 5 s and reads back as set (R20)", arguments: [0, 1, 4])
     func shortIntervalActsAsFiveSeconds(seconds: Int) {
         var policy = policy(interval: .seconds(seconds))
-        #expect(policy.interval == .seconds(seconds))
+        #expect(policy.settings.interval == .seconds(seconds))
         #expect(policy.effectiveInterval == .seconds(5))
         #expect(policy.timerFired(depth: 1, now: .seconds(4)) == [])
         #expect(policy.timerFired(depth: 1, now: .seconds(5)) == [.upload])
@@ -47,9 +47,9 @@ struct FlushPolicyTests {
     @Test("a different interval flushes and restarts, the same does nothing (R22)")
     func onlyADifferentIntervalActs() {
         var policy = policy()
-        #expect(policy.setInterval(.seconds(15), now: .zero) == [])
-        #expect(policy.setInterval(.seconds(2), now: .seconds(100)) == [.upload, .restartTimer(every: .seconds(5))])
-        #expect(policy.interval == .seconds(2))
+        #expect(policy.change({ $0.interval = .seconds(15) }, now: .zero) == [])
+        #expect(policy.change({ $0.interval = .seconds(2) }, now: .seconds(100)) == [.upload, .restartTimer(every: .seconds(5))])
+        #expect(policy.settings.interval == .seconds(2))
         #expect(policy.eventsStored(depth: 1, immediate: false, now: .seconds(104)) == [], "just uploaded")
     }
 

@@ -21,7 +21,7 @@ struct LeftoversTests {
     @Test("a client that runs for weeks takes along what one that ended left, with its timer, as that one's install and in its order")
     func orphansAreTaken() async throws {
         let first = try TestClient(directory: directory)
-        let second = try TestClient(directory: directory) { $0.flushInterval = .seconds(15) }
+        let second = try TestClient(directory: directory) { $0.uploads.interval = .seconds(15) }
         try await first.track(0..<3)
         let install = first.client.file.counters.installID
         await first.client.shutdown(within: .zero)
@@ -203,8 +203,8 @@ struct LeftoversTests {
         try await first.track(0..<1)
         _ = await first.client.flush()
         let second = try TestClient(directory: directory, clock: clock) {
-            $0.flushInterval = .seconds(15)
-            $0.flushBulkSize = 1
+            $0.uploads.interval = .seconds(15)
+            $0.uploads.bulkSize = 1
         }
         try await second.track(1..<2)
         await second.client.delivery.uploadWanted()

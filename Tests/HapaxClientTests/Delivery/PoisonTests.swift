@@ -15,7 +15,7 @@ struct PoisonTests {
         server.change { $0.isPoison = { $0.time == 4_711 } }
         let directory = TemporaryDirectory()
         var configuration = EventClient.Configuration(server: server.url, writeKey: "key", queueDirectory: directory.path + "/queue")
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         let client = try EventClient.start(configuration, clock: SystemClock()) { CurlTransport() }
         var ids: [EventID] = []
         for start in stride(from: 1, through: 10_000, by: 500) {
@@ -114,7 +114,7 @@ struct PoisonTests {
     @Test("a suspicion ends with the time in the background, too: the app may come back when the server is well again (D12, R33)")
     func suspicionEndsWithTheBackgroundTime() async throws {
         let test = try TestClient {
-            $0.flushInterval = .seconds(3_600)
+            $0.uploads.interval = .seconds(3_600)
             $0.batchSize = 1
         }
         let app = ScriptedApplication()

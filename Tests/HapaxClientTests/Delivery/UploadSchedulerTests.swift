@@ -10,7 +10,8 @@ struct UploadSchedulerTests {
 
     private func scheduler() -> UploadScheduler {
         UploadScheduler(
-            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)), clock: clock, depth: { 1 },
+            policy: Locked(FlushPolicy(UploadSettings(interval: .seconds(15), bulkSize: 100, immediateEvents: []), now: .zero)),
+            clock: clock, depth: { 1 },
             ticked: { [ticks] in ticks.withLock { $0 += 1 } }, upload: {})
     }
 
@@ -20,7 +21,8 @@ struct UploadSchedulerTests {
         let network = Locked<NetworkType?>(nil)
         let uploads = Locked(0)
         let scheduler = UploadScheduler(
-            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)), clock: clock, depth: { 1 },
+            policy: Locked(FlushPolicy(UploadSettings(interval: .seconds(15), bulkSize: 100, immediateEvents: []), now: .zero)),
+            clock: clock, depth: { 1 },
             network: { network.withLock { $0 } }, upload: { uploads.withLock { $0 += 1 } })
         scheduler.startTimer()
         clock.advance(by: .seconds(15))
@@ -36,7 +38,8 @@ struct UploadSchedulerTests {
         let clock = ManualClock()
         let during = Locked<(@Sendable () -> Void)?>(nil)
         let scheduler = UploadScheduler(
-            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)), clock: clock, depth: { 1 },
+            policy: Locked(FlushPolicy(UploadSettings(interval: .seconds(15), bulkSize: 100, immediateEvents: []), now: .zero)),
+            clock: clock, depth: { 1 },
             upload: {
                 let action = during.withLock { action in
                     defer { action = nil }
@@ -45,18 +48,18 @@ struct UploadSchedulerTests {
                 action?()
             })
         scheduler.startTimer()
-        scheduler.setInterval(nil)
+        scheduler.change { $0.interval = nil }
         #expect(clock.pending == [])
         // Between what switching on decides, to upload and to start the timer, the app enters the background.
         during.withLock { $0 = { scheduler.stopTimer() } }
-        scheduler.setInterval(.seconds(15))
+        scheduler.change { $0.interval = .seconds(15) }
         #expect(clock.pending == [])
         scheduler.startTimer()
         #expect(clock.pending == [.seconds(15)])
         // Or it is switched off again.
-        scheduler.setInterval(nil)
-        during.withLock { $0 = { scheduler.setInterval(nil) } }
-        scheduler.setInterval(.seconds(15))
+        scheduler.change { $0.interval = nil }
+        during.withLock { $0 = { scheduler.change { $0.interval = nil } } }
+        scheduler.change { $0.interval = .seconds(15) }
         #expect(clock.pending == [])
     }
 
@@ -102,10 +105,10 @@ struct UploadSchedulerTests {
     func timerRunsWhileItIsWanted() {
         let clock = ManualClock()
         let scheduler = UploadScheduler(
-            policy: Locked(FlushPolicy(bulkSize: 100, interval: .seconds(15), immediateEvents: [], now: .zero)),
+            policy: Locked(FlushPolicy(UploadSettings(interval: .seconds(15), bulkSize: 100, immediateEvents: []), now: .zero)),
             clock: clock, depth: { 1 }, upload: {})
         func set(_ interval: Duration?) -> [Duration] {
-            scheduler.setInterval(interval)
+            scheduler.change { $0.interval = interval }
             return clock.pending
         }
         #expect(set(.seconds(20)) == [])

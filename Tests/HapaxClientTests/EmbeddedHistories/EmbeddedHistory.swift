@@ -50,8 +50,8 @@ final class EmbeddedHistory: Sendable {
         try TestClient(directory: directory, clock: clock, transport: ScriptedTransport(server.answer)) {
             $0.quota = quota
             $0.durability = seed % 3 == 0 ? .power : .process
-            $0.flushInterval = seed % 2 == 0 ? .seconds(15) : nil
-            $0.flushBulkSize = 10
+            $0.uploads.interval = seed % 2 == 0 ? .seconds(15) : nil
+            $0.uploads.bulkSize = 10
             $0.batchSize = 7
         }
     }
@@ -126,9 +126,9 @@ final class EmbeddedHistory: Sendable {
         case 78..<84: await letters(client, name)
         case 84..<87: say("\(name) \(await client.status().depth) waiting")
         case 87..<90:
-            client.flushInterval = .seconds(pick(5...60))
-            client.flushBulkSize = pick(1...100)
-            client.flushNetworkPolicy = chance(30) ? [] : .standard
+            client.updateUploads { $0.interval = .seconds(pick(5...60)) }
+            client.updateUploads { $0.bulkSize = pick(1...100) }
+            client.updateUploads { $0.networks = chance(30) ? [] : .standard }
         case 90..<93: say("\(name) step \(await client.flushNextBatch())")
         case 93..<95:
             do {

@@ -11,14 +11,14 @@ struct BackgroundRequestTests {
         directory: TemporaryDirectory = TemporaryDirectory(), _ configure: (inout EventClient.Configuration) -> Void = { _ in }
     ) throws -> TestClient {
         try TestClient(directory: directory) {
-            $0.flushInterval = .seconds(3_600)
+            $0.uploads.interval = .seconds(3_600)
             configure(&$0)
         }
     }
 
     @Test("a count that is reached without an assertion sends nothing, and the next activation sends it (R31)")
     func countSendsNothing() async throws {
-        let test = try client { $0.flushBulkSize = 2 }
+        let test = try client { $0.uploads.bulkSize = 2 }
         test.client.attach(ScriptedApplication(grants: false))
         test.client.handle(.didEnterBackground)
         try await test.track(0..<5)
@@ -47,7 +47,7 @@ struct BackgroundRequestTests {
         "of an app that goes on in the background a policy that is due uploads under an assertion of its own, given back when it is done or the time is over, once (C17, R30, R33)",
         arguments: [true, false])
     func duePolicyTakesAnAssertion(isInTime: Bool) async throws {
-        let test = try client { $0.flushBulkSize = 2 }
+        let test = try client { $0.uploads.bulkSize = 2 }
         let app = ScriptedApplication(remaining: .seconds(20))
         test.client.attach(app)
         test.client.handle(.didEnterBackground)
@@ -271,7 +271,7 @@ struct BackgroundRequestTests {
 
     @Test("a process without an adapter is never in the background")
     func servicesAreNotHeldUp() async throws {
-        let test = try client { $0.flushBulkSize = 1 }
+        let test = try client { $0.uploads.bulkSize = 1 }
         try await test.track(0..<1)
         await test.transport.requests(1)
         #expect(test.transport.batches[0].request.timeout == .seconds(30))

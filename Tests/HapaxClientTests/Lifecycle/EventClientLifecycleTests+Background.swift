@@ -72,7 +72,7 @@ extension EventClientLifecycleTests {
     func refusedFlushIsNotWaitedFor() async throws {
         let test = try TestClient {
             $0.uploadOnlyInBackground()
-            $0.flushBeforeEnterBackground = true
+            $0.uploads.waitsInBackground = true
         }
         test.client.attach(ScriptedApplication(grants: false))
         test.client.handle(.didBecomeActive)
@@ -198,7 +198,7 @@ extension EventClientLifecycleTests {
     func enteringBackgroundMayWait() async throws {
         let test = try TestClient {
             $0.uploadOnlyInBackground()
-            $0.flushBeforeEnterBackground = true
+            $0.uploads.waitsInBackground = true
         }
         try await test.track(0..<3)
         test.client.attach(ScriptedApplication())
@@ -213,7 +213,7 @@ extension EventClientLifecycleTests {
     func waitingInTheBackgroundIsBounded(remaining: Int, bound: Int) async throws {
         let test = try TestClient {
             $0.uploadOnlyInBackground()
-            $0.flushBeforeEnterBackground = true
+            $0.uploads.waitsInBackground = true
         }
         let app = ScriptedApplication(remaining: .seconds(remaining))
         test.transport.script { [transport = test.transport] _ in await transport.hang() }

@@ -56,7 +56,7 @@ struct EventClientLifecycleTests {
 
     @Test("the periodic timer stops in the background and starts with the app (R21, R36)")
     func periodicTimerStopsInTheBackground() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         let app = ScriptedApplication()
         test.client.attach(app)
         test.client.handle(.didBecomeActive)
@@ -69,7 +69,7 @@ struct EventClientLifecycleTests {
 
     @Test("launched passively: its own event, $app_state until the first activation, no periodic timer (R47–R49, D10)")
     func passiveLaunchIsMarked() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         test.client.attach(ScriptedApplication(isInBackground: true))
         #expect(test.clock.pending == [])
         test.client.track("push")

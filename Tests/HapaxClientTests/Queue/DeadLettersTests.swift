@@ -148,9 +148,9 @@ struct DeadLettersTests {
         test.transport.script { .success($0.receipt { _ in .rejected }) }
         test.client.track("rejected")
         _ = await test.client.flush()
-        #expect(test.client.mayLoseInPowerCut, "control")
+        #expect(test.client.parts.mayLoseInPowerCut, "control")
         if isRetry { _ = try await test.client.deadLetters.retry() } else { _ = try await test.client.deadLetters.purge([1]) }
-        #expect(!test.client.mayLoseInPowerCut)
+        #expect(!test.client.parts.mayLoseInPowerCut)
         await test.client.shutdown(within: .zero)
     }
 

@@ -21,7 +21,7 @@ struct TestClient {
         self.transport = transport
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path + "/queue")
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         // Under a clock that stands still every answer comes at once, and a batch would grow in tests of something else.
         configuration.batchSizeGrows = false
         configuration.automaticProperties = false
@@ -60,9 +60,9 @@ struct TestClient {
 extension EventClient.Configuration {
     /// Entering the background uploads; nothing else does by itself.
     mutating func uploadOnlyInBackground() {
-        immediateEvents = []
-        flushBulkSize = .max
-        flushInterval = Self.farAway
+        uploads.immediateEvents = []
+        uploads.bulkSize = .max
+        uploads.interval = Self.farAway
     }
 
     static let farAway: Duration = .seconds(1_000_000)
@@ -89,4 +89,22 @@ extension Delivery {
     func restBegins() async {
         while let pass { await pass.value }
     }
+}
+
+/// The parts of a client whose queue is open.
+extension EventClient {
+    var parts: OpenClient {
+        guard let open else { preconditionFailure("the queue is not open") }
+        return open
+    }
+    var file: QueueFile { parts.file }
+    var writer: QueueWriter { parts.writer }
+    var delivery: Delivery { parts.delivery }
+    var leftovers: Leftovers { parts.leftovers }
+    var scheduler: UploadScheduler { parts.scheduler }
+    var lifecycle: AppLifecycle { parts.lifecycle }
+    var gate: RequestGate { parts.gate }
+
+    func waitUntilStored() async throws { try await parts.waitUntilStored() }
+    func flushNextBatch() async -> BatchFlush { await parts.flushNextBatch() }
 }

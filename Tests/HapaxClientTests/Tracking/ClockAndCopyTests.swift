@@ -102,7 +102,7 @@ struct ClockAndCopyTests {
         let queue = directory.path + "/queue"
         func client() throws -> EventClient {
             var configuration = EventClient.Configuration(server: server.url, writeKey: "k", queueDirectory: queue)
-            configuration.flushInterval = nil
+            configuration.uploads.interval = nil
             // On this clock no shutdown runs out of time: the files are closed when it returns, however busy the machine is.
             return try EventClient.start(configuration, clock: ManualClock()) { CurlTransport() }
         }

@@ -126,7 +126,7 @@ struct CurlTransportTests {
         let directory = TemporaryDirectory()
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:\(server.port)/", writeKey: "k", queueDirectory: directory.path + "/queue")
-        configuration.flushInterval = nil
+        configuration.uploads.interval = nil
         let client = try EventClient.start(configuration)
         for index in 0..<130 { client.track("event", properties: ["index": index]) }
         let report = await client.flush()

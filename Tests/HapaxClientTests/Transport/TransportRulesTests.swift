@@ -31,8 +31,8 @@ struct TransportRulesTests {
     @Test("a rest that the server asked for outlasts a purge, for policies; who asks for an upload ends it, and its success (I16)")
     func serversRestOutlastsAPurge() async throws {
         let test = try TestClient {
-            $0.flushBulkSize = 1
-            $0.flushInterval = .seconds(3_600)
+            $0.uploads.bulkSize = 1
+            $0.uploads.interval = .seconds(3_600)
         }
         test.transport.script { _ in .success(.problem(.overloaded, headers: ["retry-after": "120"])) }
         try await test.track(0..<1)
@@ -55,14 +55,14 @@ struct TransportRulesTests {
     @Test("what is not stored is not uploaded: nothing goes straight from memory (R7)")
     func unstoredEventIsNotUploaded() async throws {
         let test = try TestClient {
-            $0.flushInterval = .seconds(15)
-            $0.flushBulkSize = 1
+            $0.uploads.interval = .seconds(15)
+            $0.uploads.bulkSize = 1
         }
         try test.refuseCommits(true)
         test.client.track("$AppStart")
         // The periodic timer, and the next attempt to store.
         await test.clock.scheduled(2)
-        test.client.flushInterval = .seconds(60)
+        test.client.updateUploads { $0.interval = .seconds(60) }
         #expect(await test.client.delivery.drain().next == .drained)
         #expect(test.transport.batches.isEmpty)
         try test.refuseCommits(false)
@@ -139,11 +139,11 @@ struct TransportRulesTests {
 
     @Test("names of immediate events can change while the client runs (R25)")
     func immediateEventsChange() async throws {
-        let test = try TestClient { $0.flushInterval = .seconds(15) }
+        let test = try TestClient { $0.uploads.interval = .seconds(15) }
         try await test.track(0..<1)
         #expect(test.transport.batches.isEmpty)
-        test.client.immediateEvents = ["order_paid"]
-        #expect(test.client.immediateEvents == ["order_paid"])
+        test.client.updateUploads { $0.immediateEvents = ["order_paid"] }
+        #expect(test.client.uploads.immediateEvents == ["order_paid"])
         test.client.track("order_paid")
         await test.transport.requests(1)
         #expect(test.transport.batches[0].names == ["event 0", "order_paid"])
@@ -160,7 +160,7 @@ struct TransportRulesTests {
     func manualDispatchIsAlwaysPossible() async throws {
         let test = try TestClient {
             $0.network = { .cellular2G }
-            $0.flushInterval = nil
+            $0.uploads.interval = nil
         }
         for status in [503, 401] {
             test.client.track("event")

@@ -11,7 +11,7 @@ struct DebugModeTests {
 
     private func client(_ transport: ScriptedTransport = ScriptedTransport(), debugMode: Bool = true) throws -> TestClient {
         try TestClient(transport: transport) { [shown] configuration in
-            configuration.flushInterval = .seconds(15)
+            configuration.uploads.interval = .seconds(15)
             configuration.debugMode = debugMode
             configuration.debugOutput = { text in shown.withLock { $0.append(text) } }
         }

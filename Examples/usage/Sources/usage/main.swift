@@ -31,8 +31,8 @@ defer { try? FileManager.default.removeItem(at: queue) }
 // 1. A client.
 var configuration = EventClient.Configuration(
     server: URL(string: "http://127.0.0.1:1")!, writeKey: "demo", queueDirectory: queue)
-configuration.flushInterval = nil
-let client = try EventClient.start(configuration)
+configuration.uploads.interval = nil
+let client = EventClient(configuration)
 
 // 2. An event.
 client.track("app_opened")

@@ -2,12 +2,8 @@ import Dispatch
 import Foundation
 import HapaxModel
 
-extension EventClient {
-    /// Connects the client with the app, and keeps the adapter, which must not keep the client.
-    ///
-    /// A client that is started while the app is in the background takes the launch for a passive one: `$AppStartPassively`, and
-    /// `$app_state` on every event until the app is active (R47–R49).
-    public func attach(_ adapter: any ApplicationAdapter) {
+extension OpenClient {
+    package func attach(_ adapter: any ApplicationAdapter) {
         lifecycle.attach(adapter)
         handle(.didFinishLaunching(inBackground: adapter.isInBackground))
     }
@@ -22,19 +18,9 @@ extension EventClient {
         }
     }
 
-    /// Whether entering the background waits for its uploads, within the time that is granted; blocks the thread that signals.
-    public var flushBeforeEnterBackground: Bool {
-        get { flushesBeforeBackground.withLock { $0 } }
-        set { flushesBeforeBackground.withLock { $0 = newValue } }
-    }
-
-    /// Tells the client what happens to the app; see ``LifecycleSignal``.
-    ///
-    /// Returns at once, except on `didEnterBackground` if ``flushBeforeEnterBackground`` is set or debug mode is on, and on
-    /// `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never waits for the network (R38, R39).
-    public func handle(_ signal: LifecycleSignal) {
+    package func handle(_ signal: LifecycleSignal) {
         if signal == .backgroundTimeExpired { endRequestedAssertions() }
-        let waitsForUploads = flushBeforeEnterBackground || configuration.debugMode
+        let waitsForUploads = uploads.waitsInBackground || configuration.debugMode
         if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
         guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
         let first = DispatchSemaphore(value: 0)
@@ -62,12 +48,12 @@ extension EventClient {
         let now = clock.monotonic
         switch action {
         case .emitAppStart:
-            if let id = track(.appStart) {
+            if let id = track(AutomaticEvent.appStart.rawValue) {
                 session.began(id, for: distinctID)
                 writer.whenStored { [session] in session.eventsStored() }
             }
         case .emitAppEnd: emitAppEnd(now: now)
-        case .emitAppStartPassively: track(.appStartPassively)
+        case .emitAppStartPassively: track(AutomaticEvent.appStartPassively.rawValue)
         case .markPassive(let isPassive):
             writer.intake.withLock { $0.context.isPassive = isPassive }
         case .beginAssertion: return beginAssertion()

@@ -1,18 +1,7 @@
 import HapaxModel
 
-extension EventClient {
-    /// Stores what has been tracked, then uploads what this client's file holds by then, until all of that is settled or an attempt fails. A
-    /// backoff is cut short for one attempt. What is tracked meanwhile waits for the next upload.
-    ///
-    /// Returns at once when the calling task is cancelled, with the failure ``DeliveryFailure/cancelled``; the request under way is answered
-    /// and settled all the same, and no other is made.
-    ///
-    /// While the app is in the background this takes time that the system must grant: the report's failure is
-    /// ``DeliveryFailure/noBackgroundTime`` if it does not.
-    ///
-    /// - Parameter limit: How long it may take; then it returns as for a cancelled task, with ``DeliveryFailure/outOfTime``. nil for as long as it
-    ///   takes.
-    public func flush(within limit: Duration? = nil) async -> FlushReport {
+extension OpenClient {
+    package func flush(within limit: Duration? = nil) async -> FlushReport {
         let before = delivery.latestState.counts
         let work: Result<FlushReport, DeliveryFailure> = await whileAwaited(within: limit) { [self] isAwaited in
             await underAssertion {
@@ -116,43 +105,13 @@ extension EventClient {
         try await writer.barrier()
     }
 
-    /// Events stored from which an upload begins; at least 1.
-    public var flushBulkSize: Int {
-        get { scheduler.policy.bulkSize }
-        set { scheduler.change { $0.bulkSize = newValue } }
-    }
+    package var uploads: UploadSettings { scheduler.policy.settings }
 
-    /// How often stored events are uploaded; nil if only somebody's wish sends. Setting a different value uploads now and restarts the timer;
-    /// less than 5 s acts as 5 s.
-    public var flushInterval: Duration? {
-        get { scheduler.policy.interval }
-        set { scheduler.setInterval(newValue) }
-    }
-
-    /// Names of events that are uploaded as soon as they are stored.
-    public var immediateEvents: Set<String> {
-        get { scheduler.policy.immediateEvents }
-        set { scheduler.change { $0.immediateEvents = newValue } }
-    }
+    package func updateUploads(_ change: (inout UploadSettings) -> Void) { scheduler.change(change) }
 
     private var isStoring: Bool { writer.intake.withLock { $0.uncommitted.events > 0 } }
 
     private var remaining: Int { writer.intake.withLock { Int($0.uncommitted.events) } + Int(file.counters.waiting) }
-}
-
-/// What one ``EventClient/flush()`` saw happen.
-public struct FlushReport: Hashable, Sendable {
-    /// Stored by the server for the first time.
-    public var stored: Int
-    /// Stored by the server before: an earlier answer had been lost.
-    public var duplicates: Int
-    /// Moved to the dead letters, because the server refused them for good or because their bytes changed on the disk; and those that became
-    /// dead letters as they were stored, since the last report, because they break a limit or their id is another's.
-    public var deadLettered: Int
-    /// Events that still wait in this client's file or memory; those that are being committed at that moment can count twice.
-    public var remaining: Int
-    /// Why it ended before the queue was empty.
-    public var failure: DeliveryFailure?
 }
 
 extension FlushReport {

@@ -1,7 +1,7 @@
 import HapaxModel
 
-/// What ``EventClient/flushNextBatch()`` came to.
-public enum BatchFlush: Hashable, Sendable {
+/// What ``OpenClient/flushNextBatch()`` came to.
+package enum BatchFlush: Hashable, Sendable {
     /// Nothing waits, or there is no network: what waits stays.
     case noData
     /// The server has acknowledged a batch; `more` tells whether events are left.
@@ -10,7 +10,7 @@ public enum BatchFlush: Hashable, Sendable {
     case failed(DeliveryFailure)
 }
 
-extension EventClient {
+extension OpenClient {
     /// Stores what has been tracked, then sends one request, over any network (R27, R28). A backoff is cut short for it.
     ///
     /// A loop of calls goes on while the answer is `good(more: true)`. Calls less than a minute apart find an event that the server refuses
@@ -18,7 +18,7 @@ extension EventClient {
     /// becoming active restores them (R29).
     ///
     /// Returns at once when the calling task is cancelled, with ``DeliveryFailure/cancelled``; the request goes on and is settled.
-    public func flushNextBatch() async -> BatchFlush {
+    package func flushNextBatch() async -> BatchFlush {
         let work: Result<BatchFlush, DeliveryFailure> = await whileAwaited { [self] isAwaited in
             await underAssertion { await sendNextBatch(isAwaited) }
         }
@@ -38,11 +38,5 @@ extension EventClient {
                 return step.counts.attempts == 0 ? .noData : .good(more: file.counters.sendable > 0)
             }
         }
-    }
-
-    /// Over which networks events are uploaded without being asked.
-    public var flushNetworkPolicy: NetworkPolicy {
-        get { scheduler.policy.networkPolicy }
-        set { scheduler.change { $0.networkPolicy = newValue } }
     }
 }

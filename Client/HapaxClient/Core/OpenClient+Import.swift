@@ -13,7 +13,7 @@ package struct ImportedEvent: Sendable {
 }
 
 /// For an import, which goes through the client's file and not through ``track(_:properties:id:time:distinctID:)``: nothing is added to its events.
-extension EventClient {
+extension OpenClient {
     /// Durable on return, as the configuration's ``Durability`` says.
     ///
     /// - Returns: How many wait already, and how many are dead letters.

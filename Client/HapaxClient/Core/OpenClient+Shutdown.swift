@@ -1,16 +1,6 @@
-extension EventClient {
-    /// Refuses new events, stores those it has, uploads while time is left, and closes the queue.
-    ///
-    /// Uploading goes on, backoff after backoff, until the client's file is empty, the time is over, or the server refuses for a reason that time
-    /// does not change (a wrong key).
-    ///
-    /// Call it once, last. What is on disk is sent by any other client on this directory. What is stuck at the limit, as a commit on a disk that
-    /// hangs, is left behind and ends by itself: then the file stays locked until it has. Cancelling the task changes nothing; calling it
-    /// again with less time does.
-    ///
-    /// - Parameter limit: For all of it; storing has at least 500 ms, and closing 100 ms more. Zero stores without uploading.
+extension OpenClient {
     @discardableResult
-    public func shutdown(within limit: Duration) async -> ShutdownReport {
+    package func shutdown(within limit: Duration) async -> ShutdownReport {
         lifecycle.withRecord { $0.adapter }?.detach()
         writer.intake.withLock { $0.close() }
         scheduler.stop()
@@ -80,20 +70,6 @@ extension EventClient {
 
     /// What closing is given on top.
     private static let closingTime: Duration = .milliseconds(100)
-}
-
-/// What was left when a client was shut down.
-public struct ShutdownReport: Hashable, Sendable {
-    /// Events in this client's file, on disk; any other client on this directory sends them.
-    public var stored: Int
-    /// Events that could not be stored, because commits failed until the end, or that were in files that somebody has deleted, dead letters
-    /// included. Those of a commit that is still stuck at the limit count: it may succeed later.
-    public var lost: Int
-    /// Why the latest attempt to deliver failed; nil if it did not, or if none was made.
-    public var failure: DeliveryFailure?
-    /// Whether there may be events on disk that ``stored`` does not count: in a damaged file of which not everything has been recovered yet
-    /// (``EventClient/Status/damage``).
-    public var mayLeaveMore = false
 }
 
 extension DeliveryFailure {

@@ -2,40 +2,14 @@ import Foundation
 import HapaxModel
 
 extension EventClient {
-    /// How the client's file and its delivery stand.
-    public func status() async -> Status {
-        let delivery = delivery.latestState
-        let (inMemory, uncounted) = writer.intake.withLock { (Int($0.uncommitted.events), $0.uncounted) }
-        let counters = file.counters
-        return Status(
-            installID: counters.installID, depth: Int(counters.waiting), held: Int(counters.held), bytes: Int(counters.bytes),
-            inMemory: inMemory, oldest: file.oldestTime.map(Date.init(unixMilliseconds:)), failure: delivery.failure,
-            storageFailure: writer.lastFailure,
-            nextAttempt: delivery.nextAttempt.map(Date.init(unixMilliseconds:)), created: counters.created, stored: counters.stored,
-            duplicates: counters.duplicates,
-            deadLettered: counters.deadLettered, removed: counters.gone,
-            dropped: counters.dropped.merging(uncounted, uniquingKeysWith: +), damage: file.latestDamage)
-    }
-
-    /// Where an event of this client's file became a dead letter.
-    package func deadLetter(of id: EventID) throws(StorageFailure) -> DeadLetter? {
-        do { return try file.deadLetter(of: id) } catch { throw StorageFailure(error) }
-    }
-
-    /// Whether a power cut may take what was stored at the level `power`.
-    package var mayLoseInPowerCut: Bool { file.mayLoseInPowerCut }
-
-    /// What was not stored and is not sent again by itself.
-    public var deadLetters: DeadLetters { DeadLetters(file: file, delivery: delivery) }
-}
-
-extension EventClient {
     /// How a client's file and its delivery stand at one moment.
     ///
     /// `created = depth + stored + duplicates + deadLettered + removed`, whatever happened (I12).
     public struct Status: Hashable, Sendable {
-        /// Names the queue file.
-        public var installID: EventID
+        /// Names the queue file; nil while it is closed.
+        public var installID: EventID?
+        /// Why the queue is closed; nil if it is open, or if there is no configuration.
+        public var startFailure: StartError?
         /// Events on disk that wait to be delivered.
         public var depth: Int
         /// Of these, those that the server refused alone. One becomes a dead letter once the server has accepted others; until then it is tried
@@ -68,5 +42,14 @@ extension EventClient {
         /// The latest damage of the client's file that was met, or of which something was still to be recovered, since the client started; nil if
         /// there was none.
         public var damage: QueueDamage?
+    }
+}
+
+extension EventClient.Status {
+    /// Of a client whose queue is closed.
+    init(startFailure: StartError?, refused: Int) {
+        self.init(
+            startFailure: startFailure, depth: 0, held: 0, bytes: 0, inMemory: 0, created: 0, stored: 0, duplicates: 0, deadLettered: 0,
+            removed: 0, dropped: refused > 0 ? [DropReason.disabled.rawValue: Int64(refused)] : [:])
     }
 }

@@ -3,7 +3,7 @@ import GRDB
 import HapaxModel
 import Logging
 
-extension EventClient {
+extension OpenClient {
     /// How often an event is enriched while what it is laid over changes; then it is taken as it is. An enricher that makes such changes
     /// itself would otherwise never end.
     private static let maximumEnrichments = 8

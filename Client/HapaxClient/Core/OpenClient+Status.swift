@@ -1,0 +1,34 @@
+import Foundation
+import HapaxModel
+
+extension OpenClient {
+    package func status() async -> EventClient.Status {
+        let delivery = delivery.latestState
+        let (inMemory, uncounted) = writer.intake.withLock { (Int($0.uncommitted.events), $0.uncounted) }
+        let counters = file.counters
+        return EventClient.Status(
+            installID: counters.installID, depth: Int(counters.waiting), held: Int(counters.held), bytes: Int(counters.bytes),
+            inMemory: inMemory, oldest: file.oldestTime.map(Date.init(unixMilliseconds:)), failure: delivery.failure,
+            storageFailure: writer.lastFailure,
+            nextAttempt: delivery.nextAttempt.map(Date.init(unixMilliseconds:)), created: counters.created, stored: counters.stored,
+            duplicates: counters.duplicates,
+            deadLettered: counters.deadLettered, removed: counters.gone,
+            dropped: counters.dropped.merging(uncounted, uniquingKeysWith: +), damage: file.latestDamage)
+    }
+
+    /// Where an event of this client's file became a dead letter.
+    package func deadLetter(of id: EventID) throws(StorageFailure) -> DeadLetter? {
+        do { return try file.deadLetter(of: id) } catch { throw StorageFailure(error) }
+    }
+
+    /// As ``EventClient/deliveries(bufferLimit:)``, without what became of events in other clients' queues and in files that were set aside: who waits
+    /// for news of one id would take another event's for it.
+    package func ownDeliveries(bufferLimit: Int) -> EventDeliveries {
+        EventDeliveries(subscription: reporter.hub.subscribe(limit: bufferLimit, scope: .own))
+    }
+
+    /// Whether a power cut may take what was stored at the level `power`.
+    package var mayLoseInPowerCut: Bool { file.mayLoseInPowerCut }
+
+    package var deadLetters: DeadLetters { DeadLetters(client: self) }
+}

@@ -1,0 +1,214 @@
+import CoreMetrics
+import Foundation
+import HapaxModel
+
+/// A client whose queue is open: the parts of ``EventClient``, and what they call each other for.
+package final class OpenClient: Sendable {
+    let configuration: EventClient.Configuration
+    /// Whether code of the app's own is asked about each event.
+    let asksUser: Bool
+    let file: QueueFile
+    let writer: QueueWriter
+    let delivery: Delivery
+    let leftovers: Leftovers
+    let scheduler: UploadScheduler
+    let transport: any EventTransport
+    let clock: any ClientClock
+    let timers = Locked(EventTimers())
+    let lifecycle: AppLifecycle
+    let gate: RequestGate
+    let session: SessionMarker
+    /// Whether refusals are to be counted on disk by a commit of their own.
+    let isCountScheduled = Locked(false)
+    /// Of the directory, for all who work in it.
+    let optOutMark: Locked<OptOutMark>
+    let identityFile: Locked<IdentityFile>
+    /// Whether the file was still there when the client closed it; nil before.
+    let wasThereAtClose = Locked<Bool?>(nil)
+    let reporter: EventReporter
+
+    /// Takes a file of the directory and begins to upload what is in it.
+    ///
+    /// - Throws: ``StartError``; nothing has been changed then.
+    package static func start(_ configuration: EventClient.Configuration) throws(StartError) -> OpenClient {
+        try start(configuration, clock: SystemClock()) { SystemTransport.make() }
+    }
+
+    /// - Parameter hub: Tells subscribers, who may have come before.
+    static func start(
+        _ configuration: EventClient.Configuration, clock: any ClientClock, hub: DeliveryHub = DeliveryHub(),
+        transport: () -> any EventTransport
+    ) throws(StartError) -> OpenClient {
+        let (endpoint, destinations) = (try configuration.endpoint(), try configuration.destinations())
+        EventClient.Configuration.prepareNetwork()
+        try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
+        let directory = QueueDirectory(path: configuration.queueDirectory.path)
+        var ids = UUIDv7Generator()
+        let newID = ids.next(unixMilliseconds: clock.unixMilliseconds)
+        let (file, kept): (QueueFile, (identity: KeptIdentity, failure: StorageFailure?))
+        do throws(QueueOpenError) {
+            file = try QueueFile.first(
+                of: endpoint.destination, or: endpoint.destinations, in: directory, install: newID,
+                durability: configuration.durability, quota: configuration.quota, keepsDamagedFiles: configuration.keepsDamagedFiles)
+        } catch {
+            switch error {
+            case .taken: throw .queueUnusable(StorageFailure(errno: EBUSY))
+            case .unusable(let failure): throw .queueUnusable(failure)
+            }
+        }
+        do {
+            kept = try IdentityFile(directory).load(newID: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
+        } catch {
+            file.close()
+            throw .queueUnusable(StorageFailure(error))
+        }
+        let client = OpenClient(
+            configuration, endpoint, destinations, file, kept.identity, clock: clock, hub: hub, transport: transport())
+        client.recoverAppEnd()
+        if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
+        client.scheduler.startTimer()
+        client.scheduler.eventsStored(depth: client.sendable, immediate: false)
+        if client.scheduler.policy.uploadsByItself { Task { [leftovers = client.leftovers] in await leftovers.sendIfDue() } }
+        return client
+    }
+
+    /// Each part is handed those that it calls, and nothing holds the client.
+    private init(
+        _ configuration: EventClient.Configuration, _ endpoint: Endpoint, _ destinations: Set<EventID>, _ file: QueueFile,
+        _ identity: KeptIdentity,
+        clock: any ClientClock, hub: DeliveryHub, transport: any EventTransport
+    ) {
+        self.configuration = configuration
+        asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
+        self.file = file
+        self.clock = clock
+        self.transport = transport
+        let optOutMark = Locked(OptOutMark(path: file.directory.optOutPath))
+        self.optOutMark = optOutMark
+        identityFile = Locked(IdentityFile(file.directory))
+        let lifecycle = AppLifecycle()
+        self.lifecycle = lifecycle
+        let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
+
+        var context = EventContext(
+            identity: Identity(
+                anonymousID: identity.anonymousID, loginID: identity.loginID, configuredID: configuration.distinctID),
+            automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
+        context.isOptedOut = optOutMark.withLock { $0.isSet }
+        let intake = Locked(
+            Intake(
+                capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, quota: file.account))
+        let reporter = EventReporter(
+            factory: configuration.metricsFactory ?? MetricsSystem.factory, hub: hub, logger: configuration.logger,
+            now: { clock.monotonic }
+        ) { file.counters }
+        self.reporter = reporter
+        let policy = Locked(FlushPolicy(configuration.uploads, now: clock.monotonic))
+        let gate = RequestGate(lifecycle: lifecycle) {
+            // The app's code, which may take its time, is not asked under the lock.
+            let network = configuration.network()
+            return policy.withLock { $0.uploadsByItself && $0.allows(network) }
+        }
+        self.gate = gate
+        let makeEvent: Delivery.MakeEvent = { name, id, properties, origin in
+            let context = intake.withLock { $0.context }
+            let time = origin.time ?? clock.unixMilliseconds
+            let encoded = Event(
+                id: id, name: name, time: time, distinctID: origin.distinctID ?? context.identity.distinctID, properties: properties
+            ).encoded(over: origin.isOwn ? context.encodedBase : EncodedProperties(context.automatic))
+            return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem)
+        }
+        let delivery = Delivery(
+            file,
+            Delivery.Parts(
+                endpoint: endpoint, transport: transport, clock: clock,
+                pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
+                gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
+                attempted: { reporter.attempted(in: $0, answer: $1) },
+                settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
+        self.delivery = delivery
+        let leftovers = Leftovers(
+            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, makeEvent: makeEvent)
+        self.leftovers = leftovers
+        let scheduler = UploadScheduler(
+            policy: policy, clock: clock, depth: { Self.sendable(file) }, network: configuration.network,
+            ticked: {
+                if policy.withLock({ $0.uploadsByItself }) { Task { await leftovers.sendIfDue() } }
+            }
+        ) {
+            Task { await delivery.uploadWanted() }
+        }
+        self.scheduler = scheduler
+        let session = SessionMarker(file: file, clock: clock)
+        self.session = session
+        writer = QueueWriter(
+            intake: intake, clock: clock, maximumGroupBytes: file.room.groupBytes,
+            immediateEvents: { debug == nil ? policy.withLock { $0.settings.immediateEvents } : nil },
+            commit: { events, dropped, committed in
+                // Another client may have opted out, or in, beside this one: track itself asks no disk.
+                Self.follow(optOutMark, intake)
+                let appended = try file.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
+                debug?.stored(events, appended)
+                return QueueWriter.Committed(depth: Self.sendable(file), appended: appended)
+            },
+            flush: { try file.flushDrive() },
+            reporter: reporter,
+            stored: {
+                session.eventsStored()
+                scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate)
+            })
+    }
+
+    deinit {
+        scheduler.stop()
+        transport.close()
+        reporter.end()
+        // Nobody is left who would count them.
+        if writer.intake.withLock({ !$0.uncounted.isEmpty }) { writer.whenStored {} }
+    }
+
+    /// Events that an upload would send now, or what is still to be recovered.
+    private static func sendable(_ file: QueueFile) -> Int {
+        let counters = file.counters
+        return max(Int(counters.sendable), file.isRecovering || counters.untold > 0 ? 1 : 0)
+    }
+
+    private var sendable: Int { Self.sendable(file) }
+
+    // MARK: - Tracking
+
+    @discardableResult
+    package func track(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+    ) -> EventID? {
+        switch admit(name, properties, id, time?.unixMilliseconds, distinctID) {
+        case .admitted(let id, let wake):
+            if wake { writer.wake() }
+            return id
+        case .refused: return nil
+        }
+    }
+
+    @discardableResult
+    package func trackDurably(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+    ) async throws(TrackError) -> EventID {
+        try await trackDurablySequenced(name, properties: properties, id: id, time: time, distinctID: distinctID).id
+    }
+
+    /// As ``EventClient/trackDurably(_:properties:id:time:distinctID:)``, with the sequence that the event got; nil if its id was waiting already.
+    ///
+    /// - Parameter isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
+    package func trackDurablySequenced(
+        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil,
+        isKept: Bool = false
+    ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
+        let waiter = CommitWaiter()
+        switch admit(name, properties, id, time?.unixMilliseconds, distinctID, waiter, isKept: isKept) {
+        case .admitted(let id, let wake):
+            if wake { writer.wake() }
+            return (id, try await waiter.waitUnlessCancelled())
+        case .refused(let reason): throw .refused(reason)
+        }
+    }
+}
