@@ -53,7 +53,9 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func validate() throws {
-            if !(1...EventLimits.maximumDistinctIDBytes).contains(id.utf8.count) { throw ValidationError("\(IdentityError.invalidID).") }
+            if !(1...EventLimits.maximumDistinctIDBytes).contains(id.utf8.count) {
+                throw ValidationError("\(TrackError.refused(.invalidID)).")
+            }
         }
 
         func run() async throws {

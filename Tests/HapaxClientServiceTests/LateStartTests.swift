@@ -37,7 +37,7 @@ struct LateStartTests {
     ) -> EventClient {
         var configuration = configuration
         configuration.drainTime = .seconds(600)
-        return EventClient(configuration, logger: log.logger, clock: clock) { configuration, hub in
+        return EventClient(configuration, logger: log.logger, clock: clock) { configuration, hub, _ in
             do throws(StartError) { return .success(try open(configuration, hub)) } catch { return .failure(error) }
         }
     }

@@ -21,35 +21,12 @@ extension EventClient {
     /// `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never waits for the network (R38, R39).
     public func handle(_ signal: LifecycleSignal) { whenOpen { $0.handle(signal) } }
 
-    // MARK: - Timers
-
-    /// Starts to measure how long something takes, on a monotonic clock. A timer of that name begins again at zero.
+    /// Starts to measure how long something takes.
     ///
-    /// Timers live in memory: one that runs when the process ends is gone. Those that run stand still while the app is in the background;
-    /// one that is started or resumed there runs.
-    ///
-    /// - Parameter name: Of the event that ``endTimer(_:properties:id:distinctID:)`` tracks.
-    /// - Returns: false if 1,000 timers are running or paused already; then nothing is measured.
-    @discardableResult
-    public func startTimer(_ name: String) -> Bool { open?.startTimer(name) ?? false }
-
-    /// Stops the measuring for a while. Nothing happens if there is no such timer or it is paused.
-    public func pauseTimer(_ name: String) { open?.pauseTimer(name) }
-
-    /// Goes on measuring. Nothing happens if there is no such timer or it runs.
-    public func resumeTimer(_ name: String) { open?.resumeTimer(name) }
-
-    /// Ends a timer and tracks the event of its name, with `$event_duration` in seconds.
-    ///
-    /// The event happened, whether or not it was measured: without such a timer it is tracked without a duration. For what may be lost see
-    /// ``track(_:properties:id:time:distinctID:)``.
-    ///
-    /// - Parameter properties: A `$event_duration` among them wins.
-    /// - Returns: As `track` does.
-    @discardableResult
-    public func endTimer(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, distinctID: String? = nil
-    ) -> EventID? {
-        openOrRefusal()?.endTimer(name, properties: properties, id: id, distinctID: distinctID)
+    /// - Parameter name: Of the event that ``EventTimer/end(properties:id:distinctID:)`` tracks.
+    public func startTimer(_ name: String) -> EventTimer {
+        let timer = EventTimer(name, self, clock)
+        timers.add(timer)
+        return timer
     }
 }

@@ -2,37 +2,28 @@ import HapaxModel
 
 // Whom events concern, and what each of them says.
 extension EventClient {
-    /// Whom events concern that do not say it: the login id, else the configuration's, else the anonymous id.
-    public var distinctID: String { context.identity.distinctID }
+    /// Whom events concern that do not say it themselves.
+    public var identity: Identity { context.identity }
 
-    /// The directory's own id for whoever uses it, until ``resetAnonymousID()``. Empty until the queue has been open.
-    public var anonymousID: String { context.identity.anonymousID }
-
-    /// Who is logged in.
-    public var loginID: String? { context.identity.loginID }
-
-    /// From now on events concern this user. Waits for the disk: on return the next process knows, too; another that runs learns of it at its
-    /// next start.
+    /// From now on events concern this user, and carry `$anonymous_id`; for each user and run `$identify` is tracked once, with an id that
+    /// makes one event of all runs and processes. Never waits for the disk: the change is on it before any event that is tracked afterwards, and
+    /// holds in later runs. Another process that runs learns of it at its next start.
     ///
-    /// - Parameter id: 1…200 bytes of UTF-8.
-    /// - Throws: ``IdentityError/notPersisted(_:)`` if only this client knows.
-    public func login(_ id: String) throws(IdentityError) {
-        guard (1...EventLimits.maximumDistinctIDBytes).contains(id.utf8.count) else { throw .invalidID }
-        try nowOrLater({ (client) throws(IdentityError) in try client.login(id) }) { $0.context.identity.loginID = id }
+    /// - Parameter id: 1…200 bytes of UTF-8 without U+0000; another one is ignored, logged, and counted as ``DropReason/invalidID``. nil logs out:
+    ///   events concern the configuration's id again, or the anonymous one, which stays as it is.
+    public func identify(_ id: String?) {
+        whenOpen({ $0.identify(id) }) { state in
+            if id.map(Identity.isValid) ?? true { state.context.identity.loginID = id }
+        }
     }
 
-    /// From now on events concern the configuration's id, or the anonymous one, which stays as it is. Waits for the disk.
-    ///
-    /// - Throws: ``IdentityError/notPersisted(_:)``, as ``login(_:)``.
-    public func logout() throws(IdentityError) {
-        try nowOrLater({ (client) throws(IdentityError) in try client.logout() }) { $0.context.identity.loginID = nil }
-    }
-
-    /// A new anonymous id, as for another person. Waits for the disk.
-    ///
-    /// - Throws: ``IdentityError/notPersisted(_:)``, as ``login(_:)``.
-    public func resetAnonymousID() throws(IdentityError) {
-        try nowOrLater({ (client) throws(IdentityError) in try client.resetAnonymousID() })
+    /// Nobody is logged in, the anonymous id is a new one, and ``superProperties`` are empty: as for another person. Never waits for the disk, as
+    /// ``identify(_:)``.
+    public func reset() {
+        whenOpen({ $0.reset() }) { state in
+            state.context.identity.loginID = nil
+            state.context.superProperties = [:]
+        }
     }
 
     // MARK: - Opting out
@@ -46,22 +37,22 @@ extension EventClient {
     /// second. What was taken in before stays and is delivered. Waits for the disk. Another client that works in the directory
     /// follows with its next commit.
     ///
-    /// - Throws: ``IdentityError/notPersisted(_:)``; events are refused in this process all the same.
-    public func optOut() throws(IdentityError) {
-        try nowOrLater({ (client) throws(IdentityError) in try client.optOut() }) { $0.context.isOptedOut = true }
+    /// - Throws: ``ConsentError/notPersisted(_:)``; events are refused in this process all the same.
+    public func optOut() throws(ConsentError) {
+        try nowOrLater({ (client) throws(ConsentError) in try client.optOut() }) { $0.context.isOptedOut = true }
     }
 
     /// Takes events again. Waits for the disk; another client in the directory follows as with ``optOut()``.
     ///
-    /// - Throws: ``IdentityError/notPersisted(_:)``; events are still refused then.
-    public func optIn() throws(IdentityError) {
-        try nowOrLater({ (client) throws(IdentityError) in try client.optIn() }) { $0.context.isOptedOut = false }
+    /// - Throws: ``ConsentError/notPersisted(_:)``; events are still refused then.
+    public func optIn() throws(ConsentError) {
+        try nowOrLater({ (client) throws(ConsentError) in try client.optIn() }) { $0.context.isOptedOut = false }
     }
 
     /// While the queue is closed a change is remembered, and is not on disk.
     private func nowOrLater(
-        _ change: @escaping @Sendable (OpenClient) throws(IdentityError) -> Void, note: (inout State) -> Void = { _ in }
-    ) throws(IdentityError) {
+        _ change: @escaping @Sendable (OpenClient) throws(ConsentError) -> Void, note: (inout State) -> Void = { _ in }
+    ) throws(ConsentError) {
         if let open { return try change(open) }
         whenOpen({ try? change($0) }, note: note)
         throw .notPersisted(.notOpen)

@@ -11,13 +11,14 @@ import Logging
 /// it was told of users, properties and the app, and does it in that order when the queue opens.
 public final class EventClient: Sendable {
     /// Opens the queue. Returns instead of throwing: a typed error in its type takes a newer system on Apple's platforms.
-    typealias Open = @Sendable (Configuration, DeliveryHub) -> Result<OpenClient, StartError>
+    typealias Open = @Sendable (Configuration, DeliveryHub, EventTimers) -> Result<OpenClient, StartError>
 
     /// What a client is whose queue was open from the start; looked at first, since it takes no lock.
     private let first: OpenClient?
     private let state: Locked<State>
     private let hub: DeliveryHub
-    private let clock: any ClientClock
+    let timers: EventTimers
+    let clock: any ClientClock
     private let openQueue: Open
 
     struct State {
@@ -74,23 +75,26 @@ public final class EventClient: Sendable {
     package static func start(
         _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
-        let hub = DeliveryHub()
-        return EventClient(configuration, try OpenClient.start(configuration, clock: clock, hub: hub, transport: transport), hub, clock)
+        let (hub, timers) = (DeliveryHub(), EventTimers())
+        let client = try OpenClient.start(configuration, clock: clock, hub: hub, timers: timers, transport: transport)
+        return EventClient(configuration, client, hub, timers, clock)
     }
 
-    private init(_ configuration: Configuration, _ client: OpenClient, _ hub: DeliveryHub, _ clock: any ClientClock) {
-        (first, self.hub, self.clock, openQueue) = (client, hub, clock, Self.openQueue)
+    private init(
+        _ configuration: Configuration, _ client: OpenClient, _ hub: DeliveryHub, _ timers: EventTimers, _ clock: any ClientClock
+    ) {
+        (first, self.hub, self.timers, self.clock, openQueue) = (client, hub, timers, clock, Self.openQueue)
         state = Locked(State(configuration: configuration, logger: configuration.logger))
     }
 
     init(_ configuration: Configuration?, logger: Logger? = nil, clock: any ClientClock, open: @escaping Open) {
         var configuration = configuration
         if let logger, configuration?.logger == nil { configuration?.logger = logger }
-        let hub = DeliveryHub()
-        (self.hub, self.clock, openQueue) = (hub, clock, open)
+        let (hub, timers) = (DeliveryHub(), EventTimers())
+        (self.hub, self.timers, self.clock, openQueue) = (hub, timers, clock, open)
         var state = State(configuration: configuration, logger: configuration?.logger ?? logger)
         state.context.identity.configuredID = configuration?.distinctID
-        let opening = configuration.map { open($0, hub) }
+        let opening = configuration.map { open($0, hub, timers) }
         switch opening {
         case .success(let client): first = client
         case .failure, nil: first = nil
@@ -99,9 +103,9 @@ public final class EventClient: Sendable {
         if case .failure(let failure) = opening { failed(failure) }
     }
 
-    private static let openQueue: Open = { configuration, hub in
+    private static let openQueue: Open = { configuration, hub, timers in
         do throws(StartError) {
-            return .success(try OpenClient.start(configuration, clock: SystemClock(), hub: hub) { SystemTransport.make() })
+            return .success(try OpenClient.start(configuration, clock: SystemClock(), hub: hub, timers: timers) { SystemTransport.make() })
         } catch {
             return .failure(error)
         }
@@ -154,7 +158,7 @@ public final class EventClient: Sendable {
 
     private func tryToOpen() {
         guard let configuration = state.withLock({ $0.isShutDown ? nil : $0.configuration }) else { return }
-        switch openQueue(configuration, hub) {
+        switch openQueue(configuration, hub, timers) {
         case .success(let client): opened(client)
         case .failure(let failure): failed(failure)
         }

@@ -39,7 +39,7 @@ extension OpenClient {
     }
 
     /// One commit for all of a while: who has opted out may refuse many, and no event may ever come that is committed with their count.
-    private func countRefusalsSoon() {
+    func countRefusalsSoon() {
         let isDue = isCountScheduled.withLock { isScheduled in
             defer { isScheduled = true }
             return !isScheduled

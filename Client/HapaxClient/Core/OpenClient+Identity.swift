@@ -1,40 +1,54 @@
 import HapaxModel
+import Logging
 
 extension OpenClient {
-    package var distinctID: String { writer.intake.withLock { $0.context.identity.distinctID } }
+    package var identity: Identity { writer.intake.withLock { $0.context.identity } }
 
-    package var anonymousID: String { writer.intake.withLock { $0.context.identity.anonymousID } }
-
-    package var loginID: String? { writer.intake.withLock { $0.context.identity.loginID } }
-
-    package func login(_ id: String) throws(IdentityError) {
-        guard (1...EventLimits.maximumDistinctIDBytes).contains(id.utf8.count) else { throw .invalidID }
-        try changeIdentity { $0.loginID = id }
+    package func identify(_ id: String?) {
+        if let id, !Identity.isValid(id) {
+            if writer.intake.withLock({ $0.uncounted[DropReason.invalidID.rawValue] == nil }) {
+                configuration.logger?.warning("An id that has not 1 to 200 bytes was given to identify, and is ignored")
+            }
+            _ = writer.intake.withLock { $0.refuse(.invalidID) }
+            return countRefusalsSoon()
+        }
+        change([.login(id)])
+        guard let id else { return }
+        let anonymousID = identity.anonymousID
+        // Once for each user and run: two processes, and a run that ended in between, make one event of it (its id is derived).
+        let isNew = identified.withLock { identified in
+            defer { identified = id }
+            return identified != id
+        }
+        guard isNew else { return }
+        track("$identify", id: .derived(name: "$identify", key: anonymousID + "\u{0}" + id), distinctID: id)
     }
 
-    package func logout() throws(IdentityError) {
-        try changeIdentity { $0.loginID = nil }
-    }
-
-    package func resetAnonymousID() throws(IdentityError) {
+    package func reset() {
         var ids = UUIDv7Generator()
-        let id = ids.next(unixMilliseconds: clock.unixMilliseconds).description
-        try changeIdentity { $0.anonymousID = id }
+        let anonymousID = ids.next(unixMilliseconds: clock.unixMilliseconds).description
+        identified.withLock { $0 = nil }
+        superProperties = [:]
+        change([.login(nil), .anonymous(anonymousID)])
+    }
+
+    private func change(_ changes: [IdentityChange]) {
+        if writer.intake.withLock({ $0.identify(changes) }) { writer.wake() }
     }
 
     // MARK: - Opting out
 
     package var isOptedOut: Bool { writer.intake.withLock { $0.context.isOptedOut } }
 
-    package func optOut() throws(IdentityError) {
+    package func optOut() throws(ConsentError) {
         try changeOptOut(true)
     }
 
-    package func optIn() throws(IdentityError) {
+    package func optIn() throws(ConsentError) {
         try changeOptOut(false)
     }
 
-    private func changeOptOut(_ isOptedOut: Bool) throws(IdentityError) {
+    private func changeOptOut(_ isOptedOut: Bool) throws(ConsentError) {
         do {
             // Of changes at the same time, the last one holds here and on disk.
             try optOutMark.withLock { mark in
@@ -58,27 +72,6 @@ extension OpenClient {
             throw StorageFailure(error)
         }
     }
-
-    /// Of changes at the same time, the last one holds here and on disk. What another process has changed meanwhile stays.
-    private func changeIdentity(_ change: (inout KeptIdentity) -> Void) throws(IdentityError) {
-        do {
-            try identityFile.withLock { file in
-                writer.intake.withLock { intake in
-                    var kept = KeptIdentity(
-                        anonymousID: intake.context.identity.anonymousID, loginID: intake.context.identity.loginID)
-                    change(&kept)
-                    (intake.context.identity.anonymousID, intake.context.identity.loginID) = (kept.anonymousID, kept.loginID)
-                }
-                try requireFile()
-                _ = try file.change(change)
-            }
-        } catch {
-            throw .notPersisted(StorageFailure(error))
-        }
-    }
-
-    /// In a directory that is gone nobody would find it.
-    private func requireFile() throws { try file.requireFile() }
 
     // MARK: - Super properties
 

@@ -49,7 +49,7 @@ extension OpenClient {
         switch action {
         case .emitAppStart:
             if let id = track(AutomaticEvent.appStart.rawValue) {
-                session.began(id, for: distinctID)
+                session.began(id, for: identity.distinctID)
                 writer.whenStored { [session] in session.eventsStored() }
             }
         case .emitAppEnd: emitAppEnd(now: now)
@@ -60,8 +60,8 @@ extension OpenClient {
         case .endAssertion: endAssertion()
         case .flush: beginBackgroundFlush()
         case .stopFlush: lifecycle.withRecord { $0.mayFlush = false }
-        case .pauseTimers: timers.withLock { $0.enteredBackground(now: now) }
-        case .resumeTimers: timers.withLock { $0.becameActive(now: now) }
+        case .pauseTimers: timers.enteredBackground()
+        case .resumeTimers: timers.becameActive()
         case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }
         case .startPeriodicTimer: scheduler.startTimer()
         case .stopPeriodicTimer: scheduler.stopTimer()

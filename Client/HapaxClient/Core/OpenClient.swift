@@ -14,7 +14,7 @@ package final class OpenClient: Sendable {
     let scheduler: UploadScheduler
     let transport: any EventTransport
     let clock: any ClientClock
-    let timers = Locked(EventTimers())
+    let timers: EventTimers
     let lifecycle: AppLifecycle
     let gate: RequestGate
     let session: SessionMarker
@@ -22,7 +22,8 @@ package final class OpenClient: Sendable {
     let isCountScheduled = Locked(false)
     /// Of the directory, for all who work in it.
     let optOutMark: Locked<OptOutMark>
-    let identityFile: Locked<IdentityFile>
+    /// For whom `$identify` has been tracked in this run.
+    let identified = Locked<String?>(nil)
     /// Whether the file was still there when the client closed it; nil before.
     let wasThereAtClose = Locked<Bool?>(nil)
     let reporter: EventReporter
@@ -37,7 +38,7 @@ package final class OpenClient: Sendable {
     /// - Parameter hub: Tells subscribers, who may have come before.
     static func start(
         _ configuration: EventClient.Configuration, clock: any ClientClock, hub: DeliveryHub = DeliveryHub(),
-        transport: () -> any EventTransport
+        timers: EventTimers = EventTimers(), transport: () -> any EventTransport
     ) throws(StartError) -> OpenClient {
         let (endpoint, destinations) = (try configuration.endpoint(), try configuration.destinations())
         EventClient.Configuration.prepareNetwork()
@@ -63,7 +64,7 @@ package final class OpenClient: Sendable {
             throw .queueUnusable(StorageFailure(error))
         }
         let client = OpenClient(
-            configuration, endpoint, destinations, file, kept.identity, clock: clock, hub: hub, transport: transport())
+            configuration, endpoint, destinations, file, kept.identity, clock: clock, hub: hub, timers: timers, transport: transport())
         client.recoverAppEnd()
         if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
         client.scheduler.startTimer()
@@ -76,16 +77,16 @@ package final class OpenClient: Sendable {
     private init(
         _ configuration: EventClient.Configuration, _ endpoint: Endpoint, _ destinations: Set<EventID>, _ file: QueueFile,
         _ identity: KeptIdentity,
-        clock: any ClientClock, hub: DeliveryHub, transport: any EventTransport
+        clock: any ClientClock, hub: DeliveryHub, timers: EventTimers, transport: any EventTransport
     ) {
         self.configuration = configuration
         asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
         self.file = file
         self.clock = clock
+        self.timers = timers
         self.transport = transport
         let optOutMark = Locked(OptOutMark(path: file.directory.optOutPath))
         self.optOutMark = optOutMark
-        identityFile = Locked(IdentityFile(file.directory))
         let lifecycle = AppLifecycle()
         self.lifecycle = lifecycle
         let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
@@ -144,6 +145,12 @@ package final class OpenClient: Sendable {
         writer = QueueWriter(
             intake: intake, clock: clock, maximumGroupBytes: file.room.groupBytes,
             immediateEvents: { debug == nil ? policy.withLock { $0.settings.immediateEvents } : nil },
+            keepIdentity: { changes in
+                // In a directory that is gone nobody would find it.
+                try file.requireFile()
+                // What another process has changed meanwhile stays.
+                _ = try IdentityFile(file.directory).change { kept in for change in changes { change.change(&kept) } }
+            },
             commit: { events, dropped, committed in
                 // Another client may have opted out, or in, beside this one: track itself asks no disk.
                 Self.follow(optOutMark, intake)

@@ -2,7 +2,7 @@ import HapaxModel
 
 /// What every event of a client gets besides what its call says. Kept in ``Intake``, so that a change and an event never overlap (D16).
 struct EventContext: Sendable {
-    var identity: Identity { didSet { if identity != oldValue { generation += 1 } } }
+    var identity: Identity { didSet { if identity != oldValue { join() } } }
     var isOptedOut = false { didSet { if isOptedOut != oldValue { generation += 1 } } }
     /// Collected once (R57).
     var automatic: Properties { didSet { join() } }
@@ -33,6 +33,7 @@ struct EventContext: Sendable {
     }
 
     private static let appState = "$app_state"
+    static let anonymousID = "$anonymous_id"
 
     init(identity: Identity, automatic: Properties = [:]) {
         self.identity = identity
@@ -42,6 +43,7 @@ struct EventContext: Sendable {
 
     private mutating func join() {
         base = automatic.merging(superProperties)
+        if identity.loginID != nil { base[Self.anonymousID] = .string(identity.anonymousID) }
         markState(of: &base)
         encodedBase = EncodedProperties(base)
         generation += 1

@@ -5,8 +5,10 @@ import HapaxModel
 /// A value, kept behind the client's one lock. Nothing in it blocks or waits.
 struct Intake: Sendable {
     struct Entry: Sendable {
-        /// nil for a mark that only waits for what stands before it.
+        /// nil for a mark that only waits for what stands before it, and for changes of the identity.
         var event: Event?
+        /// Kept before any event behind it is committed.
+        var identity: [IdentityChange] = []
         /// What the event's own properties are laid over. Joined when it is encoded: the caller does not wait for it.
         var base = EncodedProperties.none
         /// What it takes by estimate, and what was promised to it on disk.
@@ -85,6 +87,18 @@ struct Intake: Sendable {
         return wake()
     }
 
+    /// Changes whom later events concern, at once; kept on disk in the order of the calls.
+    ///
+    /// - Returns: Whether the writer must be started.
+    mutating func identify(_ changes: [IdentityChange]) -> Bool {
+        var kept = KeptIdentity(anonymousID: context.identity.anonymousID, loginID: context.identity.loginID)
+        for change in changes { change.change(&kept) }
+        (context.identity.anonymousID, context.identity.loginID) = (kept.anonymousID, kept.loginID)
+        guard !isClosed else { return false }
+        mailbox.append(Entry(identity: changes))
+        return wake()
+    }
+
     /// Takes the whole mailbox in exchange for an empty one.
     mutating func take(into entries: inout [Entry]) {
         swap(&mailbox, &entries)
@@ -92,7 +106,7 @@ struct Intake: Sendable {
 
     /// Those who wait for anything in the mailbox; marks, which hold nothing else, leave it.
     mutating func takeWaiters() -> [CommitWaiter] {
-        defer { mailbox.removeAll { $0.event == nil } }
+        defer { mailbox.removeAll { $0.event == nil && $0.identity.isEmpty } }
         return mailbox.compactMap(\.waiter)
     }
 
@@ -151,14 +165,16 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     case optedOut = "opted_out"
     /// An ``EventClient/Enricher`` returned nil.
     case enricher
-    /// A service has no client: it is not configured, or has not started yet.
+    /// The queue is not open: the client has no configuration, or could not open it yet.
     case disabled
+    /// An id given to ``EventClient/identify(_:)`` that has not 1…200 bytes, or holds U+0000. Not an event's.
+    case invalidID = "invalid_id"
 
     /// Whether the same event may be taken another time, as by the next client on the queue.
     var passes: Bool {
         switch self {
         case .mailboxFull, .quotaFull, .shutDown: true
-        case .optedOut, .enricher, .disabled: false
+        case .optedOut, .enricher, .disabled, .invalidID: false
         }
     }
 }

@@ -28,6 +28,7 @@ final class QueueWriter: Sendable {
     let intake: Locked<Intake>
     private let encode: Encode
     private let store: Commit
+    private let keepIdentity: @Sendable ([IdentityChange]) throws -> Void
     /// Makes what was committed survive what it was promised to.
     private let flush: @Sendable () throws -> Void
     private let clock: any ClientClock
@@ -61,14 +62,17 @@ final class QueueWriter: Sendable {
     /// Encoded events; one transaction.
     private struct Group {
         var events: [PreparedEvent] = []
+        /// Kept before the events are committed.
+        var identity: [IdentityChange] = []
         /// Each with the place of the event that it waits for; nil for all before.
         var waiters: [(waiter: CommitWaiter, event: Int?)] = []
         var isImmediate = false
 
-        var isEmpty: Bool { events.isEmpty && waiters.isEmpty }
+        var isEmpty: Bool { events.isEmpty && waiters.isEmpty && identity.isEmpty }
 
         mutating func removeAll() {
             events.removeAll(keepingCapacity: true)
+            identity.removeAll(keepingCapacity: true)
             waiters.removeAll(keepingCapacity: true)
             isImmediate = false
         }
@@ -90,7 +94,8 @@ final class QueueWriter: Sendable {
     init(
         intake: Locked<Intake>, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
         immediateEvents: @escaping @Sendable () -> Set<String>?, encode: @escaping Encode = { $0.encoded(over: $1) },
-        commit: @escaping Commit, flush: @escaping @Sendable () throws -> Void = {}, reporter: EventReporter? = nil,
+        keepIdentity: @escaping @Sendable ([IdentityChange]) throws -> Void = { _ in }, commit: @escaping Commit,
+        flush: @escaping @Sendable () throws -> Void = {}, reporter: EventReporter? = nil,
         stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = intake
@@ -99,6 +104,7 @@ final class QueueWriter: Sendable {
         self.maximumGroupBytes = maximumGroupBytes
         self.immediateEvents = immediateEvents
         self.encode = encode
+        self.keepIdentity = keepIdentity
         store = commit
         self.flush = flush
         self.stored = stored
@@ -213,6 +219,7 @@ final class QueueWriter: Sendable {
         while work.used < end, bytes < maximumGroupBytes {
             let entry = work.taken[work.used]
             work.used += 1
+            group.identity += entry.identity
             if let waiter = entry.waiter { group.waiters.append((waiter, entry.event == nil ? nil : group.events.count)) }
             guard let event = entry.event else { continue }
             let prepared = prepare(event, entry)
@@ -231,6 +238,10 @@ final class QueueWriter: Sendable {
     private func commitGroup() -> Result<Void, StorageFailure> {
         let group = work.group
         do {
+            if !group.identity.isEmpty {
+                try keepIdentity(group.identity)
+                work.group.identity.removeAll()
+            }
             // Once: where the flush behind it failed, only that is tried again.
             let committed = try work.committed ?? commit(group.events)
             work.committed = committed

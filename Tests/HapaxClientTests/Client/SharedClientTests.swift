@@ -19,10 +19,10 @@ struct SharedClientTests {
 
     /// As the process's own, of which there is one: without a configuration yet.
     private func shared(opened: Locked<Int> = Locked(0)) -> EventClient {
-        EventClient(nil, clock: ManualClock()) { configuration, hub in
+        EventClient(nil, clock: ManualClock()) { configuration, hub, timers in
             opened.withLock { $0 += 1 }
             do throws(StartError) {
-                return .success(try OpenClient.start(configuration, clock: ManualClock(), hub: hub) { ScriptedTransport() })
+                return .success(try OpenClient.start(configuration, clock: ManualClock(), hub: hub, timers: timers) { ScriptedTransport() })
             } catch {
                 return .failure(error)
             }
@@ -44,23 +44,25 @@ struct SharedClientTests {
     func rememberedCallsHold() async throws {
         let shared = shared()
         #expect(!shared.isConfigured && shared.track("early") == nil)
-        #expect(throws: IdentityError.notPersisted(.notOpen)) { try shared.login("first") }
-        #expect(throws: IdentityError.notPersisted(.notOpen)) { try shared.login("second") }
+        for id in ["first", "second"] { shared.identify(id) }
+        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optOut() }
+        #expect(shared.isOptedOut)
+        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optIn() }
         shared.superProperties = ["plan": "free"]
         shared.addSuperProperties(["plan": "pro"])
         shared.updateUploads { $0.bulkSize = 7 }
-        #expect(shared.loginID == "second" && shared.distinctID == "second" && shared.superProperties == ["plan": "pro"])
+        #expect(shared.identity.loginID == "second" && shared.identity.distinctID == "second" && shared.superProperties == ["plan": "pro"])
         let deliveries = shared.deliveries()
         #expect(await shared.flush().failure == .notOpen)
         #expect(await shared.status().dropped == ["disabled": 1])
 
         shared.take(configuration)
         let id = try #require(shared.track("event"))
-        #expect(shared.loginID == "second" && shared.uploads.bulkSize == 7 && shared.isConfigured)
-        #expect(await shared.flush().stored == 1)
+        #expect(shared.identity.loginID == "second" && shared.uploads.bulkSize == 7 && shared.isConfigured)
+        #expect(await shared.flush().stored == 3, "$identify twice")
         var told = deliveries.makeAsyncIterator()
         let status = await shared.status()
-        #expect(status.stored == 1 && status.dropped["disabled"] == 1 && status.installID != nil)
+        #expect(status.stored == 3 && status.dropped["disabled"] == 1 && status.installID != nil)
         var seen = await told.next()
         while let next = seen, next != .stored(id) { seen = await told.next() }
         #expect(seen == .stored(id))

@@ -63,7 +63,7 @@ struct IdentityCommandTests {
     func identityIsTheDirectorys() async throws {
         let client = try hapax.client()
         #expect(try await hapax.run("identity", "login", "anna").status == 0)
-        #expect(client.client.loginID == nil)
+        #expect(client.client.identity.loginID == nil)
         #expect(try await hapax.run("identity", "opt-out").status == 0)
         try await client.client.writer.barrier()
         client.client.track("its commit looks for the mark")
@@ -71,7 +71,7 @@ struct IdentityCommandTests {
         #expect(client.client.track("refused") == nil)
         await client.client.shutdown(within: .zero)
         let next = try hapax.client()
-        #expect(next.client.loginID == "anna" && next.client.isOptedOut)
+        #expect(next.client.identity.loginID == "anna" && next.client.isOptedOut)
         await next.client.shutdown(within: .zero)
     }
 }

@@ -68,12 +68,16 @@ struct LostDirectoryTests {
     func identityIsNotPersisted() async throws {
         let directory = TemporaryDirectory()
         let test = try TestClient(directory: directory)
-        try test.client.login("anna")
+        test.client.identify("anna")
+        try await test.client.waitUntilStored()
         try FileManager.default.removeItem(atPath: directory.path("queue"))
-        let moved = IdentityError.notPersisted(StorageFailure(Self.moved))
-        #expect(throws: moved) { try test.client.login("berta") }
-        #expect(throws: moved) { try test.client.resetAnonymousID() }
-        await test.client.shutdown(within: .zero)
+        test.client.reset()
+        // The attempt behind the first, which has failed.
+        await test.clock.scheduled(1)
+        await #expect(throws: TrackError.notStored(StorageFailure(Self.moved))) {
+            try await test.client.writer.barrier(retrying: true)
+        }
+        #expect(await test.client.status().storageFailure == StorageFailure(Self.moved))
     }
 
     @Test("a directory that comes back: what was kept in memory is stored in it")

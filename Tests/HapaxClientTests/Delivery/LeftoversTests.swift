@@ -174,7 +174,7 @@ struct LeftoversTests {
     func sessionsEndIsRecovered() async throws {
         let killed = TemporaryDirectory()
         let test = try TestClient(directory: killed) { $0.distinctID = nil }
-        try test.client.login("anna")
+        test.client.identify("anna")
         test.client.handle(.didBecomeActive)
         try await test.client.writer.barrier()
         try await test.client.writer.barrier()
@@ -189,7 +189,9 @@ struct LeftoversTests {
         _ = await holder.client.leftovers.send(isManual: true)
         _ = await holder.client.leftovers.send(isManual: true)
         let batches = holder.transport.batches
-        #expect(batches.flatMap(\.names) == ["$AppStart", "$AppEnd"] && batches.allSatisfy { $0.scanned.envelope.installID == install })
+        #expect(
+            batches.flatMap(\.names) == ["$identify", "$AppStart", "$AppEnd"]
+                && batches.allSatisfy { $0.scanned.envelope.installID == install })
         #expect(batches.flatMap(\.scanned.events).allSatisfy { $0.distinctID == Array("anna".utf8)[...] })
         #expect(batches.allSatisfy { !String(decoding: $0.body, as: UTF8.self).contains("secret") }, "C19")
         await holder.client.shutdown(within: .zero)

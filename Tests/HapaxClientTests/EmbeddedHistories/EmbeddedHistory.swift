@@ -135,7 +135,7 @@ final class EmbeddedHistory: Sendable {
                 try client.optOut()
                 try client.optIn()
             } catch { say("\(name) opt-out: \(error)") }
-        case 95..<97: try? client.login("ann\(pick(0...3))")
+        case 95..<97: client.identify("ann\(pick(0...3))")
         default: client.handle([.didBecomeActive, .didEnterBackground, .willEnterForeground, .willResignActive][pick(0...3)])
         }
     }

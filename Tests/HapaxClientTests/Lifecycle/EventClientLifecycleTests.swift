@@ -156,13 +156,13 @@ struct EventClientLifecycleTests {
     func timersStandStill() async throws {
         let test = try TestClient()
         test.client.handle(.didBecomeActive)
-        test.client.startTimer("read")
+        let read = test.client.startTimer("read")
         test.clock.advance(by: .seconds(2))
         test.client.handle(.didEnterBackground)
         test.clock.advance(by: .seconds(100))
         test.client.handle(.didBecomeActive)
         test.clock.advance(by: .seconds(3))
-        test.client.endTimer("read")
+        read.end()
         _ = await test.client.flush()
         #expect(properties(test).last == #"{"$event_duration":5.0}"#)
     }

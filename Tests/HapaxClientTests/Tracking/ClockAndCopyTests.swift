@@ -85,10 +85,10 @@ struct ClockAndCopyTests {
     func clockJumpIsNotMeasured(seconds: Int) async throws {
         let test = try TestClient()
         test.client.handle(.didBecomeActive)
-        test.client.startTimer("load")
+        let load = test.client.startTimer("load")
         test.clock.advance(by: .seconds(2))
         test.clock.moveWallClock(by: .seconds(seconds))
-        test.client.endTimer("load")
+        load.end()
         test.client.handle(.willTerminate)
         #expect(await test.client.flush().stored == 3)
         let measured = test.transport.batches.flatMap(\.scanned.events).dropFirst().map { String(decoding: $0.properties, as: UTF8.self) }

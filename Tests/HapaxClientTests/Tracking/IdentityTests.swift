@@ -41,54 +41,58 @@ struct IdentityTests {
     func loginWins() async throws {
         let test = try TestClient { $0.distinctID = nil }
         test.client.track("anonymous")
-        try test.client.login("anna")
+        test.client.identify("anna")
         test.client.track("logged in")
         test.client.track("for another", distinctID: "bea")
-        try test.client.logout()
+        test.client.identify(nil)
         test.client.track("logged out")
-        let anonymous = test.client.anonymousID
-        #expect(await distinctIDs(test) == [anonymous, "anna", "bea", anonymous])
+        let anonymous = test.client.identity.anonymousID
+        #expect(await distinctIDs(test) == [anonymous, "anna", "anna", "bea", anonymous], "the second is $identify")
         let service = try TestClient { $0.distinctID = "service" }
-        #expect(service.client.distinctID == "service")
-        try service.client.login("anna")
-        #expect(service.client.distinctID == "anna")
+        #expect(service.client.identity.distinctID == "service")
+        service.client.identify("anna")
+        #expect(service.client.identity.distinctID == "anna")
     }
 
     @Test("login id, anonymous id and opt-out are known to the next client on the queue (R56)")
     func identityIsPersisted() async throws {
         let directory = TemporaryDirectory()
         let first = try TestClient(directory: directory) { $0.distinctID = nil }
-        let before = first.client.anonymousID
-        try first.client.resetAnonymousID()
-        let anonymous = first.client.anonymousID
+        let before = first.client.identity.anonymousID
+        first.client.reset()
+        let anonymous = first.client.identity.anonymousID
         #expect(anonymous != before)
-        try first.client.login("anna")
+        first.client.identify("anna")
         try first.client.optOut()
         _ = await first.client.shutdown(within: .zero)
         let second = try TestClient(directory: directory) { $0.distinctID = nil }
-        #expect(second.client.loginID == "anna" && second.client.anonymousID == anonymous && second.client.isOptedOut)
-        try second.client.logout()
+        #expect(second.client.identity.loginID == "anna" && second.client.identity.anonymousID == anonymous && second.client.isOptedOut)
+        second.client.identify(nil)
         try second.client.optIn()
         _ = await second.client.shutdown(within: .zero)
         let third = try TestClient(directory: directory) { $0.distinctID = nil }
-        #expect(third.client.distinctID == anonymous && !third.client.isOptedOut)
+        #expect(third.client.identity.distinctID == anonymous && !third.client.isOptedOut)
     }
 
     @Test("another client in the directory knows the login at its start, and an opt-out with its next commit (R56, D16)")
     func identityIsTheDirectorys() async throws {
         let first = try TestClient()
-        try first.client.login("anna")
+        first.client.identify("anna")
+        try await first.client.waitUntilStored()
         let second = try TestClient(directory: first.directory) { $0.distinctID = nil }
-        #expect(second.client.distinctID == "anna" && second.client.anonymousID == first.client.anonymousID && !second.client.isOptedOut)
-        try second.client.logout()
-        #expect(first.client.loginID == "anna", "who runs learns of it at its next start")
+        #expect(
+            second.client.identity.distinctID == "anna" && second.client.identity.anonymousID == first.client.identity.anonymousID
+                && !second.client.isOptedOut)
+        second.client.identify(nil)
+        try await second.client.waitUntilStored()
+        #expect(first.client.identity.loginID == "anna", "who runs learns of it at its next start")
         try first.client.optOut()
         try await second.client.writer.barrier()
         second.client.track("counts as taken: nobody has looked yet")
         try await second.client.writer.barrier()
         #expect(second.client.track("event") == nil)
         let third = try TestClient(directory: first.directory)
-        #expect(third.client.loginID == nil && third.client.track("event") == nil)
+        #expect(third.client.identity.loginID == nil && third.client.track("event") == nil)
         for test in [third, second, first] { _ = await test.client.shutdown(within: .zero) }
     }
 
@@ -100,7 +104,9 @@ struct IdentityTests {
         let path = first.directory.path("queue/identity.json")
         try Data("noise".utf8).write(to: URL(fileURLWithPath: path))
         let second = try TestClient(directory: first.directory) { $0.logger = Logger(label: "test") { _ in log } }
-        #expect(second.client.anonymousID != first.client.anonymousID && FileManager.default.fileExists(atPath: path + ".damaged"))
+        #expect(
+            second.client.identity.anonymousID != first.client.identity.anonymousID
+                && FileManager.default.fileExists(atPath: path + ".damaged"))
         #expect(log.lines.contains { $0.contains("Whom events concern cannot be read") })
         await second.client.shutdown(within: .zero)
     }
@@ -124,27 +130,60 @@ struct IdentityTests {
         #expect(await test.client.status().dropped == ["opted_out": 4])
     }
 
-    @Test("an id of 200 bytes is one, none and 201 are not", arguments: [(0, false), (1, true), (200, true), (201, false)])
-    func idIsLimited(bytes: Int, isValid: Bool) throws {
+    @Test(
+        "an id of 200 bytes is one; none, 201 and U+0000 are ignored and counted",
+        arguments: ["", "i", String(repeating: "i", count: 200), String(repeating: "i", count: 201), "\0"])
+    func idIsLimited(id: String) async throws {
         let test = try TestClient()
-        let id = String(repeating: "i", count: bytes)
-        if isValid {
-            try test.client.login(id)
-        } else {
-            #expect(throws: IdentityError.invalidID) { try test.client.login(id) }
-        }
-        #expect(test.client.loginID == (isValid ? id : nil))
+        test.client.identify(id)
+        let isValid = (1...200).contains(id.utf8.count) && id != "\0"
+        #expect(test.client.identity.loginID == (isValid ? id : nil))
+        #expect(await test.client.status().dropped == (isValid ? [:] : ["invalid_id": 1]))
     }
 
-    @Test("what cannot be persisted says so and holds for this process")
-    func unpersistedChangeHoldsNow() throws {
+    @Test("a login is on disk before any event that is tracked after it; where it cannot be written, that event's commit fails (R56)")
+    func identityPrecedesItsEvents() async throws {
         let test = try TestClient()
+        test.client.identify("anna")
+        try await test.client.trackDurably("event")
+        #expect(try IdentityFile(test.client.file.directory).read()?.loginID == "anna")
         // As on a device that was pulled out.
         try FileManager.default.removeItem(atPath: test.directory.path + "/queue")
-        #expect(throws: IdentityError.self) { try test.client.login("anna") }
-        #expect(test.client.distinctID == "anna")
-        #expect(throws: IdentityError.self) { try test.client.optOut() }
+        test.client.identify("bea")
+        #expect(test.client.identity.distinctID == "bea")
+        test.client.track("event")
+        // The attempt behind the first, which has failed.
+        await test.clock.scheduled(1)
+        await #expect(throws: TrackError.self) { try await test.client.writer.barrier(retrying: true) }
+        #expect(throws: ConsentError.self) { try test.client.optOut() }
         #expect(test.client.track("after") == nil)
+    }
+
+    @Test(
+        "a login makes one event of all runs, which names the anonymous id, and so do later events; reset makes another person (R12, R56)")
+    func loginIsOneEvent() async throws {
+        let first = try TestClient { $0.distinctID = nil }
+        let anonymous = first.client.identity.anonymousID
+        first.client.superProperties = ["plan": "pro"]
+        for _ in 0..<2 { first.client.identify("anna") }
+        first.client.track("event")
+        #expect(try await properties(first).allSatisfy { $0.contains(#""$anonymous_id":"\#(anonymous)""#) })
+        let identified = first.transport.batches.flatMap(\.scanned.events).filter { $0.name == Array("$identify".utf8)[...] }
+        #expect(identified.count == 1)
+        first.client.reset()
+        #expect(
+            first.client.identity.distinctID != anonymous && first.client.identity.loginID == nil && first.client.superProperties == [:])
+        first.client.identify("anna")
+        first.client.track("event")
+        _ = await first.client.flush()
+        await first.client.shutdown(within: .zero)
+        let second = try TestClient(directory: first.directory) { $0.distinctID = nil }
+        second.client.identify("anna")
+        _ = await second.client.flush()
+        let ids = second.transport.batches.flatMap(\.scanned.events).map(\.id)
+        let before = first.transport.batches.flatMap(\.scanned.events).filter { $0.name == Array("$identify".utf8)[...] }.map(\.id)
+        #expect(before.count == 2 && ids == [before[1]], "the server takes it for a duplicate")
+        await second.client.shutdown(within: .zero)
     }
 
     @Test("a queue's directory that is away for a moment takes no opt-out with it (D16)")
@@ -157,7 +196,7 @@ struct IdentityTests {
         // The commit that counts it looks for the mark.
         try? await test.client.writer.barrier()
         #expect(test.client.isOptedOut && test.client.track("refused, too") == nil)
-        #expect(throws: IdentityError.self) { try test.client.optIn() }
+        #expect(throws: ConsentError.self) { try test.client.optIn() }
         #expect(test.client.isOptedOut && test.client.track("refused as well") == nil)
         try FileManager.default.moveItem(atPath: place + ".moved", toPath: place)
         try await test.client.writer.barrier(retrying: true)
@@ -171,7 +210,7 @@ struct IdentityTests {
         let mark = test.client.file.directory.optOutPath
         try FileManager.default.removeItem(atPath: mark)
         try FileManager.default.createDirectory(atPath: mark + "/something", withIntermediateDirectories: true)
-        #expect(throws: IdentityError.self) { try test.client.optIn() }
+        #expect(throws: ConsentError.self) { try test.client.optIn() }
         #expect(test.client.isOptedOut && test.client.track("refused") == nil)
         try FileManager.default.removeItem(atPath: mark)
         try test.client.optIn()
@@ -313,16 +352,16 @@ struct IdentityTests {
                         return seen.count == 1
                     }
                     if draft.name == "opting out" { try? client.withLock { $0 }?.optOut() }
-                    if isFirst { try? client.withLock { $0 }?.login("anna") }
+                    if isFirst { client.withLock { $0 }?.identify("anna") }
                     return draft
                 }
             ]
         }
         client.withLock { $0 = test.client }
         test.client.track("logging in")
-        #expect(seen.withLock { $0 } == ["somebody", "anna"])
+        #expect(seen.withLock { $0 } == ["somebody", "anna", "anna"], "the second is $identify")
         #expect(test.client.track("opting out") == nil)
-        #expect(await distinctIDs(test) == ["anna"])
+        #expect(await distinctIDs(test) == ["anna", "anna"])
         client.withLock { $0 = nil }
     }
 

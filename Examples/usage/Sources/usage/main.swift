@@ -57,24 +57,31 @@ client.track("checkout_step", properties: ["order": ["id": order.id, "amount": o
 // 5. A type of one's own.
 client.track("order_shipped", encoding: order)
 
+struct Shipment: TypedEvent, Encodable {
+    var eventName: String { "order_shipped" }
+    var order: String
+    var parcels = 2
+}
+client.track(Shipment(order: order.id))
+
 // 6. An event that must not be lost, and whose second try is the same event.
 try await client.trackDurably("order_paid", properties: ["amount": order.amount], id: .derived(name: "order_paid", key: order.id))
 try await client.trackDurably("order_paid", properties: ["amount": order.amount], id: .derived(name: "order_paid", key: order.id))
 
 // 7. Who it was, and when it happened.
 client.track("mail_opened", time: order.date, distinctID: "customer-17")
-try client.login("customer-17")
+client.identify("customer-17")
 
 // 8. What every event says.
 client.superProperties = ["shop": "vienna", "build": 42]
 
 // 9. How long something took.
-client.startTimer("checkout")
-client.endTimer("checkout", properties: ["items": order.items.count])
+let timer = client.startTimer("checkout")
+timer.end(properties: ["items": order.items.count])
 
 // 10. What became of it.
 let report = await client.flush()
 let status = await client.status()
 print("\(status.depth) events wait, \(report.stored) were delivered, \(status.deadLettered) are dead letters")
 await client.shutdown(within: .seconds(1))
-guard status.depth == 12, status.deadLettered == 0, report.failure != nil else { exit(1) }
+guard status.depth == 14, status.deadLettered == 0, report.failure != nil else { exit(1) }
