@@ -21,6 +21,16 @@ extension EventClient {
     /// `willTerminate`: that returns when everything tracked is on disk, after 500 ms at the latest, and never waits for the network (R38, R39).
     public func handle(_ signal: LifecycleSignal) { whenOpen { $0.handle(signal) } }
 
+    /// A screen is shown. Tracks `$AppViewScreen` if it is another one than before, so that a view that appears again makes no event, and says
+    /// which one it is (`$screen_name`, also of what happens from now on), which one was before (`$previous_screen`), and for how many
+    /// seconds that was shown (`$event_duration`; the background does not count). For what may be lost see
+    /// ``track(_:properties:id:time:distinctID:)``.
+    ///
+    /// - Parameter properties: They win over these three.
+    public func trackScreen(_ name: String, properties: Properties = [:]) {
+        whenOpen { $0.trackScreen(name, properties: properties) }
+    }
+
     /// Starts to measure how long something takes.
     ///
     /// - Parameter name: Of the event that ``EventTimer/end(properties:id:distinctID:)`` tracks.

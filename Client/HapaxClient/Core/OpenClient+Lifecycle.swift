@@ -60,8 +60,12 @@ extension OpenClient {
         case .endAssertion: endAssertion()
         case .flush: beginBackgroundFlush()
         case .stopFlush: lifecycle.withRecord { $0.mayFlush = false }
-        case .pauseTimers: timers.enteredBackground()
-        case .resumeTimers: timers.becameActive()
+        case .pauseTimers:
+            timers.enteredBackground()
+            screen.withLock { $0?.stopwatch.enteredBackground(now: now) }
+        case .resumeTimers:
+            timers.becameActive()
+            screen.withLock { $0?.stopwatch.becameActive(now: now) }
         case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }
         case .startPeriodicTimer: scheduler.startTimer()
         case .stopPeriodicTimer: scheduler.stopTimer()

@@ -15,6 +15,7 @@ package final class OpenClient: Sendable {
     let transport: any EventTransport
     let clock: any ClientClock
     let timers: EventTimers
+    let screen = Locked<ShownScreen?>(nil)
     let lifecycle: AppLifecycle
     let gate: RequestGate
     let session: SessionMarker

@@ -1,10 +1,5 @@
-import HapaxModel
-
-/// The events that Hapax names itself (R42).
-///
-/// ``EventClient/handle(_:)`` tracks the first three. The last two are for whoever sees the user interface, through
-/// ``EventClient/track(_:properties:)``.
-public enum AutomaticEvent: String, Hashable, Sendable, CaseIterable {
+/// The events that Hapax names itself (R42). An app tracks `$AppClick` by its name.
+enum AutomaticEvent: String, Hashable, Sendable, CaseIterable {
     /// The app became active.
     case appStart = "$AppStart"
     /// It entered the background, ended, or was found to have ended.
@@ -15,14 +10,4 @@ public enum AutomaticEvent: String, Hashable, Sendable, CaseIterable {
     case appViewScreen = "$AppViewScreen"
     /// Something was tapped or clicked.
     case appClick = "$AppClick"
-}
-
-extension EventClient {
-    /// Takes an event that has a name of ours, as ``track(_:properties:id:time:distinctID:)`` does; what may be lost is said there.
-    ///
-    /// - Parameter properties: Which screen, which button: that is yours to name.
-    @discardableResult
-    public func track(_ event: AutomaticEvent, properties: Properties = [:]) -> EventID? {
-        track(event.rawValue, properties: properties)
-    }
 }

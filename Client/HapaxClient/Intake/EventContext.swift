@@ -7,6 +7,8 @@ struct EventContext: Sendable {
     /// Collected once (R57).
     var automatic: Properties { didSet { join() } }
     var superProperties: Properties = [:] { didSet { join() } }
+    /// The screen that is shown, for what happens on it.
+    var screenName: String? { didSet { if screenName != oldValue { join() } } }
     /// Launched by the system into the background and not seen since (R48).
     var isPassive = false { didSet { if isPassive != oldValue { join() } } }
 
@@ -34,6 +36,7 @@ struct EventContext: Sendable {
 
     private static let appState = "$app_state"
     static let anonymousID = "$anonymous_id"
+    static let screenName = "$screen_name"
 
     init(identity: Identity, automatic: Properties = [:]) {
         self.identity = identity
@@ -44,6 +47,7 @@ struct EventContext: Sendable {
     private mutating func join() {
         base = automatic.merging(superProperties)
         if identity.loginID != nil { base[Self.anonymousID] = .string(identity.anonymousID) }
+        if let screenName { base[Self.screenName] = .string(screenName) }
         markState(of: &base)
         encodedBase = EncodedProperties(base)
         generation += 1
