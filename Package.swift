@@ -22,6 +22,7 @@ let package = Package(
     products: [
         .library(name: "HapaxClient", targets: ["HapaxClient"]),
         .library(name: "HapaxClientService", targets: ["HapaxClientService"]),
+        .library(name: "HapaxTestKit", targets: ["HapaxTestKit"]),
         .library(name: "HapaxServer", targets: ["HapaxServer"]),
         .executable(name: "hapax", targets: ["hapax"]),
         .executable(name: "hapax-server", targets: ["hapax-server"]),
@@ -87,6 +88,8 @@ let package = Package(
             path: "Client/HapaxClientService",
             swiftSettings: strict
         ),
+        .target(
+            name: "HapaxTestKit", dependencies: ["HapaxClient", "HapaxModel"], path: "Client/HapaxTestKit", swiftSettings: strict),
         .executableTarget(
             name: "hapax",
             dependencies: [
@@ -154,7 +157,7 @@ let package = Package(
         .testTarget(
             name: "HapaxClientTests",
             dependencies: [
-                "HapaxClient", "HapaxModel", "HapaxSQLite", "TestSupport", "hapax", "hapax-test-worker",
+                "HapaxClient", "HapaxModel", "HapaxSQLite", "HapaxTestKit", "TestSupport", "hapax", "hapax-test-worker",
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -167,7 +170,7 @@ let package = Package(
         .testTarget(
             name: "HapaxClientServiceTests",
             dependencies: [
-                "HapaxClientService", "HapaxClient", "HapaxModel", "TestSupport",
+                "HapaxClientService", "HapaxClient", "HapaxModel", "HapaxTestKit", "TestSupport",
                 .product(name: "CoreMetrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
@@ -236,7 +239,7 @@ let package = Package(
 
 #if os(macOS)
 // The server runs on Linux: what it is built on needs macOS 14. On a Mac the package is the client, for Mac and phone.
-let client: Set = ["CZlib", "HapaxModel", "HapaxSQLite", "CCurl", "HapaxClient", "HapaxClientService", "hapax"]
+let client: Set = ["CZlib", "HapaxModel", "HapaxSQLite", "CCurl", "HapaxClient", "HapaxClientService", "HapaxTestKit", "hapax"]
 package.targets.removeAll { !client.contains($0.name) }
 package.products.removeAll { !client.contains($0.name) }
 #endif
@@ -249,7 +252,7 @@ package.targets += [
     .testTarget(
         name: "HapaxAppleTests",
         dependencies: [
-            "AppleStubs", "HapaxClient", "HapaxModel", "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+            "AppleStubs", "HapaxClient", "HapaxModel", "HapaxTestKit", "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
         ],
         path: "Tests/HapaxAppleTests",
         swiftSettings: strict + [.define("HAPAX_APPLE_STUBS")]

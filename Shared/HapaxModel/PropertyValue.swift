@@ -1,6 +1,7 @@
 /// The value of a property: anything that JSON can hold.
 ///
-/// Integers and floating-point numbers are kept apart so that a 64-bit integer survives unrounded.
+/// Integers and floating-point numbers are kept apart so that a 64-bit integer survives unrounded. They are equal if their values are, as for
+/// the server: `1` and `1.0` are one.
 public enum PropertyValue: Hashable, Sendable {
     /// `null`.
     case null
@@ -19,6 +20,33 @@ public enum PropertyValue: Hashable, Sendable {
     case array([PropertyValue])
     /// Values by key; one level of ``EventLimits/maximumDepth``, up to ``EventLimits/maximumKeysPerObject`` keys.
     case object([String: PropertyValue])
+
+    public static func == (left: PropertyValue, right: PropertyValue) -> Bool {
+        switch (left, right) {
+        case (.null, .null): true
+        case (.bool(let left), .bool(let right)): left == right
+        case (.integer(let left), .integer(let right)): left == right
+        case (.double(let left), .double(let right)): left == right
+        case (.integer(let whole), .double(let number)), (.double(let number), .integer(let whole)): Int64(exactly: number) == whole
+        case (.number(let left), .number(let right)): left == right
+        case (.string(let left), .string(let right)): left == right
+        case (.array(let left), .array(let right)): left == right
+        case (.object(let left), .object(let right)): left == right
+        default: false
+        }
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        switch self {
+        case .null: hasher.combine(0)
+        case .bool(let value): hasher.combine(value)
+        case .integer(let value): hasher.combine(value)
+        case .double(let value): if let whole = Int64(exactly: value) { hasher.combine(whole) } else { hasher.combine(value) }
+        case .number(let value), .string(let value): hasher.combine(value)
+        case .array(let value): hasher.combine(value)
+        case .object(let value): hasher.combine(value)
+        }
+    }
 }
 
 extension PropertyValue: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral,

@@ -1,6 +1,7 @@
 import AppleStubs
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import Testing
 
 @testable import HapaxClient

@@ -1,5 +1,6 @@
 import CoreMetrics
 import HapaxModel
+import HapaxTestKit
 import Logging
 import MetricsTestKit
 import ServiceLifecycle
@@ -99,7 +100,7 @@ struct EventClientServiceTests {
     func cancellationStores() async throws {
         let server = ScriptedTransport()
         // Storing has 500 ms then, which do not pass on this clock, however busy the machine is.
-        let service = try service(server, clock: ManualClock())
+        let service = try service(server, clock: TestClock())
         let task = Task { await service.run() }
         for index in 0..<100 { service.track("event \(index)") }
         task.cancel()

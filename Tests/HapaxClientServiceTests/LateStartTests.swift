@@ -2,6 +2,7 @@ import CoreMetrics
 import Dispatch
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import Logging
 import MetricsTestKit
 import TestSupport
@@ -15,7 +16,7 @@ import Testing
 struct LateStartTests {
     private let directory = TemporaryDirectory("late-start")
     private let log = RecordedLog()
-    private let clock = ManualClock()
+    private let clock = TestClock()
     private let server = ScriptedTransport()
 
     private var configuration: EventClient.Configuration { .quiet(in: directory) }
@@ -27,7 +28,7 @@ struct LateStartTests {
 
     private func service(_ configuration: EventClient.Configuration) -> EventClient {
         service(configuration) { [server] configuration, hub throws(StartError) in
-            try OpenClient.start(configuration, clock: SystemClock(), hub: hub) { server }
+            try OpenClient.open(configuration, clock: SystemClock(), hub: hub) { server }
         }
     }
 
@@ -162,7 +163,7 @@ struct LateStartTests {
             guard attempt > 1 else { throw obstructed }
             begun.set(1)
             disk.wait()
-            return try OpenClient.start(configuration, clock: SystemClock(), hub: hub) { ClosingTransport(closed: ended) }
+            return try OpenClient.open(configuration, clock: SystemClock(), hub: hub) { ClosingTransport(closed: ended) }
         }
         try await running(service) { _ in
             await tryAgain()

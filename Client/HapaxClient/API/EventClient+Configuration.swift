@@ -60,6 +60,8 @@ extension EventClient {
         /// How long `run()` of HapaxClientService delivers at most after a graceful shutdown; what is left stays on disk for the next run. Less than
         /// what a supervisor grants before it kills.
         public var drainTime: Duration = .seconds(8)
+        /// Each event's JSON once it is stored, on the client's own thread, for tests.
+        package var onStored: (@Sendable ([UInt8]) -> Void)?
         /// The deadline of one request, from connecting to the answer's last byte.
         public var requestTimeout: Duration = .seconds(30)
         /// Where failures are told: statuses and causes, never events or keys.

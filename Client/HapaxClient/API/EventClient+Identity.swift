@@ -12,23 +12,30 @@ extension EventClient {
     /// - Parameter id: 1…200 bytes of UTF-8 without U+0000; another one is ignored, logged, and counted as ``DropReason/invalidID``. nil logs out:
     ///   events concern the configuration's id again, or the anonymous one, which stays as it is.
     public func identify(_ id: String?) {
-        whenOpen({ $0.identify(id) }) { state in
-            if id.map(Identity.isValid) ?? true { state.context.identity.loginID = id }
+        whenOpen {
+            $0.identify(id)
+        } else: { state in
+            guard id.map(Identity.isValid) ?? true else { return }
+            state.context.identity.loginID = id
+            state.wishes.login = .some(id)
         }
     }
 
     /// Nobody is logged in, the anonymous id is a new one, and ``superProperties`` are empty: as for another person. Never waits for the disk, as
     /// ``identify(_:)``.
     public func reset() {
-        whenOpen({ $0.reset() }) { state in
+        whenOpen {
+            $0.reset()
+        } else: { state in
             state.context.identity.loginID = nil
             state.context.superProperties = [:]
+            (state.wishes.isReset, state.wishes.login, state.wishes.superProperties) = (true, nil, nil)
         }
     }
 
     // MARK: - Opting out
 
-    /// Whether events are refused.
+    /// Whether events are refused. While the queue is closed nobody knows what an earlier run has said.
     public var isOptedOut: Bool { context.isOptedOut }
 
     /// Refuses events from now on, in this process and in all others that work in the directory, until ``optIn()``.
@@ -38,24 +45,21 @@ extension EventClient {
     /// follows with its next commit.
     ///
     /// - Throws: ``ConsentError/notPersisted(_:)``; events are refused in this process all the same.
-    public func optOut() throws(ConsentError) {
-        try nowOrLater({ (client) throws(ConsentError) in try client.optOut() }) { $0.context.isOptedOut = true }
-    }
+    public func optOut() throws(ConsentError) { try change(isOptedOut: true) }
 
     /// Takes events again. Waits for the disk; another client in the directory follows as with ``optOut()``.
     ///
     /// - Throws: ``ConsentError/notPersisted(_:)``; events are still refused then.
-    public func optIn() throws(ConsentError) {
-        try nowOrLater({ (client) throws(ConsentError) in try client.optIn() }) { $0.context.isOptedOut = false }
-    }
+    public func optIn() throws(ConsentError) { try change(isOptedOut: false) }
 
-    /// While the queue is closed a change is remembered, and is not on disk.
-    private func nowOrLater(
-        _ change: @escaping @Sendable (OpenClient) throws(ConsentError) -> Void, note: (inout State) -> Void = { _ in }
-    ) throws(ConsentError) {
-        if let open { return try change(open) }
-        whenOpen({ try? change($0) }, note: note)
-        throw .notPersisted(.notOpen)
+    /// While the queue is closed it is not on disk, and holds before anything is tracked or sent.
+    private func change(isOptedOut: Bool) throws(ConsentError) {
+        let client = openingOrNote { state in
+            state.context.isOptedOut = isOptedOut
+            state.wishes.isOptedOut = isOptedOut
+        }
+        guard let client else { throw .notPersisted(.notOpen) }
+        if isOptedOut { try client.optOut() } else { try client.optIn() }
     }
 
     // MARK: - Super properties
@@ -63,11 +67,20 @@ extension EventClient {
     /// Properties that each event gets from now on; they win over automatic ones and lose against an event's own. In memory only.
     public var superProperties: Properties {
         get { context.superProperties }
-        set { whenOpen({ $0.superProperties = newValue }) { $0.context.superProperties = newValue } }
+        set { changeSuperProperties { $0 = newValue } }
     }
 
     /// Adds to ``superProperties``, in one step; the new ones win.
     public func addSuperProperties(_ properties: Properties) {
-        whenOpen({ $0.addSuperProperties(properties) }) { $0.context.superProperties.merge(properties) }
+        changeSuperProperties { $0.merge(properties) }
+    }
+
+    private func changeSuperProperties(_ change: (inout Properties) -> Void) {
+        whenOpen {
+            $0.changeSuperProperties(change)
+        } else: { state in
+            change(&state.context.superProperties)
+            state.wishes.superProperties = state.context.superProperties
+        }
     }
 }

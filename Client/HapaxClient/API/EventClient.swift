@@ -8,7 +8,7 @@ import Logging
 /// Safe to use from any thread. Any number of clients, in any number of processes, work in one queue directory, each with a file of its own.
 ///
 /// A client always exists. Until its queue is open it is *disabled*: it refuses events and counts them as ``DropReason/disabled``, remembers what
-/// it was told of users, properties and the app, and does it in that order when the queue opens.
+/// it was told of users, consent, properties and the app, and does it when the queue opens.
 public final class EventClient: Sendable {
     /// Opens the queue. Returns instead of throwing: a typed error in its type takes a newer system on Apple's platforms.
     typealias Open = @Sendable (Configuration, DeliveryHub, EventTimers) -> Result<OpenClient, StartError>
@@ -23,6 +23,8 @@ public final class EventClient: Sendable {
 
     struct State {
         var opened: OpenClient?
+        /// Its queue is open, and what was said before is still to be done.
+        var opening: OpenClient?
         var configuration: Configuration?
         var logger: Logger?
         /// Whether ``EventClient/bootstrap(_:)`` has been called, for the shared client.
@@ -35,16 +37,30 @@ public final class EventClient: Sendable {
         /// Events refused while it is closed, and what counts them for metrics.
         var refused = 0
         var refusals: Counter?
-        /// What the settings were changed to while it was closed, and what they were before.
-        var uploads: (changed: UploadSettings, before: UploadSettings)?
-        /// What to do when it is open, the oldest first.
-        var remembered: [@Sendable (OpenClient) -> Void] = []
-        /// What was said of it while it was closed.
+        /// What was said of it while it was closed, as far as it is still to be done.
+        var wishes = Wishes()
+        /// All that was said while it was closed, for who asks.
         var context = EventContext(identity: Identity(anonymousID: ""))
     }
 
-    /// Calls that a closed client remembers; of more the oldest are forgotten.
-    private static let maximumRemembered = 1_000
+    /// What is to be done when the queue is open. Of calls that replace each other the last one counts, so it never grows.
+    struct Wishes {
+        var isOptedOut: Bool?
+        /// What the settings were changed to, and what they were before.
+        var uploads: (changed: UploadSettings, before: UploadSettings)?
+        var isReset = false
+        var login: String??
+        var superProperties: Properties?
+        var attach: (@Sendable (OpenClient) -> Void)?
+        /// The latest that says how the app stands.
+        var signal: LifecycleSignal?
+        var screen: (name: String, properties: Properties)?
+
+        var isEmpty: Bool {
+            isOptedOut == nil && uploads == nil && !isReset && login == nil && superProperties == nil && attach == nil && signal == nil
+                && screen == nil
+        }
+    }
 
     // MARK: - Making one
 
@@ -76,7 +92,8 @@ public final class EventClient: Sendable {
         _ configuration: Configuration, clock: any ClientClock, transport: () -> any EventTransport
     ) throws(StartError) -> EventClient {
         let (hub, timers) = (DeliveryHub(), EventTimers())
-        let client = try OpenClient.start(configuration, clock: clock, hub: hub, timers: timers, transport: transport)
+        let client = try OpenClient.open(configuration, clock: clock, hub: hub, timers: timers, transport: transport)
+        client.begin()
         return EventClient(configuration, client, hub, timers, clock)
     }
 
@@ -96,7 +113,9 @@ public final class EventClient: Sendable {
         state.context.identity.configuredID = configuration?.distinctID
         let opening = configuration.map { open($0, hub, timers) }
         switch opening {
-        case .success(let client): first = client
+        case .success(let client):
+            first = client
+            client.begin()
         case .failure, nil: first = nil
         }
         self.state = Locked(state)
@@ -105,7 +124,7 @@ public final class EventClient: Sendable {
 
     private static let openQueue: Open = { configuration, hub, timers in
         do throws(StartError) {
-            return .success(try OpenClient.start(configuration, clock: SystemClock(), hub: hub, timers: timers) { SystemTransport.make() })
+            return .success(try OpenClient.open(configuration, clock: SystemClock(), hub: hub, timers: timers) { SystemTransport.make() })
         } catch {
             return .failure(error)
         }
@@ -116,15 +135,17 @@ public final class EventClient: Sendable {
     // MARK: - The shared one
 
     private static let ofTheProcess = EventClient(nil)
+    /// A test's own.
+    @TaskLocal package static var sharedOfTask: EventClient?
 
-    /// The process's shared client, always the same one; disabled until ``bootstrap(_:)`` has given it a configuration (R2).
-    public static var shared: EventClient { ofTheProcess }
+    /// The process's shared client, always the same one but for a test's own (HapaxTestKit); disabled until ``bootstrap(_:)`` has given it a configuration (R2).
+    public static var shared: EventClient { sharedOfTask ?? ofTheProcess }
 
     /// Gives the shared client its configuration, once; as early as possible, since events before are refused. A later call changes nothing
     /// and logs a warning.
     ///
     /// - Parameter configuration: nil leaves the shared client disabled.
-    public static func bootstrap(_ configuration: Configuration?) { shared.take(configuration) }
+    public static func bootstrap(_ configuration: Configuration?) { ofTheProcess.take(configuration) }
 
     func take(_ configuration: Configuration?) {
         let isFirst = state.withLock { state in
@@ -165,29 +186,42 @@ public final class EventClient: Sendable {
     }
 
     private func opened(_ client: OpenClient) {
+        var hasBegun = false
         while true {
-            let (calls, failure, isShutDown) = state.withLock { state in
-                let told = (calls: state.remembered, failure: state.startFailure, isShutDown: state.isShutDown)
-                state.remembered = []
-                guard told.calls.isEmpty, !told.isShutDown else { return told }
-                // In this turn: a shutdown behind it counts them.
-                client.takeOverRefusals(state.refused)
-                if let uploads = state.uploads { client.updateUploads { $0.take(uploads.changed, over: uploads.before) } }
-                (state.opened, state.startFailure, state.nextAttempt) = (client, nil, nil)
-                return told
+            let (wishes, failure, isShutDown) = state.withLock { state in
+                defer { state.wishes = Wishes() }
+                state.opening = client
+                if state.wishes.isEmpty, hasBegun, !state.isShutDown {
+                    // In this turn: a shutdown behind it counts them.
+                    client.takeOverRefusals(state.refused)
+                    (state.opened, state.opening) = (client, nil)
+                    defer { (state.startFailure, state.nextAttempt) = (nil, nil) }
+                    return (Wishes?.none, state.startFailure, false)
+                }
+                return (state.wishes, nil, state.isShutDown)
             }
             if isShutDown {
                 // It came too late, as from a disk that hung. What it found there is the next one's.
                 Task { await client.shutdown(within: .zero) }
                 return
             }
-            for call in calls { call(client) }
-            guard calls.isEmpty else { continue }
-            if failure != nil {
+            guard let wishes else {
+                guard failure != nil else { return }
                 client.configuration.logger?.notice(
                     "Events are enabled: the client has started", metadata: ["hapax.refused": "\(state.withLock { $0.refused })"])
+                return
             }
-            return
+            // Before anything is tracked or sent (D16).
+            if let isOptedOut = wishes.isOptedOut { try? isOptedOut ? client.optOut() : client.optIn() }
+            if let uploads = wishes.uploads { client.updateUploads { $0.take(uploads.changed, over: uploads.before) } }
+            if !hasBegun { client.begin() }
+            hasBegun = true
+            if wishes.isReset { client.reset() }
+            if let superProperties = wishes.superProperties { client.superProperties = superProperties }
+            if let login = wishes.login { client.identify(login) }
+            wishes.attach?(client)
+            if let signal = wishes.signal { client.handle(signal) }
+            if let screen = wishes.screen { client.trackScreen(screen.name, properties: screen.properties) }
         }
     }
 
@@ -210,19 +244,27 @@ public final class EventClient: Sendable {
         logger.error("\(text)", metadata: ["hapax.failure": "\(failure)"])
     }
 
-    /// Does something now, or as soon as the queue is open.
-    ///
-    /// - Parameter note: Notes for the meantime what it changes.
-    func whenOpen(_ call: @escaping @Sendable (OpenClient) -> Void, note: (inout State) -> Void = { _ in }) {
-        if let open { return call(open) }
-        let opened = state.withLock { state -> OpenClient? in
-            if let opened = state.opened { return opened }
-            note(&state)
-            if state.remembered.count == Self.maximumRemembered { state.remembered.removeFirst() }
-            state.remembered.append(call)
-            return nil
+    /// Does something now, or notes it until the queue is open.
+    func whenOpen(_ call: (OpenClient) -> Void, else note: (inout State) -> Void) {
+        if let open = openOrNote(note) { call(open) }
+    }
+
+    /// - Returns: nil if the queue is closed and it has been noted.
+    func openOrNote(_ note: (inout State) -> Void) -> OpenClient? {
+        if let first { return first }
+        return state.withLock { state in
+            if state.opened == nil { note(&state) }
+            return state.opened
         }
-        if let opened { call(opened) }
+    }
+
+    /// The same for what must hold before anything else is done with a queue that opens at this moment.
+    func openingOrNote(_ note: (inout State) -> Void) -> OpenClient? {
+        if let first { return first }
+        return state.withLock { state in
+            if state.opened == nil { note(&state) }
+            return state.opened ?? state.opening
+        }
     }
 
     var context: EventContext { open?.writer.intake.withLock { $0.context } ?? state.withLock { $0.context } }
@@ -230,20 +272,21 @@ public final class EventClient: Sendable {
     /// - Returns: nil if the event is refused, which has been counted then.
     func openOrRefusal() -> OpenClient? {
         if let first { return first }
-        let (opened, refusals) = state.withLock { state in
-            if state.opened == nil {
-                state.refused += 1
-                // The client's own label, so that one alert covers all that is dropped. Made late: an app may still choose its metrics.
-                state.refusals =
-                    state.refusals
-                    ?? Counter(
-                        label: "hapax.client.dropped", dimensions: [("reason", DropReason.disabled.rawValue)],
-                        factory: state.configuration?.metricsFactory ?? MetricsSystem.factory)
-            }
-            return (state.opened, state.refusals)
+        let (opened, known, factory) = state.withLock { state in
+            if state.opened == nil { state.refused += 1 }
+            return (state.opened, state.refusals, state.configuration?.metricsFactory)
         }
-        if opened == nil { refusals?.increment() }
-        return opened
+        guard opened == nil else { return opened }
+        // The client's own label, so that one alert covers all that is dropped. Not under the lock, since it is the app's code, and not before it is
+        // needed: an app may still choose its metrics.
+        let refusals =
+            known
+            ?? Counter(
+                label: "hapax.client.dropped", dimensions: [("reason", DropReason.disabled.rawValue)],
+                factory: factory ?? MetricsSystem.factory)
+        state.withLock { if $0.configuration != nil { $0.refusals = refusals } }
+        refusals.increment()
+        return nil
     }
 
     // MARK: - Tracking
@@ -298,31 +341,27 @@ extension EventClient {
     ///
     /// - Parameter limit: How long it may take; then it returns as for a cancelled task, with ``DeliveryFailure/outOfTime``. nil for as long as it
     ///   takes.
+    @discardableResult
     public func flush(within limit: Duration? = nil) async -> FlushReport {
         await open?.flush(within: limit) ?? FlushReport(DeliveryCounts(), remaining: 0, failure: .notOpen)
     }
 
     /// When events are uploaded without being asked.
     public var uploads: UploadSettings {
-        open?.uploads ?? state.withLock { $0.uploads?.changed ?? $0.configuration?.uploads ?? UploadSettings() }
+        open?.uploads ?? state.withLock { $0.wishes.uploads?.changed ?? $0.configuration?.uploads ?? UploadSettings() }
     }
 
     /// Changes it, field by field. A different interval uploads now and restarts the timer; nothing else does (R22).
     ///
     /// - Parameter change: Called under a lock: it must not call the client.
     public func updateUploads(_ change: (inout UploadSettings) -> Void) {
-        let opened =
-            open
-            ?? state.withLock { state in
-                if state.opened == nil {
-                    let before = state.configuration?.uploads ?? UploadSettings()
-                    var uploads = state.uploads ?? (changed: before, before: before)
-                    change(&uploads.changed)
-                    state.uploads = uploads
-                }
-                return state.opened
-            }
-        opened?.updateUploads(change)
+        let open = openOrNote { state in
+            let before = state.configuration?.uploads ?? UploadSettings()
+            var uploads = state.wishes.uploads ?? (changed: before, before: before)
+            change(&uploads.changed)
+            state.wishes.uploads = uploads
+        }
+        open?.updateUploads(change)
     }
 
     /// What becomes of this client's events from now on: stored, duplicate, rejected, dropped, each told after its commit.

@@ -12,8 +12,18 @@ public protocol TypedEvent {
 }
 
 extension TypedEvent where Self: Encodable {
-    /// The members as JSON: `Date` as Unix milliseconds, `Data` in base64.
-    public var properties: Properties { Properties(encoding: self) }
+    /// The members as JSON, without `eventName`: `Date` as Unix milliseconds, `Data` in base64. An enum's cases with values are encoded by the
+    /// compiler as members of their own; write `properties` for such an enum.
+    public var properties: Properties {
+        var properties = Properties(encoding: self)
+        if properties["eventName"] != nil { properties["eventName"] = nil }
+        return properties
+    }
+}
+
+extension TypedEvent where Self: RawRepresentable, Self: Encodable {
+    /// None: such an event is its name.
+    public var properties: Properties { [:] }
 }
 
 /// Who takes events: ``EventClient``, ``NoEvents``, or what a test puts in their place. Code that tracks and is handed one can be tested.
@@ -131,9 +141,11 @@ public struct NoEvents: EventTracking {
     public init() {}
 
     /// Refuses it.
+    @discardableResult
     public func track(_ event: NewEvent) -> EventID? { nil }
 
     /// Refuses it as ``DropReason/disabled``.
+    @discardableResult
     public func trackDurably(_ event: NewEvent) async throws(TrackError) -> EventID { throw .refused(.disabled) }
 
     /// Does nothing.

@@ -12,16 +12,18 @@ extension OpenClient {
             _ = writer.intake.withLock { $0.refuse(.invalidID) }
             return countRefusalsSoon()
         }
-        change([.login(id)])
+        let anonymousID = change([.login(id)])
         guard let id else { return }
-        let anonymousID = identity.anonymousID
+        let key = anonymousID + "\u{0}" + id
         // Once for each user and run: two processes, and a run that ended in between, make one event of it (its id is derived).
         let isNew = identified.withLock { identified in
-            defer { identified = id }
-            return identified != id
+            defer { identified = key }
+            return identified != key
         }
+        // Whoever logs in meanwhile is not this user: both are said here.
         guard isNew else { return }
-        track("$identify", id: .derived(name: "$identify", key: anonymousID + "\u{0}" + id), distinctID: id)
+        track(
+            "$identify", properties: [EventContext.anonymousID: anonymousID], id: .derived(name: "$identify", key: key), distinctID: id)
     }
 
     package func reset() {
@@ -32,8 +34,12 @@ extension OpenClient {
         change([.login(nil), .anonymous(anonymousID)])
     }
 
-    private func change(_ changes: [IdentityChange]) {
-        if writer.intake.withLock({ $0.identify(changes) }) { writer.wake() }
+    /// - Returns: The anonymous id from then on.
+    @discardableResult
+    private func change(_ changes: [IdentityChange]) -> String {
+        let (wake, anonymousID) = writer.intake.withLock { $0.identify(changes) }
+        if wake { writer.wake() }
+        return anonymousID
     }
 
     // MARK: - Opting out
@@ -80,7 +86,5 @@ extension OpenClient {
         set { writer.intake.withLock { $0.context.superProperties = newValue } }
     }
 
-    package func addSuperProperties(_ properties: Properties) {
-        writer.intake.withLock { $0.context.superProperties.merge(properties) }
-    }
+    func changeSuperProperties(_ change: (inout Properties) -> Void) { writer.intake.withLock { change(&$0.context.superProperties) } }
 }

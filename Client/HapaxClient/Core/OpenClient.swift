@@ -36,8 +36,18 @@ package final class OpenClient: Sendable {
         try start(configuration, clock: SystemClock()) { SystemTransport.make() }
     }
 
-    /// - Parameter hub: Tells subscribers, who may have come before.
     static func start(
+        _ configuration: EventClient.Configuration, clock: any ClientClock, transport: () -> any EventTransport
+    ) throws(StartError) -> OpenClient {
+        let client = try open(configuration, clock: clock, transport: transport)
+        client.begin()
+        return client
+    }
+
+    /// Takes a file of the directory. Nothing is tracked or sent before ``begin()``.
+    ///
+    /// - Parameter hub: Tells subscribers, who may have come before.
+    static func open(
         _ configuration: EventClient.Configuration, clock: any ClientClock, hub: DeliveryHub = DeliveryHub(),
         timers: EventTimers = EventTimers(), transport: () -> any EventTransport
     ) throws(StartError) -> OpenClient {
@@ -66,12 +76,16 @@ package final class OpenClient: Sendable {
         }
         let client = OpenClient(
             configuration, endpoint, destinations, file, kept.identity, clock: clock, hub: hub, timers: timers, transport: transport())
-        client.recoverAppEnd()
         if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
-        client.scheduler.startTimer()
-        client.scheduler.eventsStored(depth: client.sendable, immediate: false)
-        if client.scheduler.policy.uploadsByItself { Task { [leftovers = client.leftovers] in await leftovers.sendIfDue() } }
         return client
+    }
+
+    /// Tracks the end of a session that has none, and begins to upload. Called once.
+    func begin() {
+        recoverAppEnd()
+        scheduler.startTimer()
+        scheduler.eventsStored(depth: sendable, immediate: false)
+        if scheduler.policy.uploadsByItself { Task { [leftovers] in await leftovers.sendIfDue() } }
     }
 
     /// Each part is handed those that it calls, and nothing holds the client.
@@ -141,6 +155,7 @@ package final class OpenClient: Sendable {
             Task { await delivery.uploadWanted() }
         }
         self.scheduler = scheduler
+        let onStored = configuration.onStored
         let session = SessionMarker(file: file, clock: clock)
         self.session = session
         writer = QueueWriter(
@@ -157,6 +172,11 @@ package final class OpenClient: Sendable {
                 Self.follow(optOutMark, intake)
                 let appended = try file.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
                 debug?.stored(events, appended)
+                if let onStored {
+                    for (index, event) in events.enumerated() where appended.sequences[index] != nil && appended.letters[index] == nil {
+                        onStored(event.bytes)
+                    }
+                }
                 return QueueWriter.Committed(depth: Self.sendable(file), appended: appended)
             },
             flush: { try file.flushDrive() },

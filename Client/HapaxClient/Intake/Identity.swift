@@ -26,6 +26,8 @@ enum IdentityChange: Hashable, Sendable {
     case login(String?)
     case anonymous(String)
 
+    var isLogin: Bool { if case .login = self { true } else { false } }
+
     func change(_ kept: inout KeptIdentity) {
         switch self {
         case .login(let id): kept.loginID = id

@@ -89,14 +89,20 @@ struct Intake: Sendable {
 
     /// Changes whom later events concern, at once; kept on disk in the order of the calls.
     ///
-    /// - Returns: Whether the writer must be started.
-    mutating func identify(_ changes: [IdentityChange]) -> Bool {
+    /// - Returns: Whether the writer must be started, and the anonymous id from then on.
+    mutating func identify(_ changes: [IdentityChange]) -> (wake: Bool, anonymousID: String) {
         var kept = KeptIdentity(anonymousID: context.identity.anonymousID, loginID: context.identity.loginID)
         for change in changes { change.change(&kept) }
         (context.identity.anonymousID, context.identity.loginID) = (kept.anonymousID, kept.loginID)
-        guard !isClosed else { return false }
-        mailbox.append(Entry(identity: changes))
-        return wake()
+        guard !isClosed else { return (false, kept.anonymousID) }
+        // However often somebody logs in while commits fail, it is one entry.
+        let kinds = changes.map(\.isLogin)
+        if let last = mailbox.indices.last, mailbox[last].event == nil, mailbox[last].waiter == nil {
+            mailbox[last].identity = mailbox[last].identity.filter { !kinds.contains($0.isLogin) } + changes
+        } else {
+            mailbox.append(Entry(identity: changes))
+        }
+        return (wake(), kept.anonymousID)
     }
 
     /// Takes the whole mailbox in exchange for an empty one.

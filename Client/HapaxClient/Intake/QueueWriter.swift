@@ -238,10 +238,7 @@ final class QueueWriter: Sendable {
     private func commitGroup() -> Result<Void, StorageFailure> {
         let group = work.group
         do {
-            if !group.identity.isEmpty {
-                try keepIdentity(group.identity)
-                work.group.identity.removeAll()
-            }
+            if work.committed == nil, !group.identity.isEmpty { try keepIdentity(group.identity) }
             // Once: where the flush behind it failed, only that is tried again.
             let committed = try work.committed ?? commit(group.events)
             work.committed = committed

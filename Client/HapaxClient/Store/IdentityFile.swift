@@ -69,7 +69,11 @@ package struct IdentityFile: Sendable {
         var identity = try load(newID: name).identity
         change(&identity)
         try write(identity, to: path + ".\(name)")
-        guard rename(path + ".\(name)", path) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        guard rename(path + ".\(name)", path) == 0 else {
+            let failure = POSIXError(.init(rawValue: errno) ?? .EIO)
+            unlink(path + ".\(name)")
+            throw failure
+        }
         guard DriveCache.synchronize(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         return identity
     }

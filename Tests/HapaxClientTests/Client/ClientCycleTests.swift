@@ -1,6 +1,7 @@
 #if os(Linux)
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 

@@ -1,3 +1,4 @@
+import HapaxTestKit
 import GRDB
 import TestSupport
 import Testing

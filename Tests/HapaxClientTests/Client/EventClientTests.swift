@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -80,7 +81,7 @@ struct EventClientTests {
         #expect(report == FlushReport(stored: 2, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
         let batch = try #require(test.transport.batches.first)
         #expect(batch.ids == [first, second])
-        #expect(batch.scanned.events.map(\.time) == [ManualClock.start, 5])
+        #expect(batch.scanned.events.map(\.time) == [TestClock.start, 5])
         #expect(batch.sequences == [1, 2])
         #expect(batch.scanned.events.map { String(decoding: $0.distinctID, as: UTF8.self) } == ["somebody", "u2"])
         #expect(batch.scanned.envelope.installID == test.client.file.counters.installID)
@@ -103,12 +104,12 @@ struct EventClientTests {
         #expect(await test.client.flush().stored == 2)
         for batch in test.transport.batches {
             #expect(batch.names == ["one", "two"] && batch.sequences == [1, 2])
-            #expect(batch.scanned.events.map(\.time) == [ManualClock.start, ManualClock.start - 3_600_000])
+            #expect(batch.scanned.events.map(\.time) == [TestClock.start, TestClock.start - 3_600_000])
         }
         #expect(test.transport.batches.count == 2)
         test.client.track("three")
         #expect(await test.client.flush().stored == 1)
-        #expect(test.transport.batches[2].scanned.events.map(\.time) == [ManualClock.start + 3_600_000])
+        #expect(test.transport.batches[2].scanned.events.map(\.time) == [TestClock.start + 3_600_000])
     }
 
     @Test("16 threads while answers are awaited: uploaded strictly in order, without a gap (R8, R9, I7)")

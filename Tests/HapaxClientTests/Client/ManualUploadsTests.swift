@@ -1,4 +1,5 @@
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 

@@ -1,5 +1,6 @@
 import Dispatch
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 

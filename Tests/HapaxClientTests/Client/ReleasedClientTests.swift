@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import Logging
 import MetricsTestKit
 import TestSupport

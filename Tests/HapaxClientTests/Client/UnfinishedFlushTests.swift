@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import GRDBSQLite
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 

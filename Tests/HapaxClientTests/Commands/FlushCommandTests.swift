@@ -1,3 +1,4 @@
+import HapaxTestKit
 import Foundation
 import HapaxModel
 import TestSupport

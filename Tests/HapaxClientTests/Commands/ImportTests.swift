@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 

@@ -2,6 +2,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -151,7 +152,7 @@ struct FullDiskTests {
     @Test("a client whose disk is full tells who waits, and stores everything once there is room (I6)")
     func clientWaitsForRoom() async throws {
         let disk = try #require(TinyDisk(bytes: 1024 * 1024))
-        let clock = ManualClock()
+        let clock = TestClock()
         let transport = ScriptedTransport()
         var configuration = EventClient.Configuration(
             server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: disk.path + "/queue")

@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import Logging
 import TestSupport
 import Testing
@@ -199,7 +200,7 @@ struct LeftoversTests {
 
     @Test("a backoff is the server's: who starts meanwhile sends nothing by itself, and a wish is heard (I16)")
     func backoffIsShared() async throws {
-        let clock = ManualClock()
+        let clock = TestClock()
         let first = try TestClient(directory: directory, clock: clock)
         first.transport.script { _ in .success(.problem(.overloaded, headers: ["retry-after": "100"])) }
         try await first.track(0..<1)

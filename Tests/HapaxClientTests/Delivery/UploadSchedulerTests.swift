@@ -1,4 +1,5 @@
 import HapaxModel
+import HapaxTestKit
 import Testing
 
 @testable import HapaxClient
@@ -17,7 +18,7 @@ struct UploadSchedulerTests {
 
     @Test("what is due while there is no network stays due until there is one (R23)", arguments: [true, false])
     func whatIsDueStaysDue(isTimed: Bool) {
-        let clock = ManualClock()
+        let clock = TestClock()
         let network = Locked<NetworkType?>(nil)
         let uploads = Locked(0)
         let scheduler = UploadScheduler(
@@ -35,7 +36,7 @@ struct UploadSchedulerTests {
 
     @Test("a switch that is overtaken by the next one, or by the app's background, changes nothing any more (R24, R36, I15)")
     func overtakenSwitchDoesNothing() {
-        let clock = ManualClock()
+        let clock = TestClock()
         let during = Locked<(@Sendable () -> Void)?>(nil)
         let scheduler = UploadScheduler(
             policy: Locked(FlushPolicy(UploadSettings(interval: .seconds(15), bulkSize: 100, immediateEvents: []), now: .zero)),
@@ -103,7 +104,7 @@ struct UploadSchedulerTests {
 
     @Test("there is a timer while one is wanted and has an interval, and none behind the end (R21, R26, R36)")
     func timerRunsWhileItIsWanted() {
-        let clock = ManualClock()
+        let clock = TestClock()
         let scheduler = UploadScheduler(
             policy: Locked(FlushPolicy(UploadSettings(interval: .seconds(15), bulkSize: 100, immediateEvents: []), now: .zero)),
             clock: clock, depth: { 1 }, upload: {})

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 
 @testable import HapaxClient
@@ -12,7 +13,7 @@ final class EmbeddedHistory: Sendable {
     /// Nothing fails, and nothing is thrown away.
     private let isCalm: Bool
     private let directory = TemporaryDirectory()
-    private let clock = ManualClock()
+    private let clock = TestClock()
     private let server: MoodyServer
     private let disk: FaultyDisk
     private let log = Locked<[String]>([])

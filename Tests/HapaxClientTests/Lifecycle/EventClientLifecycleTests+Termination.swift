@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -119,7 +120,7 @@ extension EventClientLifecycleTests {
         let end = try #require(next.transport.batches.last?.scanned.events.last)
         #expect(next.transport.batches.flatMap(\.names) == ["$AppStart", "event 0", "$AppEnd"])
         #expect(properties(next).last == #"{"$recovered":true}"#)
-        #expect(end.time == ManualClock.start + 20_000)
+        #expect(end.time == TestClock.start + 20_000)
         #expect(end.id == told.id, "the end that was told and the recovered one are one event")
         try await next.client.writer.barrier()
         _ = await next.client.shutdown(within: .zero)

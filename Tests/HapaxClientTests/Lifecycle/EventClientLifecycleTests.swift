@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -146,7 +147,7 @@ struct EventClientLifecycleTests {
         var written: [Int64?] = []
         for _ in 0..<5 {
             marker.eventsStored()
-            written.append(try test.client.file.openSession().map { $0.lastActivity - ManualClock.start })
+            written.append(try test.client.file.openSession().map { $0.lastActivity - TestClock.start })
             test.clock.advance(by: .milliseconds(500))
         }
         #expect(written == [0, 0, 1_000, 1_000, 2_000])

@@ -1,4 +1,5 @@
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -24,7 +25,7 @@ struct DeadLettersTests {
         #expect(await test.client.status().isBalanced)
         let books = test.client.file.counters
         #expect(books.bytes == Int64(letters[1].event.count) && books.letterBytes == Int64(letters[0].event.count + letters[2].event.count))
-        #expect(test.client.file.oldestTime == ManualClock.start, "and as old")
+        #expect(test.client.file.oldestTime == TestClock.start, "and as old")
         test.transport.script { .success($0.receipt()) }
         #expect(await test.client.flush().stored == 1)
         #expect(await test.client.status().isBalanced)

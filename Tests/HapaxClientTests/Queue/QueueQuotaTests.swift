@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -9,7 +10,7 @@ import Testing
 @Suite("QueueQuota (I12, I13)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct QueueQuotaTests {
     private func client(
-        _ transport: ScriptedTransport = ScriptedTransport(), clock: ManualClock = ManualClock(), _ change: (inout QueueQuota) -> Void
+        _ transport: ScriptedTransport = ScriptedTransport(), clock: TestClock = TestClock(), _ change: (inout QueueQuota) -> Void
     ) throws -> TestClient {
         var quota = QueueQuota()
         change(&quota)

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 
 @testable import HapaxClient
@@ -8,12 +9,12 @@ import TestSupport
 /// A client on a real queue file with a manual clock and a scripted server; it sends only when asked unless `configure` says otherwise.
 struct TestClient {
     let directory: TemporaryDirectory
-    let clock: ManualClock
+    let clock: TestClock
     let transport: ScriptedTransport
     let client: EventClient
 
     init(
-        directory: TemporaryDirectory = TemporaryDirectory(), clock: ManualClock = ManualClock(),
+        directory: TemporaryDirectory = TemporaryDirectory(), clock: TestClock = TestClock(),
         transport: ScriptedTransport = ScriptedTransport(), configure: (inout EventClient.Configuration) -> Void = { _ in }
     ) throws {
         self.directory = directory

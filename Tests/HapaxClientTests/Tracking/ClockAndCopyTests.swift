@@ -1,6 +1,7 @@
 import Dispatch
 import Foundation
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -39,12 +40,12 @@ struct ClockAndCopyTests {
         let events = test.transport.batches.flatMap(\.scanned.events)
         #expect(test.transport.batches.flatMap(\.names) == ["now", "yesterday", "next year", "now again"])
         #expect(events.compactMap(\.sequence) == [1, 2, 3, 4])
-        #expect(events.map(\.time) == [0, -day, 365 * day, 0].map { ManualClock.start + $0 })
+        #expect(events.map(\.time) == [0, -day, 365 * day, 0].map { TestClock.start + $0 })
     }
 
     @Test("what the app's code takes to add to an event does not move its time (R58)", arguments: [true, false])
     func userCodeDoesNotMoveTheTime(isEnriched: Bool) async throws {
-        let clock = ManualClock()
+        let clock = TestClock()
         let test = try TestClient(clock: clock) {
             if isEnriched {
                 $0.enrichers = [
@@ -63,7 +64,7 @@ struct ClockAndCopyTests {
         test.client.track("slow")
         try await test.client.trackDurably("slow, too")
         #expect(await test.client.flush().stored == 2)
-        #expect(test.transport.batches.flatMap(\.scanned.events).map(\.time) == [ManualClock.start, ManualClock.start + 2_000])
+        #expect(test.transport.batches.flatMap(\.scanned.events).map(\.time) == [TestClock.start, TestClock.start + 2_000])
         await test.client.shutdown(within: .zero)
     }
 
@@ -104,7 +105,7 @@ struct ClockAndCopyTests {
             var configuration = EventClient.Configuration(server: server.url, writeKey: "k", queueDirectory: queue)
             configuration.uploads.interval = nil
             // On this clock no shutdown runs out of time: the files are closed when it returns, however busy the machine is.
-            return try EventClient.start(configuration, clock: ManualClock()) { CurlTransport() }
+            return try EventClient.start(configuration, clock: TestClock()) { CurlTransport() }
         }
         let first = try client()
         for index in 0..<3 { try await first.trackDurably("event \(index)") }

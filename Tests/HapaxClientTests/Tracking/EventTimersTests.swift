@@ -1,4 +1,5 @@
 import HapaxModel
+import HapaxTestKit
 import Testing
 
 @testable import HapaxClient

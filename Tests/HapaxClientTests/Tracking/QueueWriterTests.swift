@@ -1,5 +1,6 @@
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -30,7 +31,7 @@ struct QueueWriterTests {
     }
 
     private let store = Store()
-    private let clock = ManualClock()
+    private let clock = TestClock()
 
     /// Events are numbered as they are taken in, by their times.
     private let numbers = Locked(Int64(0))
@@ -119,7 +120,7 @@ struct QueueWriterTests {
 
     /// Does something in the moment in which the next attempt is scheduled.
     private struct InterruptedClock: ClientClock {
-        let clock: ManualClock
+        let clock: TestClock
         let interruption = Locked<(@Sendable () -> Void)?>(nil)
         var unixMilliseconds: Int64 { clock.unixMilliseconds }
         var monotonic: Duration { clock.monotonic }

@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 
@@ -30,7 +31,7 @@ struct WriterGroupTests {
 
     private let record = Locked(Record())
     private let ended = AwaitedCount()
-    private let clock = ManualClock()
+    private let clock = TestClock()
     /// Events are numbered as they are taken in, by their times.
     private let numbers = Locked(Int64(0))
     private func next() -> Int64 {

@@ -1,4 +1,5 @@
 import HapaxModel
+import HapaxTestKit
 import Logging
 import TestSupport
 import Testing
@@ -77,7 +78,7 @@ struct TransportRulesTests {
         let encoding = Locked<ThreadName?>(nil)
         let committed = Gate()
         let writer = QueueWriter(
-            intake: Locked(Intake(capacity: 10)), clock: ManualClock(),
+            intake: Locked(Intake(capacity: 10)), clock: TestClock(),
             immediateEvents: { [] },
             encode: { event, base in
                 encoding.withLock { $0 = .current }

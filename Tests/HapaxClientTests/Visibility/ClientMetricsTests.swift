@@ -1,5 +1,6 @@
 import CoreMetrics
 import HapaxModel
+import HapaxTestKit
 import MetricsTestKit
 import Testing
 

@@ -1,5 +1,6 @@
 import GRDB
 import HapaxModel
+import HapaxTestKit
 import TestSupport
 import Testing
 

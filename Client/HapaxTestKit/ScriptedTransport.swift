@@ -1,10 +1,9 @@
 import HapaxClient
 import HapaxModel
-import TestSupport
 
 /// Answers as a test's script says, and remembers every request.
-final class ScriptedTransport: EventTransport {
-    typealias Answer = @Sendable (SentBatch) async -> Result<TransportAnswer, TransportFailure>
+package final class ScriptedTransport: EventTransport {
+    package typealias Answer = @Sendable (SentBatch) async -> Result<TransportAnswer, TransportFailure>
 
     private struct State {
         var answer: Answer
@@ -16,28 +15,28 @@ final class ScriptedTransport: EventTransport {
     private let state: Locked<State>
     private let made = AwaitedCount()
 
-    init(_ answer: @escaping Answer = { .success($0.receipt()) }) {
+    package init(_ answer: @escaping Answer = { .success($0.receipt()) }) {
         state = Locked(State(answer: answer))
     }
 
     /// These answers first, then receipts.
-    static func receipts(after answers: [Result<TransportAnswer, TransportFailure>]) -> Answer {
+    package static func receipts(after answers: [Result<TransportAnswer, TransportFailure>]) -> Answer {
         let left = Locked(answers[...])
         return { batch in left.withLock { $0.popFirst() } ?? .success(batch.receipt()) }
     }
 
     /// In the order they were sent.
-    var batches: [SentBatch] { state.withLock { $0.batches } }
+    package var batches: [SentBatch] { state.withLock { $0.batches } }
 
-    func script(_ answer: @escaping Answer) { state.withLock { $0.answer = answer } }
+    package func script(_ answer: @escaping Answer) { state.withLock { $0.answer = answer } }
 
     /// Returns once so many requests have been made.
-    func requests(_ count: Int) async {
+    package func requests(_ count: Int) async {
         await made.reaches(count)
     }
 
     /// Returns when the transport is closed, as a request that never gets an answer does.
-    func hang() async -> Result<TransportAnswer, TransportFailure> {
+    package func hang() async -> Result<TransportAnswer, TransportFailure> {
         await withCheckedContinuation { continuation in
             let closed = state.withLock { state in
                 if !state.closed { state.hanging.append(continuation) }
@@ -48,7 +47,7 @@ final class ScriptedTransport: EventTransport {
         return .failure(.aborted)
     }
 
-    func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure> {
+    package func send(_ request: TransportRequest) async -> Result<TransportAnswer, TransportFailure> {
         guard let batch = SentBatch(request) else { return .failure(.other(-1)) }
         let answer: Answer? = state.withLock { state in
             if state.closed { return nil }
@@ -60,7 +59,7 @@ final class ScriptedTransport: EventTransport {
         return await answer(batch)
     }
 
-    func close() {
+    package func close() {
         let hanging = state.withLock { state in
             state.closed = true
             defer { state.hanging = [] }
@@ -71,12 +70,12 @@ final class ScriptedTransport: EventTransport {
 }
 
 /// A request, read back with the server's own scanner.
-struct SentBatch: Sendable {
-    let request: TransportRequest
-    let body: [UInt8]
-    let scanned: ScannedBody
+package struct SentBatch: Sendable {
+    package let request: TransportRequest
+    package let body: [UInt8]
+    package let scanned: ScannedBody
 
-    init?(_ request: TransportRequest) {
+    package init?(_ request: TransportRequest) {
         self.request = request
         let isCompressed = request.headers.contains { $0.name == "Content-Encoding" && $0.value == "gzip" }
         let plain = isCompressed ? try? Gzip.decompress(request.body, limit: EventLimits.maximumDecompressedBodyBytes) : request.body
@@ -85,12 +84,12 @@ struct SentBatch: Sendable {
         self.scanned = scanned
     }
 
-    var ids: [EventID] { scanned.events.compactMap(\.id) }
-    var names: [String] { scanned.events.map { String(decoding: $0.name, as: UTF8.self) } }
-    var sequences: [Int64] { scanned.events.compactMap(\.sequence) }
+    package var ids: [EventID] { scanned.events.compactMap(\.id) }
+    package var names: [String] { scanned.events.map { String(decoding: $0.name, as: UTF8.self) } }
+    package var sequences: [Int64] { scanned.events.compactMap(\.sequence) }
 
     /// All stored but for those that `outcome` says something else about.
-    func receipt(_ outcome: (ScannedEvent) -> Receipt.Outcome = { _ in .stored }) -> TransportAnswer {
+    package func receipt(_ outcome: (ScannedEvent) -> Receipt.Outcome = { _ in .stored }) -> TransportAnswer {
         let results = scanned.events.enumerated().compactMap { index, event -> Receipt.Result? in
             let outcome = outcome(event)
             return outcome == .stored ? nil : Receipt.Result(index: index, eventID: event.id, outcome: outcome)
@@ -103,7 +102,7 @@ struct SentBatch: Sendable {
 }
 
 extension TransportAnswer {
-    static func problem(_ code: RequestProblem.Code, headers: [String: String] = [:]) -> TransportAnswer {
+    package static func problem(_ code: RequestProblem.Code, headers: [String: String] = [:]) -> TransportAnswer {
         TransportAnswer(
             status: code.status, headers: headers.merging(["content-type": RequestProblem.contentType]) { $1 },
             body: RequestProblem(code, detail: "a test").encoded(requestID: "test"))

@@ -1,9 +1,9 @@
+import Foundation
 import HapaxClient
 import HapaxModel
-import TestSupport
 
-/// A clock that stands still until a test moves it.
-final class ManualClock: ClientClock {
+/// A clock that stands still until a test moves it: of sessions, timers, and the time between attempts to deliver.
+public final class TestClock: ClientClock {
     private struct Scheduled {
         var number: Int
         var due: Duration
@@ -21,12 +21,18 @@ final class ManualClock: ClientClock {
         let count = AwaitedCount()
     }
 
-    static let start: Int64 = 1_763_680_000_000
+    package static let start: Int64 = 1_763_680_000_000
     private let state = Locked(State())
 
-    var unixMilliseconds: Int64 { reading.unixMilliseconds }
-    var monotonic: Duration { reading.monotonic }
-    var reading: ClockReading {
+    /// Stands at a fixed moment of 2025.
+    public init() {}
+
+    /// What events get as their time.
+    public var now: Date { Date(timeIntervalSince1970: Double(unixMilliseconds) / 1_000) }
+
+    package var unixMilliseconds: Int64 { reading.unixMilliseconds }
+    package var monotonic: Duration { reading.monotonic }
+    package var reading: ClockReading {
         state.withLock {
             ClockReading(
                 monotonic: $0.elapsed, unixMilliseconds: Self.start + Int64(($0.elapsed + $0.wallOffset) / .milliseconds(1)))
@@ -34,18 +40,18 @@ final class ManualClock: ClientClock {
     }
 
     /// As people and time servers do; what is scheduled is not concerned.
-    func moveWallClock(by offset: Duration) { state.withLock { $0.wallOffset += offset } }
+    package func moveWallClock(by offset: Duration) { state.withLock { $0.wallOffset += offset } }
 
     /// Whether each action is due as soon as it is scheduled, as in a process that is suspended just then.
-    var isPastWhatIsScheduled: Bool {
+    package var isPastWhatIsScheduled: Bool {
         get { state.withLock { $0.isPastWhatIsScheduled } }
         set { state.withLock { $0.isPastWhatIsScheduled = newValue } }
     }
 
     /// Delays still to come, in order.
-    var pending: [Duration] { state.withLock { state in state.scheduled.map { $0.due - state.elapsed }.sorted() } }
+    package var pending: [Duration] { state.withLock { state in state.scheduled.map { $0.due - state.elapsed }.sorted() } }
 
-    func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
+    package func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
         let number = state.withLock { state in
             state.next += 1
             state.scheduled.append(Scheduled(number: state.next, due: state.elapsed + delay, action: action))
@@ -56,14 +62,15 @@ final class ManualClock: ClientClock {
     }
 
     /// Actions that were ever scheduled.
-    var everScheduled: Int { state.withLock { $0.next } }
+    package var everScheduled: Int { state.withLock { $0.next } }
 
     /// Returns once so many actions are scheduled.
-    func scheduled(_ count: Int) async {
+    package func scheduled(_ count: Int) async {
         await state.withLock { $0.count }.reaches(count)
     }
 
-    func advance(by duration: Duration) {
+    /// Moves on; what is due by then happens before it returns, on this thread.
+    public func advance(by duration: Duration) {
         let due = state.withLock { state in
             state.elapsed += duration
             let now = state.elapsed
@@ -75,7 +82,7 @@ final class ManualClock: ClientClock {
     }
 
     /// Moves on, step by step, until something has happened that takes time.
-    func advance(by step: Duration, until hasHappened: () async throws -> Bool) async rethrows {
+    package func advance(by step: Duration, until hasHappened: () async throws -> Bool) async rethrows {
         while try await !hasHappened(), !Task.isCancelled {
             advance(by: step)
             await Task.yield()
@@ -83,7 +90,7 @@ final class ManualClock: ClientClock {
     }
 
     private struct Cancellation: ScheduledAction {
-        let clock: ManualClock
+        let clock: TestClock
         let number: Int
         func cancel() { clock.state.withLock { $0.scheduled.removeAll { $0.number == number } } }
     }

@@ -1,5 +1,3 @@
-import HapaxModel
-
 /// A number that tasks can wait for. Whoever is cancelled, as by a test's time limit, waits no longer.
 package final class AwaitedCount: Sendable {
     private struct Waiter {

@@ -1,0 +1,42 @@
+import Foundation
+import HapaxModel
+
+/// An event as the client has stored it, with everything that it adds.
+public struct TrackedEvent: Sendable, Hashable {
+    /// Made by the client, or the caller's own.
+    public let id: EventID
+    /// What happened.
+    public let name: String
+    /// To the millisecond.
+    public let time: Date
+    /// Whom it concerns.
+    public let distinctID: String
+    /// Its own ones, and those that every event gets.
+    public let properties: Properties
+    private let json: [UInt8]
+
+    /// A property's value; nil if it has none of that name.
+    public subscript(_ name: String) -> PropertyValue? { properties[name] }
+
+    /// Its properties as a type of yours; a date is Unix milliseconds.
+    ///
+    /// - Throws: `DecodingError`.
+    public func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .millisecondsSince1970
+        return try decoder.decode(type, from: Data(json))
+    }
+
+    init?(_ bytes: [UInt8]) {
+        let scanned = EventScanner.scan(bytes[...])
+        guard let id = scanned.id, scanned.problem == nil,
+            case .object(let members)? = try? PropertyValue(json: String(decoding: scanned.properties, as: UTF8.self))
+        else { return nil }
+        self.id = id
+        name = String(decoding: scanned.name, as: UTF8.self)
+        time = Date(timeIntervalSince1970: Double(scanned.time) / 1_000)
+        distinctID = String(decoding: scanned.distinctID, as: UTF8.self)
+        properties = Properties(members)
+        json = [UInt8](scanned.properties)
+    }
+}

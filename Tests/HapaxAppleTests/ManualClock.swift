@@ -1,1 +1,0 @@
-../HapaxClientTests/Support/ManualClock.swift

@@ -1,1 +1,0 @@
-../HapaxClientTests/Support/ScriptedTransport.swift
