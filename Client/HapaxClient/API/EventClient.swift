@@ -301,7 +301,7 @@ public final class EventClient: Sendable {
     ///     other id the first event stays; one whose name, distinct id or properties have other values is a dead letter `conflict`. So it is if only
     ///     a super, automatic or computed property has changed.
     ///   - time: When it happened, to the millisecond, in the years 1970…9999; now if nil.
-    ///   - distinctID: Whom it concerns, 1…200 bytes; ``distinctID`` if nil.
+    ///   - distinctID: Whom it concerns, 1…200 bytes; whom ``identity`` says if nil.
     /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``EventClient/Status/dropped``, on disk within a second. An event over
     ///   a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult

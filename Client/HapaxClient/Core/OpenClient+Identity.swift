@@ -22,8 +22,10 @@ extension OpenClient {
         }
         // Whoever logs in meanwhile is not this user: both are said here.
         guard isNew else { return }
-        track(
+        let tracked = track(
             "$identify", properties: [EventContext.anonymousID: anonymousID], id: .derived(name: "$identify", key: key), distinctID: id)
+        // Refused, as while the user has opted out, it is still to be said.
+        if tracked == nil { identified.withLock { if $0 == key { $0 = nil } } }
     }
 
     package func reset() {

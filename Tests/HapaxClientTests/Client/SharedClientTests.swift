@@ -107,6 +107,29 @@ struct SharedClientTests {
         func log(event: LogEvent) { asked() }
     }
 
+    @Test("who opts out before the queue is open has nothing told of them, nor of a session that crashed, and nothing sent (D16)")
+    func optOutPrecedesOpening() async throws {
+        let crashed = try EventClient.start(configuration, clock: TestClock()) { ScriptedTransport() }
+        crashed.handle(.didBecomeActive)
+        // The marker of its session is written behind the first commit.
+        for _ in 0..<2 { try await crashed.writer.barrier() }
+        try FileManager.default.copyItem(atPath: directory.path("queue"), toPath: directory.path("copy"))
+        await crashed.shutdown(within: .zero)
+        var configuration = configuration
+        configuration.queueDirectory = directory.url.appending(path: "copy")
+        let shared = shared()
+        shared.identify("anna")
+        shared.handle(.didBecomeActive)
+        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optOut() }
+        for index in 0..<2_000 { shared.addSuperProperties(["n": index]) }
+        shared.take(configuration)
+        #expect(shared.isOptedOut && shared.identity.loginID == "anna" && shared.superProperties == ["n": 1_999])
+        #expect(shared.track("event") == nil)
+        try await shared.waitUntilStored()
+        #expect(shared.file.counters.created == 1, "the crashed session's start")
+        await shared.shutdown(within: .zero)
+    }
+
     /// The process's own: the one test that touches it.
     @Test("the process's client is one object for ever; the first configuration holds, and it stays after its end (R1, R2)")
     func processHasOne() async throws {

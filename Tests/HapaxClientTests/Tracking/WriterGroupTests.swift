@@ -88,6 +88,18 @@ struct WriterGroupTests {
         #expect(groups.map(\.count) == [1_000, 1_000, 1_000] && groups.joined().elementsEqual(1...3_000))
     }
 
+    @Test("a flush that failed behind a change of the identity alone is no commit of the events behind it (I4, R56)")
+    func failedFlushCommitsNobodyElse() async throws {
+        let writer = writer()
+        record.withLock { $0.driveFailure = StorageFailure(errno: EIO) }
+        if writer.intake.withLock({ $0.identify([.login("anna")]).wake }) { writer.wake() }
+        await clock.scheduled(1)
+        _ = admit(writer.intake)
+        record.withLock { $0.driveFailure = nil }
+        try await writer.barrier(retrying: true)
+        #expect(record.withLock { $0.groups.map(\.count) } == [1] && writer.intake.withLock { $0.uncommitted.events } == 0)
+    }
+
     @Test("a transaction has so many bytes of events, and the last one may exceed it (I13)")
     func groupsAreBoundedInBytes() async throws {
         let writer = writer(maximumGroupBytes: 1_000)
