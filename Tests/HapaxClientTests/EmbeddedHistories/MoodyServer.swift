@@ -73,11 +73,11 @@ extension MoodyServer.State {
             install: batch.scanned.envelope.installID, sequence: event.sequence,
             content: event.name + [0] + event.distinctID + [0] + Array("\(event.time)".utf8) + event.properties)
         if let before = stored[id] {
-            // What is recovered from a damaged file, be it delivered, is another install's, with another sequence. A session's end is recovered
-            // once more if the file that said it was is damaged.
-            let isMoved = before.install != new.install || event.name == Array("$AppEnd".utf8)[...]
-            // Each run says anew who logged in, at its own time.
-            if event.name == Array("$identify".utf8)[...] { return false }
+            // Each run says anew who logged in, at its own time; and a session's end is told once more, in other words, if what says that it
+            // was told is damaged or could not be written. Their derived ids make one event of that.
+            if ["$identify", "$AppEnd"].contains(String(decoding: event.name, as: UTF8.self)) { return false }
+            // What is recovered from a damaged file, be it delivered, is another install's, with another sequence.
+            let isMoved = before.install != new.install
             if before.content != new.content || (before != new && !isMoved) {
                 complaints.append(
                     "\(id): \(new.sequence ?? 0), \(new.content.count) bytes, was \(before.sequence ?? 0), \(before.content.count) bytes")
