@@ -165,6 +165,7 @@ let package = Package(
                 .product(name: "CoreMetrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
             ],
             path: "Tests/HapaxClientTests",
+            resources: [.copy("Golden")],
             swiftSettings: strict
         ),
         .testTarget(

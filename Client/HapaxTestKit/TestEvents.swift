@@ -43,14 +43,14 @@ public final class TestEvents: Sendable {
     }
 
     /// - Parameter configure: Changes what the client is configured with. Its queue is in the temporary directory whatever that says, no event
-    ///   gets automatic properties, and nothing is uploaded by itself, unless it is set here.
+    ///   gets automatic properties or a session (``EventClient/Configuration/isApp``), and nothing is uploaded by itself, unless it is set here.
     /// - Throws: ``StartError``.
     public init(configure: (inout EventClient.Configuration) -> Void = { _ in }) throws {
         directory = FileManager.default.temporaryDirectory.appending(
             path: "hapax-events-\(UUID().uuidString)", directoryHint: .isDirectory)
         var configuration = EventClient.Configuration(server: "http://127.0.0.1:1", writeKey: "test", queueDirectory: directory.path)
         configuration.uploads.interval = nil
-        configuration.automaticProperties = false
+        (configuration.automaticProperties, configuration.isApp) = (false, false)
         configure(&configuration)
         configuration.queueDirectory = directory
         let stored = stored

@@ -30,13 +30,13 @@ public struct TrackedEvent: Sendable, Hashable {
     init?(_ bytes: [UInt8]) {
         let scanned = EventScanner.scan(bytes[...])
         guard let id = scanned.id, scanned.problem == nil,
-            case .object(let members)? = try? PropertyValue(json: String(decoding: scanned.properties, as: UTF8.self))
+            let properties = Properties(json: String(decoding: scanned.properties, as: UTF8.self))
         else { return nil }
         self.id = id
         name = String(decoding: scanned.name, as: UTF8.self)
         time = Date(timeIntervalSince1970: Double(scanned.time) / 1_000)
         distinctID = String(decoding: scanned.distinctID, as: UTF8.self)
-        properties = Properties(members)
+        self.properties = properties
         json = [UInt8](scanned.properties)
     }
 }

@@ -32,4 +32,18 @@ package final class EncodedProperties: Sendable {
         byteCount = members.reduce(0) { $0 + $1.bytes.count + 1 }
     }
 
+    /// As a JSON object.
+    package var json: String {
+        var writer = JSONWriter()
+        writer.object([:], over: self)
+        return String(decoding: writer.bytes, as: UTF8.self)
+    }
+}
+
+extension Properties {
+    /// nil for a text that is no JSON object, or one that no event may hold.
+    package init?(json: String) {
+        guard case .object(let members)? = try? PropertyValue(json: json) else { return nil }
+        self.init(members)
+    }
 }

@@ -24,10 +24,11 @@ extension EventClient {
         /// Whether each event gets `$model`, `$manufacturer`, `$os`, `$os_version`, `$app_version`, `$lib` and `$lib_version`, collected
         /// once at the start; what is not known is left out. They count towards an event's limits.
         public var automaticProperties = true
+        /// Whether this is an app, which has one user at a time: then each event has a session (``EventClient/sessionID``), and
+        /// ``EventClient/commonProperties`` are kept for later runs. On Apple's systems for what is in a bundle, elsewhere not.
+        public var isApp = Self.isAppByDefault
         /// For `$app_version`; nil stands for the main bundle's.
         public var appVersion: String?
-        /// Asked at each `track`, on its thread, for properties that win over ``EventClient/superProperties`` and lose against the event's.
-        public var computedProperties: (@Sendable () -> Properties)?
         /// Change or drop events before they are stored, one after the other.
         public var enrichers: [EventClient.Enricher] = []
         /// Events that may wait in memory for their commit, from 1; more are refused and counted.
@@ -87,6 +88,14 @@ extension EventClient {
         package static func url(_ text: String) -> URL {
             // Foundation escapes other characters, on newer systems only.
             (text.utf8.allSatisfy { (0x21...0x7E).contains($0) } ? URL(string: text) : nil) ?? URL(filePath: "/")
+        }
+
+        private static var isAppByDefault: Bool {
+            #if canImport(Darwin)
+            return Bundle.main.bundleIdentifier != nil
+            #else
+            return false
+            #endif
         }
 
         /// On Apple's systems `hapax` below the bundle's identifier in Application Support, or below the executable's name if there is no

@@ -21,15 +21,15 @@ extension EventClient {
         }
     }
 
-    /// Nobody is logged in, the anonymous id is a new one, and ``superProperties`` are empty: as for another person. Never waits for the disk, as
+    /// Nobody is logged in, the anonymous id is a new one, and ``commonProperties`` are empty: as for another person. Never waits for the disk, as
     /// ``identify(_:)``.
     public func reset() {
         whenOpen {
             $0.reset()
         } else: { state in
             state.context.identity.loginID = nil
-            state.context.superProperties = [:]
-            (state.wishes.isReset, state.wishes.login, state.wishes.superProperties) = (true, nil, nil)
+            state.context.common = [:]
+            (state.wishes.isReset, state.wishes.login, state.wishes.common) = (true, nil, [:])
         }
     }
 
@@ -62,25 +62,27 @@ extension EventClient {
         if isOptedOut { try client.optOut() } else { try client.optIn() }
     }
 
-    // MARK: - Super properties
+    // MARK: - What every event says
 
-    /// Properties that each event gets from now on; they win over automatic ones and lose against an event's own. In memory only.
-    public var superProperties: Properties {
-        get { context.superProperties }
-        set { changeSuperProperties { $0 = newValue } }
-    }
+    /// Properties that each event gets; they win over automatic ones and lose against an event's own. An app's hold in later runs, too
+    /// (``Configuration/isApp``); while its queue is closed nobody knows those of an earlier run.
+    public var commonProperties: Properties { context.common }
 
-    /// Adds to ``superProperties``, in one step; the new ones win.
-    public func addSuperProperties(_ properties: Properties) {
-        changeSuperProperties { $0.merge(properties) }
-    }
-
-    private func changeSuperProperties(_ change: (inout Properties) -> Void) {
+    /// Changes ``commonProperties``. Never waits for the disk: the change is on it before any event that is tracked afterwards, name by name, so
+    /// that clients of one directory keep each other's.
+    ///
+    /// - Parameter change: Given a copy, and called again if somebody else changes them meanwhile.
+    public func updateCommonProperties(_ change: (inout Properties) -> Void) {
         whenOpen {
-            $0.changeSuperProperties(change)
+            $0.updateCommonProperties(change)
         } else: { state in
-            change(&state.context.superProperties)
-            state.wishes.superProperties = state.context.superProperties
+            let before = state.context.common
+            change(&state.context.common)
+            state.wishes.common.merge(state.context.common.changes(since: before)) { $1 }
         }
     }
+
+    /// The session that an app's events belong to (`$session_id`): what happens without a pause of 30 minutes, for 24 hours at most, in one run
+    /// or several. nil of a service, and while the queue is closed.
+    public var sessionID: EventID? { open?.sessionID }
 }

@@ -50,14 +50,14 @@ public final class EventClient: Sendable {
         var uploads: (changed: UploadSettings, before: UploadSettings)?
         var isReset = false
         var login: String??
-        var superProperties: Properties?
+        var common: [String: PropertyValue?] = [:]
         var attach: (@Sendable (OpenClient) -> Void)?
         /// The latest that says how the app stands.
         var signal: LifecycleSignal?
         var screen: (name: String, properties: Properties)?
 
         var isEmpty: Bool {
-            isOptedOut == nil && uploads == nil && !isReset && login == nil && superProperties == nil && attach == nil && signal == nil
+            isOptedOut == nil && uploads == nil && !isReset && login == nil && common.isEmpty && attach == nil && signal == nil
                 && screen == nil
         }
     }
@@ -217,7 +217,7 @@ public final class EventClient: Sendable {
             if !hasBegun { client.begin() }
             hasBegun = true
             if wishes.isReset { client.reset() }
-            if let superProperties = wishes.superProperties { client.superProperties = superProperties }
+            client.updateCommonProperties { for (name, value) in wishes.common { $0[name] = value } }
             if let login = wishes.login { client.identify(login) }
             wishes.attach?(client)
             if let signal = wishes.signal { client.handle(signal) }
@@ -299,7 +299,7 @@ public final class EventClient: Sendable {
     ///   - name: What happened, 1…200 bytes of UTF-8.
     ///   - id: A derived one, which is to say a UUID of version 8, makes your retry the same event, whatever else it says by then. Under any
     ///     other id the first event stays; one whose name, distinct id or properties have other values is a dead letter `conflict`. So it is if only
-    ///     a super, automatic or computed property has changed.
+    ///     a common or automatic property has changed.
     ///   - time: When it happened, to the millisecond, in the years 1970…9999; now if nil.
     ///   - distinctID: Whom it concerns, 1…200 bytes; whom ``identity`` says if nil.
     /// - Returns: The event's id; nil if it was refused, for a ``DropReason``. A refusal is counted in ``EventClient/Status/dropped``, on disk within a second. An event over

@@ -66,21 +66,22 @@ extension OpenClient {
                     waiter: waiter, isKept: isKept, propertyBytes: bytes)
             }
         }
-        guard asksUser else { return admit(properties, now: nil) }
+        guard !configuration.enrichers.isEmpty else { return admit(properties, now: nil) }
         // It is not asked about an event that is not taken: who has opted out is nobody's business (D16).
         if let refused = refuseAll(isKept) { return refused }
         // The event happened before that code took its time (R58).
         let called = clock.unixMilliseconds
-        var own = properties
-        if let computed = configuration.computedProperties { own = computed().merging(own) }
-        guard !configuration.enrichers.isEmpty else { return admit(own, now: called) }
         var attemptsLeft = Self.maximumEnrichments
         while true {
             attemptsLeft -= 1
-            let context = writer.intake.withLock { $0.context }
+            let context = writer.intake.withLock { intake in
+                intake.continueSession(at: called)
+                return intake.context
+            }
+            let own = context.own(properties)
             var draft = EventDraft(
                 name: name, distinctID: distinctID ?? context.identity.distinctID,
-                properties: context.base.merging(context.own(own)))
+                properties: context.base.merging(own), own: own)
             for enrich in configuration.enrichers {
                 guard let enriched = enrich(draft) else {
                     return refuseAll(isKept) ?? writer.intake.withLock { $0.refuse(.enricher) }

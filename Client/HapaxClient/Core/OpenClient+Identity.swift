@@ -12,7 +12,7 @@ extension OpenClient {
             _ = writer.intake.withLock { $0.refuse(.invalidID) }
             return countRefusalsSoon()
         }
-        let anonymousID = change([.login(id)])
+        let anonymousID = change(IdentityChange(login: .some(id)))
         guard let id else { return }
         let key = anonymousID + "\u{0}" + id
         // Once for each user and run: two processes, and a run that ended in between, make one event of it (its id is derived).
@@ -32,14 +32,13 @@ extension OpenClient {
         var ids = UUIDv7Generator()
         let anonymousID = ids.next(unixMilliseconds: clock.unixMilliseconds).description
         identified.withLock { $0 = nil }
-        superProperties = [:]
-        change([.login(nil), .anonymous(anonymousID)])
+        change(IdentityChange(login: .some(nil), anonymousID: anonymousID, forgetsCommon: true))
     }
 
     /// - Returns: The anonymous id from then on.
     @discardableResult
-    private func change(_ changes: [IdentityChange]) -> String {
-        let (wake, anonymousID) = writer.intake.withLock { $0.identify(changes) }
+    private func change(_ change: IdentityChange) -> String {
+        let (wake, anonymousID) = writer.intake.withLock { $0.change(change) }
         if wake { writer.wake() }
         return anonymousID
     }
@@ -81,12 +80,30 @@ extension OpenClient {
         }
     }
 
-    // MARK: - Super properties
+    // MARK: - Common properties
 
-    package var superProperties: Properties {
-        get { writer.intake.withLock { $0.context.superProperties } }
-        set { writer.intake.withLock { $0.context.superProperties = newValue } }
+    package var commonProperties: Properties { writer.intake.withLock { $0.context.common } }
+
+    package func updateCommonProperties(_ change: (inout Properties) -> Void) {
+        while true {
+            let before = writer.intake.withLock { $0.context }
+            var after = before.common
+            change(&after)
+            let changes = after.changes(since: before.common)
+            guard !changes.isEmpty else { return }
+            let wake: Bool? = writer.intake.withLock { intake in
+                guard intake.context.generation == before.generation else { return nil }
+                guard configuration.isApp else {
+                    intake.context.common = after
+                    return false
+                }
+                return intake.change(IdentityChange(common: changes)).wake
+            }
+            guard let wake else { continue }
+            if wake { writer.wake() }
+            return
+        }
     }
 
-    func changeSuperProperties(_ change: (inout Properties) -> Void) { writer.intake.withLock { change(&$0.context.superProperties) } }
+    package var sessionID: EventID? { writer.intake.withLock { $0.context.session?.id } }
 }

@@ -87,9 +87,8 @@ extension OpenClient {
     func recoverAppEnd() {
         guard let open = try? file.openSession() else { return }
         track(
-            AutomaticEvent.appEnd.rawValue, properties: ["$recovered": true], id: SessionMarker.endID(open.start),
-            time: Date(unixMilliseconds: open.lastActivity),
-            distinctID: open.distinctID)
+            AutomaticEvent.appEnd.rawValue, properties: open.properties, id: SessionMarker.endID(open.start),
+            time: Date(unixMilliseconds: open.lastActivity), distinctID: open.distinctID)
         writer.whenStored { [session] in session.forget(open.start) }
     }
 

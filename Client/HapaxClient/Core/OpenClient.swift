@@ -5,8 +5,6 @@ import HapaxModel
 /// A client whose queue is open: the parts of ``EventClient``, and what they call each other for.
 package final class OpenClient: Sendable {
     let configuration: EventClient.Configuration
-    /// Whether code of the app's own is asked about each event.
-    let asksUser: Bool
     let file: QueueFile
     let writer: QueueWriter
     let delivery: Delivery
@@ -95,7 +93,6 @@ package final class OpenClient: Sendable {
         clock: any ClientClock, hub: DeliveryHub, timers: EventTimers, transport: any EventTransport
     ) {
         self.configuration = configuration
-        asksUser = configuration.computedProperties != nil || !configuration.enrichers.isEmpty
         self.file = file
         self.clock = clock
         self.timers = timers
@@ -111,9 +108,15 @@ package final class OpenClient: Sendable {
                 anonymousID: identity.anonymousID, loginID: identity.loginID, configuredID: configuration.distinctID),
             automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
         context.isOptedOut = optOutMark.withLock { $0.isSet }
+        if configuration.isApp {
+            context.common = identity.common
+            context.session = (try? file.keptSession()) ?? AppSession(id: file.counters.installID, began: 0, lastActivity: 0)
+        }
         let intake = Locked(
             Intake(
                 capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, quota: file.account))
+        // Goes on with the session of the run before, or, with none or one that is over, begins another.
+        intake.withLock { $0.continueSession(at: clock.unixMilliseconds) }
         let reporter = EventReporter(
             factory: configuration.metricsFactory ?? MetricsSystem.factory, hub: hub, logger: configuration.logger,
             now: { clock.monotonic }
@@ -156,16 +159,21 @@ package final class OpenClient: Sendable {
         }
         self.scheduler = scheduler
         let onStored = configuration.onStored
-        let session = SessionMarker(file: file, clock: clock)
+        let session = SessionMarker(file: file, clock: clock) { intake.withLock { $0.context } }
         self.session = session
         writer = QueueWriter(
             intake: intake, clock: clock, maximumGroupBytes: file.room.groupBytes,
             immediateEvents: { debug == nil ? policy.withLock { $0.settings.immediateEvents } : nil },
-            keepIdentity: { changes in
+            keepIdentity: { change in
                 // In a directory that is gone nobody would find it.
                 try file.requireFile()
                 // What another process has changed meanwhile stays.
-                _ = try IdentityFile(file.directory).change { kept in for change in changes { change.change(&kept) } }
+                _ = try IdentityFile(file.directory).change { kept in
+                    let common = kept.common
+                    change.change(&kept)
+                    // Services share a directory: what one of them says of all its events is not the others'.
+                    if !configuration.isApp { kept.common = common }
+                }
             },
             commit: { events, dropped, committed in
                 // Another client may have opted out, or in, beside this one: track itself asks no disk.

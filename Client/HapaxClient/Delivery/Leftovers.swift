@@ -134,7 +134,7 @@ package actor Leftovers {
             try? file.removeSession(start: session.start)
         } else {
             let end = makeEvent(
-                AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), ["$recovered": true],
+                AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), session.properties,
                 Delivery.Origin(isOwn: false, time: session.lastActivity, distinctID: session.distinctID))
             _ = try? file.append([end], endingSession: session.start)
         }

@@ -6,13 +6,15 @@ struct EventContext: Sendable {
     var isOptedOut = false { didSet { if isOptedOut != oldValue { generation += 1 } } }
     /// Collected once (R57).
     var automatic: Properties { didSet { join() } }
-    var superProperties: Properties = [:] { didSet { join() } }
+    var common: Properties = [:] { didSet { join() } }
+    /// Of an app; nil for a service.
+    var session: AppSession? { didSet { if session?.id != oldValue?.id { join() } } }
     /// The screen that is shown, for what happens on it.
     var screenName: String? { didSet { if screenName != oldValue { join() } } }
     /// Launched by the system into the background and not seen since (R48).
     var isPassive = false { didSet { if isPassive != oldValue { join() } } }
 
-    /// Everything an event's own properties are laid over: automatic, then super, then `$app_state`. Joined when it changes, so that an
+    /// Everything an event's own properties are laid over: automatic, then common, then `$app_state`. Joined when it changes, so that an
     /// event only refers to it.
     private(set) var base: Properties = [:]
     /// The same as it will travel.
@@ -36,6 +38,7 @@ struct EventContext: Sendable {
 
     private static let appState = "$app_state"
     static let anonymousID = "$anonymous_id"
+    static let sessionID = "$session_id"
     static let screenName = "$screen_name"
 
     init(identity: Identity, automatic: Properties = [:]) {
@@ -45,7 +48,8 @@ struct EventContext: Sendable {
     }
 
     private mutating func join() {
-        base = automatic.merging(superProperties)
+        base = automatic.merging(common)
+        if let session { base[Self.sessionID] = .string(session.id.description) }
         if identity.loginID != nil { base[Self.anonymousID] = .string(identity.anonymousID) }
         if let screenName { base[Self.screenName] = .string(screenName) }
         markState(of: &base)

@@ -21,18 +21,39 @@ public struct Identity: Hashable, Sendable {
     }
 }
 
-/// What is to be kept of an identity. Kept twice it is the same.
-enum IdentityChange: Hashable, Sendable {
-    case login(String?)
-    case anonymous(String)
+/// What is to be kept of an identity, and of the properties that every event gets. Kept twice it is the same.
+struct IdentityChange: Sendable {
+    var login: String??
+    var anonymousID: String?
+    var forgetsCommon = false
+    /// Under each name its new value, nil where it has none any more.
+    var common: [String: PropertyValue?] = [:]
 
-    var isLogin: Bool { if case .login = self { true } else { false } }
+    /// What both come to, this one first.
+    func followed(by later: IdentityChange) -> IdentityChange {
+        var all = self
+        if let login = later.login { all.login = .some(login) }
+        all.anonymousID = later.anonymousID ?? anonymousID
+        if later.forgetsCommon { (all.forgetsCommon, all.common) = (true, [:]) }
+        all.common.merge(later.common) { $1 }
+        return all
+    }
 
     func change(_ kept: inout KeptIdentity) {
-        switch self {
-        case .login(let id): kept.loginID = id
-        case .anonymous(let id): kept.anonymousID = id
-        }
+        if let login { kept.loginID = login }
+        kept.anonymousID = anonymousID ?? kept.anonymousID
+        if forgetsCommon { kept.common = [:] }
+        for (name, value) in common { kept.common[name] = value }
+    }
+}
+
+extension Properties {
+    /// What makes these of others, name by name.
+    func changes(since others: Properties) -> [String: PropertyValue?] {
+        let (old, new) = (others.byName, byName)
+        var changes: [String: PropertyValue?] = [:]
+        for name in Set(old.keys).union(new.keys) where old[name] != new[name] { changes.updateValue(new[name], forKey: name) }
+        return changes
     }
 }
 

@@ -7,7 +7,7 @@ struct Intake: Sendable {
     struct Entry: Sendable {
         /// nil for a mark that only waits for what stands before it, and for changes of the identity.
         var event: Event?
-        /// Kept before any event behind it is committed.
+        /// Kept before any event behind it is committed. One at most: in a list, since entries are many and this is rare.
         var identity: [IdentityChange] = []
         /// What the event's own properties are laid over. Joined when it is encoded: the caller does not wait for it.
         var base = EncodedProperties.none
@@ -62,6 +62,7 @@ struct Intake: Sendable {
     ) -> Admission {
         func refuse(_ reason: DropReason) -> Admission { self.refuse(reason, isKept: isKept, isRepeated: isRepeated) }
         if let reason = reasonToRefuseAll { return refuse(reason) }
+        if !isComplete { continueSession(at: now) }
         let base = isComplete ? EncodedProperties.none : context.encodedBase
         let distinctID = distinctID ?? context.identity.distinctID
         let room = QueueUsage(
@@ -87,22 +88,33 @@ struct Intake: Sendable {
         return wake()
     }
 
-    /// Changes whom later events concern, at once; kept on disk in the order of the calls.
+    /// Changes whom later events concern and what they say, at once; kept on disk in the order of the calls.
     ///
     /// - Returns: Whether the writer must be started, and the anonymous id from then on.
-    mutating func identify(_ changes: [IdentityChange]) -> (wake: Bool, anonymousID: String) {
-        var kept = KeptIdentity(anonymousID: context.identity.anonymousID, loginID: context.identity.loginID)
-        for change in changes { change.change(&kept) }
+    mutating func change(_ change: IdentityChange) -> (wake: Bool, anonymousID: String) {
+        let identity = context.identity
+        var kept = KeptIdentity(anonymousID: identity.anonymousID, loginID: identity.loginID, common: context.common)
+        change.change(&kept)
         (context.identity.anonymousID, context.identity.loginID) = (kept.anonymousID, kept.loginID)
+        if change.forgetsCommon || !change.common.isEmpty { context.common = kept.common }
         guard !isClosed else { return (false, kept.anonymousID) }
         // However often somebody logs in while commits fail, it is one entry.
-        let kinds = changes.map(\.isLogin)
-        if let last = mailbox.indices.last, mailbox[last].event == nil, mailbox[last].waiter == nil {
-            mailbox[last].identity = mailbox[last].identity.filter { !kinds.contains($0.isLogin) } + changes
+        if let last = mailbox.indices.last, let before = mailbox[last].identity.last {
+            mailbox[last].identity = [before.followed(by: change)]
         } else {
-            mailbox.append(Entry(identity: changes))
+            mailbox.append(Entry(identity: [change]))
         }
         return (wake(), kept.anonymousID)
+    }
+
+    /// To be called when something happens in the app: what happens after a long pause belongs to a new session.
+    mutating func continueSession(at now: Int64) {
+        guard let session = context.session else { return }
+        if session.isOver(at: now) {
+            context.session = AppSession(id: ids.next(unixMilliseconds: now), began: now, lastActivity: now)
+        } else if now > session.lastActivity {
+            context.session?.lastActivity = now
+        }
     }
 
     /// Takes the whole mailbox in exchange for an empty one.

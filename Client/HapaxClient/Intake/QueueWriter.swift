@@ -28,7 +28,7 @@ final class QueueWriter: Sendable {
     let intake: Locked<Intake>
     private let encode: Encode
     private let store: Commit
-    private let keepIdentity: @Sendable ([IdentityChange]) throws -> Void
+    private let keepIdentity: @Sendable (IdentityChange) throws -> Void
     /// Makes what was committed survive what it was promised to.
     private let flush: @Sendable () throws -> Void
     private let clock: any ClientClock
@@ -63,16 +63,16 @@ final class QueueWriter: Sendable {
     private struct Group {
         var events: [PreparedEvent] = []
         /// Kept before the events are committed.
-        var identity: [IdentityChange] = []
+        var identity: IdentityChange?
         /// Each with the place of the event that it waits for; nil for all before.
         var waiters: [(waiter: CommitWaiter, event: Int?)] = []
         var isImmediate = false
 
-        var isEmpty: Bool { events.isEmpty && waiters.isEmpty && identity.isEmpty }
+        var isEmpty: Bool { events.isEmpty && waiters.isEmpty && identity == nil }
 
         mutating func removeAll() {
             events.removeAll(keepingCapacity: true)
-            identity.removeAll(keepingCapacity: true)
+            identity = nil
             waiters.removeAll(keepingCapacity: true)
             isImmediate = false
         }
@@ -94,7 +94,7 @@ final class QueueWriter: Sendable {
     init(
         intake: Locked<Intake>, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
         immediateEvents: @escaping @Sendable () -> Set<String>?, encode: @escaping Encode = { $0.encoded(over: $1) },
-        keepIdentity: @escaping @Sendable ([IdentityChange]) throws -> Void = { _ in }, commit: @escaping Commit,
+        keepIdentity: @escaping @Sendable (IdentityChange) throws -> Void = { _ in }, commit: @escaping Commit,
         flush: @escaping @Sendable () throws -> Void = {}, reporter: EventReporter? = nil,
         stored: @escaping @Sendable (Stored) -> Void
     ) {
@@ -219,7 +219,7 @@ final class QueueWriter: Sendable {
         while work.used < end, bytes < maximumGroupBytes {
             let entry = work.taken[work.used]
             work.used += 1
-            group.identity += entry.identity
+            for change in entry.identity { group.identity = group.identity?.followed(by: change) ?? change }
             if let waiter = entry.waiter { group.waiters.append((waiter, entry.event == nil ? nil : group.events.count)) }
             guard let event = entry.event else { continue }
             let prepared = prepare(event, entry)
@@ -238,7 +238,7 @@ final class QueueWriter: Sendable {
     private func commitGroup() -> Result<Void, StorageFailure> {
         let group = work.group
         do {
-            if work.committed == nil, !group.identity.isEmpty { try keepIdentity(group.identity) }
+            if work.committed == nil, let change = group.identity { try keepIdentity(change) }
             // Once: where the flush behind it failed, only that is tried again.
             let committed = try work.committed ?? commit(group.events)
             work.committed = committed

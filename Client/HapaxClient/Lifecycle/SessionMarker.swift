@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// Remembers on disk that the app is in use, so that the next start can tell of a session that ended without `$AppEnd`.
+/// Remembers on disk that the app is in use, so that the next start can go on with its session, and tell of one that ended without `$AppEnd`.
 ///
 /// Written when events have been stored, at most once a second: the last activity is known that precisely.
 final class SessionMarker: Sendable {
@@ -14,12 +14,12 @@ final class SessionMarker: Sendable {
     private let state = Locked(State())
     private let file: QueueFile
     private let clock: any ClientClock
+    private let context: @Sendable () -> EventContext
 
     static let interval: Duration = .seconds(1)
 
-    init(file: QueueFile, clock: any ClientClock) {
-        self.file = file
-        self.clock = clock
+    init(file: QueueFile, clock: any ClientClock, context: @escaping @Sendable () -> EventContext) {
+        (self.file, self.clock, self.context) = (file, clock, context)
     }
 
     /// An id for the end of a session: the same one for the end that the app told and for a recovered one, so that a crash between the two
@@ -43,16 +43,19 @@ final class SessionMarker: Sendable {
     /// After a commit, on the writer's thread.
     func eventsStored() {
         let now = clock.monotonic
-        let due: (start: EventID, distinctID: String)? = state.withLock { state in
+        let due: (start: EventID?, distinctID: String)? = state.withLock { state in
             if let last = state.lastWritten, now - last < Self.interval { return nil }
             state.lastWritten = now
-            return state.start.map { ($0, state.distinctID) }
+            return (state.start, state.distinctID)
         }
+        guard let due else { return }
+        let context = context()
+        guard due.start != nil || context.session != nil else { return }
         // One that cannot be written costs the precision of a recovered end, or that end; the events themselves are stored.
-        if let due {
-            try? file.save(
-                QueueFile.OpenSession(start: due.start, lastActivity: clock.unixMilliseconds, distinctID: due.distinctID))
-        }
+        try? file.save(
+            QueueFile.SessionRow(
+                lastActivity: context.session?.lastActivity ?? clock.unixMilliseconds, session: context.session, start: due.start,
+                distinctID: due.distinctID, base: context.encodedBase.json))
     }
 
     /// Once the end is stored; a session that has begun since stays.

@@ -3,15 +3,36 @@ import HapaxModel
 import HapaxSQLite
 
 /// Whom events concern that do not say it themselves, as it is kept for all of a directory's clients (R56).
-package struct KeptIdentity: Hashable, Sendable, Codable {
+package struct KeptIdentity: Hashable, Sendable {
     package var anonymousID: String
     package var loginID: String?
+    /// What each event of an app says besides.
+    package var common: Properties = [:]
 
     package var distinctID: String { loginID ?? anonymousID }
+}
 
+extension KeptIdentity: Codable {
     private enum CodingKeys: String, CodingKey {
         case anonymousID = "anonymous_id"
         case loginID = "login_id"
+        /// An object as text: a decoder would round its numbers.
+        case common = "common_properties"
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        anonymousID = try values.decode(String.self, forKey: .anonymousID)
+        loginID = try values.decodeIfPresent(String.self, forKey: .loginID)
+        // What no event may hold is not worth the identity.
+        common = (try? values.decodeIfPresent(String.self, forKey: .common)).flatMap { $0 }.flatMap { Properties(json: $0) } ?? [:]
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: CodingKeys.self)
+        try values.encode(anonymousID, forKey: .anonymousID)
+        try values.encodeIfPresent(loginID, forKey: .loginID)
+        if !common.isEmpty { try values.encode(EncodedProperties(common).json, forKey: .common) }
     }
 }
 

@@ -75,6 +75,7 @@ extension QueueFile {
             path: path, synchronous: durability == .power ? .full : .normal, label: "hapax.queue", logPages: room.logPages)
         return try database.write { db in
             if try !QueueSchema.recognise(db) { try make(db, claim, former: former) }
+            try QueueSchema.upgrade(db)
             let counters = try QueueCounters(db)
             let oldest = try Int64.fetchOne(db, sql: "SELECT time FROM events ORDER BY sequence LIMIT 1")
             // From before its last event: sequences would be given again (I7).

@@ -7,14 +7,14 @@ import HapaxSQLite
 enum QueueSchema {
     /// "Hapx", in the file's header (https://www.sqlite.org/pragma.html#pragma_application_id): a file of somebody else's has another one.
     private static let applicationID: Int64 = 0x4861_7078
-    private static let version: Int64 = 1
+    private static let version: Int64 = 2
 
     // events: what waits. The sequence is the row number; it is given at the commit and never again, whatever is deleted (R12). payload: the
     // event as it will travel, without its sequence. state: see `RowState`. check_sum: see `RowCheckSum`.
     // dead_letters: under the sequence that the event has.
     // gone: sequences that will never come and of which the server is still to be told; install_id is NULL for this file's own. word: the
     // first word that says it.
-    // session: of the app whose client owns or owned the file, while it is open. recoveries: of files that were set aside.
+    // session: of the app whose client owns or owned the file; start_id only while that is shown, session_id for services not at all. recoveries: of files that were set aside.
     private static let tables = """
         CREATE TABLE counters (id INTEGER PRIMARY KEY CHECK (id = 1), install_id BLOB NOT NULL, \(QueueCounters.tableColumns));
         CREATE TABLE dropped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
@@ -44,12 +44,7 @@ enum QueueSchema {
             reason TEXT NOT NULL,
             word INTEGER NOT NULL
         );
-        CREATE TABLE session (
-            id INTEGER PRIMARY KEY CHECK (id = 1),
-            start_id BLOB NOT NULL,
-            last_activity INTEGER NOT NULL,
-            distinct_id TEXT NOT NULL
-        );
+        \(session)
         CREATE TABLE recoveries (
             name TEXT PRIMARY KEY,
             install_id BLOB,
@@ -65,11 +60,36 @@ enum QueueSchema {
         );
         """
 
+    private static let session = """
+        CREATE TABLE session (
+            id INTEGER PRIMARY KEY CHECK (id = 1),
+            last_activity INTEGER NOT NULL,
+            session_id BLOB,
+            began INTEGER,
+            start_id BLOB,
+            distinct_id TEXT NOT NULL,
+            base TEXT NOT NULL
+        );
+        """
+
     /// Makes the tables of a new file, in the caller's transaction.
     static func make(_ db: Database, install: EventID) throws {
         try db.execute(sql: tables)
         try db.execute(sql: "INSERT INTO counters (id, install_id) VALUES (1, ?)", arguments: [Data(install.bytes)])
         try db.execute(sql: "PRAGMA application_id = \(applicationID); PRAGMA user_version = \(version)")
+    }
+
+    /// Brings the tables of an earlier version to this one, in the caller's transaction.
+    static func upgrade(_ db: Database) throws {
+        guard try Int64.fetchOne(db, sql: "PRAGMA user_version") == 1 else { return }
+        try db.execute(
+            sql: """
+                ALTER TABLE session RENAME TO former;
+                \(session)
+                INSERT INTO session SELECT id, last_activity, NULL, NULL, start_id, distinct_id, '{}' FROM former;
+                DROP TABLE former;
+                PRAGMA user_version = \(version);
+                """)
     }
 
     /// - Returns: false for a file in which nothing has been made yet.
@@ -78,7 +98,7 @@ enum QueueSchema {
         let (application, version) = (
             try Int64.fetchOne(db, sql: "PRAGMA application_id") ?? 0, try Int64.fetchOne(db, sql: "PRAGMA user_version") ?? 0
         )
-        if application == applicationID, version == Self.version { return true }
+        if application == applicationID, (1...Self.version).contains(version) { return true }
         if application == applicationID, version > Self.version { throw NewerSchema() }
         let isEmpty = try Int.fetchOne(db, sql: "SELECT COUNT(*) FROM sqlite_master") == 0
         guard isEmpty, application == 0, version == 0 else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }

@@ -49,10 +49,10 @@ struct SharedClientTests {
         #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optOut() }
         #expect(shared.isOptedOut)
         #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optIn() }
-        shared.superProperties = ["plan": "free"]
-        shared.addSuperProperties(["plan": "pro"])
+        shared.updateCommonProperties { $0 = ["plan": "free"] }
+        shared.updateCommonProperties { $0.merge(["plan": "pro"]) }
         shared.updateUploads { $0.bulkSize = 7 }
-        #expect(shared.identity.loginID == "second" && shared.identity.distinctID == "second" && shared.superProperties == ["plan": "pro"])
+        #expect(shared.identity.loginID == "second" && shared.identity.distinctID == "second" && shared.commonProperties == ["plan": "pro"])
         let deliveries = shared.deliveries()
         #expect(await shared.flush().failure == .notOpen)
         #expect(await shared.status().dropped == ["disabled": 1])
@@ -121,9 +121,9 @@ struct SharedClientTests {
         shared.identify("anna")
         shared.handle(.didBecomeActive)
         #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optOut() }
-        for index in 0..<2_000 { shared.addSuperProperties(["n": index]) }
+        for index in 0..<2_000 { shared.updateCommonProperties { $0.merge(["n": index]) } }
         shared.take(configuration)
-        #expect(shared.isOptedOut && shared.identity.loginID == "anna" && shared.superProperties == ["n": 1_999])
+        #expect(shared.isOptedOut && shared.identity.loginID == "anna" && shared.commonProperties == ["n": 1_999])
         #expect(shared.track("event") == nil)
         try await shared.waitUntilStored()
         #expect(shared.file.counters.created == 1, "the crashed session's start")

@@ -185,7 +185,7 @@ struct LeftoversTests {
         await test.client.shutdown(within: .zero)
         let claim = try FileClaim(1, in: QueueDirectory(path: directory.path("queue")))
         let holder = try TestClient(directory: directory)
-        holder.client.superProperties = ["secret": "of another process"]
+        holder.client.updateCommonProperties { $0 = ["secret": "of another process"] }
         claim.release()
         _ = await holder.client.leftovers.send(isManual: true)
         _ = await holder.client.leftovers.send(isManual: true)

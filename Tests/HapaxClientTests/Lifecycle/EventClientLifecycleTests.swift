@@ -88,9 +88,9 @@ struct EventClientLifecycleTests {
         arguments: [false, true])
     func propertiesHideNoState(isEnriched: Bool) async throws {
         let test = try TestClient {
-            $0.computedProperties = { ["$app_state": "computed", "computed": true] }
+            $0.enrichers.append(adding(["$app_state": "computed", "computed": true]))
             if isEnriched {
-                $0.enrichers = [
+                $0.enrichers += [
                     { draft in
                         var draft = draft
                         if draft.name == "push" { draft.properties["$app_state"] = nil }
@@ -99,7 +99,7 @@ struct EventClientLifecycleTests {
                 ]
             }
         }
-        test.client.superProperties = ["$app_state": "super"]
+        test.client.updateCommonProperties { $0 = ["$app_state": "super"] }
         test.client.attach(ScriptedApplication(isInBackground: true))
         test.client.track("push", properties: ["$app_state": "own"])
         test.client.handle(.didBecomeActive)
@@ -131,10 +131,9 @@ struct EventClientLifecycleTests {
     func sessionIsForgottenByItsID() throws {
         let test = try TestClient()
         let (old, new) = (EventID.derived(name: "session", key: "1"), EventID.derived(name: "session", key: "2"))
-        let session = QueueFile.OpenSession(start: new, lastActivity: 7, distinctID: "u")
-        try test.client.file.save(session)
+        try test.client.file.save(QueueFile.SessionRow(lastActivity: 7, start: new, distinctID: "u", base: "{}"))
         try test.client.file.removeSession(start: old)
-        #expect(try test.client.file.openSession() == session)
+        #expect(try test.client.file.openSession()?.start == new)
         try test.client.file.removeSession(start: new)
         #expect(try test.client.file.openSession() == nil)
     }
@@ -142,7 +141,7 @@ struct EventClientLifecycleTests {
     @Test("the last activity is known to a second, and written no more often (R43)")
     func activityIsWrittenEachSecond() async throws {
         let test = try TestClient()
-        let marker = SessionMarker(file: test.client.file, clock: test.clock)
+        let marker = SessionMarker(file: test.client.file, clock: test.clock) { EventContext(identity: Identity(anonymousID: "u")) }
         marker.began(.derived(name: "session", key: "1"), for: "u")
         var written: [Int64?] = []
         for _ in 0..<5 {

@@ -83,7 +83,7 @@ struct DeadLettersTests {
     func infiniteNumberStays(isInBase: Bool) async throws {
         let test = try TestClient()
         let number: Properties = ["n": Double.infinity]
-        if isInBase { test.client.superProperties = number }
+        if isInBase { test.client.updateCommonProperties { $0 = number } }
         test.client.track("n", properties: isInBase ? [:] : number)
         try await test.client.writer.barrier()
         let result = try await test.client.deadLetters.retry()

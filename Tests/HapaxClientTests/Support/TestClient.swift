@@ -58,6 +58,15 @@ struct TestClient {
     }
 }
 
+/// An enricher.
+func adding(_ properties: Properties) -> EventClient.Enricher {
+    { draft in
+        var draft = draft
+        draft.add(properties)
+        return draft
+    }
+}
+
 extension EventClient.Configuration {
     /// Entering the background uploads; nothing else does by itself.
     mutating func uploadOnlyInBackground() {

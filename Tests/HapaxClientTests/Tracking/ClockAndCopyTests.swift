@@ -55,9 +55,9 @@ struct ClockAndCopyTests {
                     }
                 ]
             } else {
-                $0.computedProperties = {
+                $0.enrichers.append {
                     clock.advance(by: .seconds(2))
-                    return [:]
+                    return $0
                 }
             }
         }

@@ -165,7 +165,7 @@ struct IdentityTests {
     func loginIsOneEvent() async throws {
         let first = try TestClient { $0.distinctID = nil }
         let anonymous = first.client.identity.anonymousID
-        first.client.superProperties = ["plan": "pro"]
+        first.client.updateCommonProperties { $0 = ["plan": "pro"] }
         for _ in 0..<2 { first.client.identify("anna") }
         first.client.track("event")
         #expect(try await properties(first).allSatisfy { $0.contains(#""$anonymous_id":"\#(anonymous)""#) })
@@ -173,7 +173,7 @@ struct IdentityTests {
         #expect(identified.count == 1)
         first.client.reset()
         #expect(
-            first.client.identity.distinctID != anonymous && first.client.identity.loginID == nil && first.client.superProperties == [:])
+            first.client.identity.distinctID != anonymous && first.client.identity.loginID == nil && first.client.commonProperties == [:])
         first.client.identify("anna")
         first.client.track("event")
         _ = await first.client.flush()
@@ -219,15 +219,15 @@ struct IdentityTests {
         await test.client.shutdown(within: .zero)
     }
 
-    @Test("automatic < super < computed < own (R57), enriched or not; no $app_state unless passive (R48)", arguments: [false, true])
+    @Test("automatic < common < what an enricher adds < own (R57); no $app_state unless passive (R48)", arguments: [false, true])
     func ownPropertiesWin(isEnriched: Bool) async throws {
         let test = try TestClient {
             if isEnriched { $0.enrichers = [{ $0 }] }
             $0.automaticProperties = true
             $0.appVersion = "7.1"
-            $0.computedProperties = { ["$os": "computed", "super": "computed", "own": "computed"] }
+            $0.enrichers.append(adding(["$os": "computed", "super": "computed", "own": "computed"]))
         }
-        test.client.superProperties = ["$lib": "super", "$os": "super", "super": "super", "own": "super"]
+        test.client.updateCommonProperties { $0 = ["$lib": "super", "$os": "super", "super": "super", "own": "super"] }
         test.client.track("event", properties: ["own": "own"])
         _ = await test.client.flush()
         let text = try #require(try await properties(test).first)
@@ -264,9 +264,9 @@ struct IdentityTests {
     func superPropertiesAreOrdered() async throws {
         let test = try TestClient()
         test.client.track("before")
-        test.client.addSuperProperties(["a": 1])
+        test.client.updateCommonProperties { $0.merge(["a": 1]) }
         test.client.track("between")
-        test.client.addSuperProperties(["a": 2, "b": 1])
+        test.client.updateCommonProperties { $0.merge(["a": 2, "b": 1]) }
         test.client.track("after")
         #expect(try await properties(test) == ["{}", #"{"a":1}"#, #"{"a":2,"b":1}"#])
     }
@@ -285,7 +285,7 @@ struct IdentityTests {
                 },
             ]
         }
-        test.client.superProperties = ["super": true]
+        test.client.updateCommonProperties { $0 = ["super": true] }
         test.client.track("one", properties: ["own": true])
         #expect(test.client.track("secret") == nil)
         await #expect(throws: TrackError.refused(.enricher)) { try await test.client.trackDurably("secret") }
@@ -296,24 +296,16 @@ struct IdentityTests {
         #expect(await test.client.status().dropped == ["enricher": 2])
     }
 
-    @Test(
-        "an event that is not taken is shown to no code of the user's, and counted as what it was refused for (I12, D16)",
-        arguments: [true, false])
-    func refusedEventIsNotShown(isComputed: Bool) async throws {
+    @Test("an event that is not taken is shown to no code of the user's, and counted as what it was refused for (I12, D16)")
+    func refusedEventIsNotShown() async throws {
         let asked = Locked(0)
         let test = try TestClient {
-            if isComputed {
-                $0.computedProperties = {
-                    asked.withLock { $0 += 1 }; return [:]
+            $0.enrichers = [
+                { _ in
+                    asked.withLock { $0 += 1 }
+                    return nil
                 }
-            }
-            if !isComputed {
-                $0.enrichers = [
-                    { _ in
-                        asked.withLock { $0 += 1 }; return nil
-                    }
-                ]
-            }
+            ]
         }
         try test.client.optOut()
         #expect(test.client.track("opted out") == nil)
@@ -336,7 +328,7 @@ struct IdentityTests {
                 }
             ]
         }
-        test.client.superProperties = ["other": 1, "super": true]
+        test.client.updateCommonProperties { $0 = ["other": 1, "super": true] }
         test.client.track("event")
         #expect(try await properties(test) == [#"{"other":1}"#])
     }
@@ -377,7 +369,7 @@ struct IdentityTests {
                         runs += 1
                         return runs
                     }
-                    client.withLock { $0 }?.addSuperProperties(["run": run])
+                    client.withLock { $0 }?.updateCommonProperties { $0.merge(["run": run]) }
                     return draft
                 }
             ]

@@ -51,7 +51,7 @@ struct IntakeTests {
     @Test("what an event is laid over takes room as well, unless its properties hold it already (I13)")
     func baseTakesRoom() throws {
         var intake = intake()
-        intake.context.superProperties = ["super": "value"]
+        intake.context.common = ["super": "value"]
         for isComplete in [true, false] {
             _ = intake.admit(name: "event", properties: [:], id: nil, time: nil, distinctID: "u", now: 1, isComplete: isComplete)
         }

@@ -92,7 +92,7 @@ struct WriterGroupTests {
     func failedFlushCommitsNobodyElse() async throws {
         let writer = writer()
         record.withLock { $0.driveFailure = StorageFailure(errno: EIO) }
-        if writer.intake.withLock({ $0.identify([.login("anna")]).wake }) { writer.wake() }
+        if writer.intake.withLock({ $0.change(IdentityChange(login: .some("anna"))).wake }) { writer.wake() }
         await clock.scheduled(1)
         _ = admit(writer.intake)
         record.withLock { $0.driveFailure = nil }

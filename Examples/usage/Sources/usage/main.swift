@@ -73,7 +73,7 @@ client.track("mail_opened", time: order.date, distinctID: "customer-17")
 client.identify("customer-17")
 
 // 8. What every event says.
-client.superProperties = ["shop": "vienna", "build": 42]
+client.updateCommonProperties { $0 = ["shop": "vienna", "build": 42] }
 
 // 9. How long something took.
 let timer = client.startTimer("checkout")
