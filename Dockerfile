@@ -12,9 +12,9 @@ COPY Tests Tests
 COPY Benchmarks Benchmarks
 COPY Examples Examples
 RUN --mount=type=cache,target=/source/.build \
-    swift build -c release --static-swift-stdlib --product hapax-server \
+    swift build -c release --static-swift-stdlib --traits Server --product hapax-server \
  && mkdir /staging \
- && cp "$(swift build -c release --static-swift-stdlib --show-bin-path)/hapax-server" /staging/ \
+ && cp "$(swift build -c release --static-swift-stdlib --traits Server --show-bin-path)/hapax-server" /staging/ \
  && strip /staging/hapax-server
 
 FROM debian:bookworm-slim

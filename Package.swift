@@ -2,15 +2,18 @@
 
 import PackageDescription
 
+/// Where Hapax itself is worked on: make sets it. A package that depends on Hapax resolves no server, and may have a newer compiler with other
+/// warnings.
+let isWorkedOn = Context.environment["HAPAX_STRICT"] == "1"
+
 let strict: [SwiftSetting] =
     [
         .swiftLanguageMode(.v6),
         .enableUpcomingFeature("ExistentialAny"),
         .enableUpcomingFeature("MemberImportVisibility"),
-        // Where Hapax itself is worked on: make sets it. A package that depends on Hapax by path may have a newer compiler, with other warnings.
-    ] + (Context.environment["HAPAX_STRICT"] == "1" ? [.treatAllWarnings(as: .error)] : [])
+    ] + (isWorkedOn ? [.treatAllWarnings(as: .error)] : [])
 
-/// What only the server needs: an app that depends on Hapax with `traits: []` does not resolve it.
+/// What only the server needs: an app that depends on Hapax does not resolve it.
 let server: TargetDependencyCondition? = .when(traits: ["Server"])
 
 /// What only a service needs that embeds the client: it depends on Hapax with `traits: ["Service"]`.
@@ -18,7 +21,7 @@ let service: TargetDependencyCondition? = .when(traits: ["Service"])
 
 let package = Package(
     name: "hapax",
-    platforms: [.macOS(.v13), .iOS(.v16)],
+    platforms: [.macOS(.v13), .iOS(.v16), .tvOS(.v16), .watchOS(.v9), .visionOS(.v1)],
     products: [
         .library(name: "HapaxClient", targets: ["HapaxClient"]),
         .library(name: "HapaxClientService", targets: ["HapaxClientService"]),
@@ -30,7 +33,7 @@ let package = Package(
     traits: [
         .trait(name: "Server", description: "The ingest server and what it is built on."),
         .trait(name: "Service", description: "The client as a service of swift-service-lifecycle."),
-        .default(enabledTraits: ["Server", "Service"]),
+        .default(enabledTraits: isWorkedOn ? ["Server", "Service"] : []),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),

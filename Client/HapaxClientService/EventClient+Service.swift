@@ -1,3 +1,7 @@
+#if !Service
+#error("HapaxClientService is built with a trait: depend on Hapax with traits: [\"Service\"]")
+#endif
+
 import HapaxClient
 import HapaxModel
 import Logging

@@ -6,7 +6,7 @@ import PackageDescription
 let package = Package(
     name: "usage",
     platforms: [.macOS(.v13), .iOS(.v16)],
-    dependencies: [.package(name: "hapax", path: "../..", traits: [])],
+    dependencies: [.package(name: "hapax", path: "../..")],
     targets: [
         .executableTarget(
             name: "usage",

@@ -35,6 +35,15 @@ struct AppKitApplicationTests {
         _ = await report
     }
 
+    @Test("attached before there is an application, it follows the one that launches")
+    func attachesWhatLaunches() async throws {
+        let test = try TestClient()
+        test.client.attach()
+        post(NSApplication.didFinishLaunchingNotification, NSApplication.didBecomeActiveNotification)
+        _ = await test.client.flush()
+        #expect(test.transport.batches.flatMap(\.names) == ["$AppStart"])
+    }
+
     @Test("behind other apps it uploads as before: a Mac app has no background")
     func inactiveAppUploads() async throws {
         let test = try TestClient()

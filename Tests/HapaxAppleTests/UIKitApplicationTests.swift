@@ -46,6 +46,15 @@ struct UIKitApplicationTests {
         #expect(try await names() == ["$AppStart", "$AppEnd", "$AppStart"])
     }
 
+    @Test("attached before there is an application, it follows the one that launches, once; a client that is gone follows none")
+    func attachesWhatLaunches() async throws {
+        test.client.attach()
+        try TestClient().client.attach()
+        for _ in 0..<2 { post(UIApplication.didFinishLaunchingNotification) }
+        post(UIApplication.didBecomeActiveNotification)
+        #expect(try await names() == ["$AppStart"])
+    }
+
     @Test("a permission alert before the first activation does not lose the start (D9)")
     func alertKeepsTheStart() async throws {
         test.client.attach(application)

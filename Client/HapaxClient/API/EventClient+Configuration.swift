@@ -78,6 +78,23 @@ extension EventClient {
             self.queueDirectory = queueDirectory
         }
 
+        /// From `HAPAX_SERVER`, `HAPAX_KEY` and `HAPAX_QUEUE`, as the command line has them; the last one stands for the directory and may be
+        /// missing. What is empty counts as missing.
+        ///
+        /// - Returns: nil if neither server nor key is there, as where a service runs without events: ``EventClient/init(_:logger:)`` takes that.
+        /// - Throws: ``StartError/missing(_:)`` if only one of them is there. One that is no URL is refused when the client starts.
+        public init?(environment: [String: String] = ProcessInfo.processInfo.environment) throws(StartError) {
+            let values = environment.filter { !$0.value.isEmpty }
+            switch (values["HAPAX_SERVER"], values["HAPAX_KEY"]) {
+            case (nil, nil): return nil
+            case (nil, _): throw .missing("HAPAX_SERVER")
+            case (_, nil): throw .missing("HAPAX_KEY")
+            case (let server?, let key?):
+                self.init(server: Self.url(server), writeKey: key)
+                if let queue = values["HAPAX_QUEUE"] { queueDirectory = URL(filePath: queue, directoryHint: .isDirectory) }
+            }
+        }
+
         /// From texts, as of arguments: one that is no URL is refused when the client starts.
         package init(server: String, writeKey: String, queueDirectory: String) {
             self.init(
@@ -98,13 +115,19 @@ extension EventClient {
             #endif
         }
 
-        /// On Apple's systems `hapax` below the bundle's identifier in Application Support, or below the executable's name if there is no
+        /// On Apple's systems `hapax` below the bundle's identifier in Application Support (tvOS: Caches), or below the executable's name if there is no
         /// bundle. Elsewhere `hapax` in the first of `$STATE_DIRECTORY` (which systemd sets), `$XDG_STATE_HOME`, and `.local/state` in the home
         /// directory; that is the command line's as well.
         public static var standardQueueDirectory: URL {
             #if canImport(Darwin)
             let directory = directoryOfProgram(Bundle.main.bundleIdentifier, executable: Bundle.main.executableURL?.lastPathComponent)
-            return URL.applicationSupportDirectory.appending(path: directory, directoryHint: .isDirectory)
+            #if os(tvOS)
+            // The only place that an app may write to there; the system may empty it.
+            let base = URL.cachesDirectory
+            #else
+            let base = URL.applicationSupportDirectory
+            #endif
+            return base.appending(path: directory, directoryHint: .isDirectory)
             #else
             return commandQueueDirectory
             #endif
@@ -167,6 +190,8 @@ public enum StartError: Error, Hashable, Sendable {
     case invalidKey
     /// ``EventClient/Configuration/distinctID`` is empty, longer than 200 bytes, or holds U+0000: each event would be a dead letter.
     case invalidDistinctID
+    /// This variable of the environment is not set, though the other one of server and key is.
+    case missing(String)
     /// On iOS: the queue's directory is in a container that apps share, where the system kills an app that it suspends while it holds a lock.
     case sharedContainer
     /// The directory or its files cannot be made, read or locked, or an earlier or a newer version made them; then they are left untouched.
@@ -176,7 +201,7 @@ public enum StartError: Error, Hashable, Sendable {
     package var mayPass: Bool {
         switch self {
         case .queueUnusable: true
-        case .malformedURL, .invalidKey, .invalidDistinctID, .sharedContainer: false
+        case .malformedURL, .invalidKey, .invalidDistinctID, .missing, .sharedContainer: false
         }
     }
 }
@@ -187,6 +212,7 @@ extension StartError: CustomStringConvertible {
         case .malformedURL: "the server's URL must be http://host or https://host in visible ASCII, without user, query and fragment"
         case .invalidDistinctID: "the configuration's distinctID must have 1 to 200 bytes, none of them U+0000"
         case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
+        case .missing(let variable): "\(variable) is not set"
         case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
         case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
         }

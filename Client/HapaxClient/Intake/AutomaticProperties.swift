@@ -27,6 +27,12 @@ enum AutomaticProperties {
     private static var operatingSystem: String {
         #if os(iOS)
         "iOS"
+        #elseif os(tvOS)
+        "tvOS"
+        #elseif os(watchOS)
+        "watchOS"
+        #elseif os(visionOS)
+        "visionOS"
         #elseif os(macOS)
         "macOS"
         #elseif os(Linux)

@@ -30,6 +30,24 @@ package final class LifecycleNotifications: Sendable {
         }
     }
 
+    /// Calls back on the main thread when an application has launched, once.
+    package static func whenLaunched<Application: AnyObject & Sendable>(
+        _ name: NSNotification.Name, _ attach: @escaping @MainActor @Sendable (Application) -> Void
+    ) {
+        let subscription = Locked<(any NSObjectProtocol)?>(nil)
+        let new = NotificationCenter.default.addObserver(forName: name, object: nil, queue: nil) { notification in
+            guard let application = notification.object as? Application else { return }
+            let ended = subscription.withLock { subscription in
+                defer { subscription = nil }
+                return subscription
+            }
+            if let ended { NotificationCenter.default.removeObserver(ended) }
+            // UIKit and AppKit post it on the main thread.
+            MainActor.assumeIsolated { attach(application) }
+        }
+        subscription.withLock { $0 = new }
+    }
+
     package func end() {
         let ended = subscriptions.withLock { subscriptions in
             defer { subscriptions = [] }

@@ -44,6 +44,24 @@ struct ConfigurationTests {
         }
     }
 
+    @Test(
+        "from the environment: nothing without server and key, an error that names the missing one, with both the command line's own variables"
+    )
+    func environmentConfigures() throws {
+        typealias Configuration = EventClient.Configuration
+        for empty in [[:], ["HAPAX_SERVER": "", "HAPAX_KEY": ""], ["HAPAX_QUEUE": "/q"]] {
+            #expect(try Configuration(environment: empty) == nil)
+        }
+        #expect(throws: StartError.missing("HAPAX_KEY")) { try Configuration(environment: ["HAPAX_SERVER": "http://h", "HAPAX_KEY": ""]) }
+        #expect(throws: StartError.missing("HAPAX_SERVER")) { try Configuration(environment: ["HAPAX_KEY": "k"]) }
+        let both = ["HAPAX_SERVER": "http://h", "HAPAX_KEY": "k"]
+        let standard = try #require(try Configuration(environment: both))
+        #expect(standard.server == URL(string: "http://h") && standard.writeKey == "k")
+        #expect(standard.queueDirectory == Configuration.standardQueueDirectory)
+        let own = try #require(try Configuration(environment: both.merging(["HAPAX_QUEUE": "/q"]) { $1 }))
+        #expect(own.queueDirectory.path == "/q")
+    }
+
     @Test("a directory without a name is refused: it would be the working directory")
     func directoryNeedsAName() {
         var configuration = configuration

@@ -1,0 +1,1 @@
+../../Client/HapaxClient/Apple/ApplicationAtLaunch.swift
