@@ -24,7 +24,8 @@ run: packages
 test: test-packages
 	$(SWIFT) build --build-tests
 	@SWIFT="$(SWIFT)" .ci/run-tests
-	env -u HAPAX_STRICT $(SWIFT) run --package-path Examples/usage
+	env -u HAPAX_STRICT $(SWIFT) run --package-path Examples/usage --scratch-path .build-examples
+	env -u HAPAX_STRICT $(SWIFT) test --package-path Examples/notes-app --scratch-path .build-examples
 
 fuzz: test-packages
 	$(SWIFT) build --build-tests

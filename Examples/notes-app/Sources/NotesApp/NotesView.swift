@@ -1,0 +1,37 @@
+#if canImport(SwiftUI)
+import HapaxClient
+import SwiftUI
+
+struct NotesView: View {
+    @State var model: NotesModel
+    @State private var text = ""
+
+    var body: some View {
+        List {
+            TextField("New note", text: $text).onSubmit {
+                model.add(text)
+                text = ""
+            }
+            ForEach(model.notes) { note in
+                Text(note.text).swipeActions { Button("Delete", role: .destructive) { model.delete(note) } }
+            }
+        }
+    }
+}
+
+#Preview {
+    NotesView(model: NotesModel(events: NoEvents()))
+}
+
+/// As the app's `@main` would be.
+struct NotesApp: App {
+    // Made once: a client that a view makes would be made with each view.
+    private let client = EventClient(server: URL(string: "https://events.example.org")!, writeKey: "…")
+
+    init() { client.attach() }
+
+    var body: some Scene {
+        WindowGroup { NotesView(model: NotesModel(events: client)) }
+    }
+}
+#endif
