@@ -49,8 +49,9 @@ struct DocumentationTests {
             ])
         // Written out: a default of server or key would stand here.
         #expect(
-            inits.filter { $0.name.hasPrefix("EventClient.Configuration.") }.map(\.declaration) == [
-                "init(server: URL, writeKey: String, queueDirectory: URL = Self.standardQueueDirectory)"
+            inits.filter { $0.name.hasPrefix("EventClient.Configuration.") }.map(\.declaration).sorted() == [
+                "init(server: URL, writeKey: String, queueDirectory: URL = Self.standardQueueDirectory)",
+                "init?(environment: [String : String] = ProcessInfo.processInfo.environment) throws(StartError)",
             ])
     }
 
