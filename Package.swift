@@ -106,10 +106,11 @@ let package = Package(
 
         // Server: the ingest server as a library, and its executable.
         .systemLibrary(name: "CLibpq", path: "Server/CLibpq", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
+        .target(name: "ServerTrait", path: "Server/ServerTrait", swiftSettings: strict),
         .target(
             name: "HapaxServer",
             dependencies: [
-                "HapaxModel", "HapaxSQLite", "CLibpq",
+                "ServerTrait", "HapaxModel", "HapaxSQLite", "CLibpq",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),

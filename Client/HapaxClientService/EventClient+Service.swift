@@ -1,7 +1,4 @@
-#if !Service
-#error("HapaxClientService is built with a trait: depend on Hapax with traits: [\"Service\"]")
-#endif
-
+#if Service
 import HapaxClient
 import HapaxModel
 import Logging
@@ -58,3 +55,6 @@ extension EventClient: Service {
         }
     }
 }
+#else
+#error("HapaxClientService is built with a trait: depend on Hapax with traits: [\"Service\"]")
+#endif

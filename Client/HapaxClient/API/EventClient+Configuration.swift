@@ -115,8 +115,8 @@ extension EventClient {
             #endif
         }
 
-        /// On Apple's systems `hapax` below the bundle's identifier in Application Support (tvOS: Caches), or below the executable's name if there is no
-        /// bundle. Elsewhere `hapax` in the first of `$STATE_DIRECTORY` (which systemd sets), `$XDG_STATE_HOME`, and `.local/state` in the home
+        /// On Apple's systems `hapax` below the bundle's identifier in Application Support (tvOS: Caches), or below the executable's name if
+        /// there is no bundle. Elsewhere `hapax` in the first of `$STATE_DIRECTORY` (which systemd sets), `$XDG_STATE_HOME`, and `.local/state` in the home
         /// directory; that is the command line's as well.
         public static var standardQueueDirectory: URL {
             #if canImport(Darwin)

@@ -73,12 +73,20 @@ extension EventClient {
     ///
     /// - Parameter change: Given a copy, and called again if somebody else changes them meanwhile.
     public func updateCommonProperties(_ change: (inout Properties) -> Void) {
-        whenOpen {
-            $0.updateCommonProperties(change)
-        } else: { state in
-            let before = state.context.common
-            change(&state.context.common)
-            state.wishes.common.merge(state.context.common.changes(since: before)) { $1 }
+        while true {
+            if let open { return open.updateCommonProperties(change) }
+            // Not under the lock: it may ask the client.
+            let before = context
+            var after = before.common
+            change(&after)
+            let changes = after.changes(since: before.common)
+            var isNoted = false
+            _ = openOrNote { state in
+                guard state.context.generation == before.generation else { return }
+                (state.context.common, isNoted) = (after, true)
+                state.wishes.common.merge(changes) { $1 }
+            }
+            if isNoted { return }
         }
     }
 

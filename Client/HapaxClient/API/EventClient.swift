@@ -353,15 +353,19 @@ extension EventClient {
 
     /// Changes it, field by field. A different interval uploads now and restarts the timer; nothing else does (R22).
     ///
-    /// - Parameter change: Called under a lock: it must not call the client.
+    /// - Parameter change: Given a copy. Of two changes of one field at the same time the later one counts.
     public func updateUploads(_ change: (inout UploadSettings) -> Void) {
+        // Not under a lock: it may ask the client.
+        let before = uploads
+        var changed = before
+        change(&changed)
         let open = openOrNote { state in
-            let before = state.configuration?.uploads ?? UploadSettings()
-            var uploads = state.wishes.uploads ?? (changed: before, before: before)
-            change(&uploads.changed)
-            state.wishes.uploads = uploads
+            let configured = state.configuration?.uploads ?? UploadSettings()
+            var wish = state.wishes.uploads ?? (changed: configured, before: configured)
+            wish.changed.take(changed, over: before)
+            state.wishes.uploads = wish
         }
-        open?.updateUploads(change)
+        open?.updateUploads { $0.take(changed, over: before) }
     }
 
     /// What becomes of this client's events from now on: stored, duplicate, rejected, dropped, each told after its commit.

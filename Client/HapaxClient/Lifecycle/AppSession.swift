@@ -11,6 +11,9 @@ struct AppSession: Hashable, Sendable {
     private static let pause: Int64 = 30 * 60 * 1_000
     private static let length: Int64 = 24 * 60 * 60 * 1_000
 
-    /// A clock that went back ends none. Without overflow: a damaged file says anything.
-    func isOver(at now: Int64) -> Bool { now &- lastActivity >= Self.pause || now &- began >= Self.length }
+    /// A clock that went back ends none, unless by so much that it was wrong before: the session would last until that time comes. Without
+    /// overflow: a damaged file says anything.
+    func isOver(at now: Int64) -> Bool {
+        now &- lastActivity >= Self.pause || now &- began >= Self.length || began &- now >= Self.length
+    }
 }

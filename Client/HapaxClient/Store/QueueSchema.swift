@@ -14,7 +14,8 @@ enum QueueSchema {
     // dead_letters: under the sequence that the event has.
     // gone: sequences that will never come and of which the server is still to be told; install_id is NULL for this file's own. word: the
     // first word that says it.
-    // session: of the app whose client owns or owned the file; start_id only while that is shown, session_id for services not at all. recoveries: of files that were set aside.
+    // session: of the app whose client owns or owned the file; start_id only while that is shown, session_id for services not at all.
+    // recoveries: of files that were set aside.
     private static let tables = """
         CREATE TABLE counters (id INTEGER PRIMARY KEY CHECK (id = 1), install_id BLOB NOT NULL, \(QueueCounters.tableColumns));
         CREATE TABLE dropped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;

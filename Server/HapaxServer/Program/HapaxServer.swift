@@ -1,7 +1,3 @@
-#if !Server
-#error("The server is built with make, or with: swift build --traits Server,Service")
-#endif
-
 import ArgumentParser
 import Dispatch
 import Foundation

@@ -50,8 +50,9 @@ struct SharedClientTests {
         #expect(shared.isOptedOut)
         #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optIn() }
         shared.updateCommonProperties { $0 = ["plan": "free"] }
-        shared.updateCommonProperties { $0.merge(["plan": "pro"]) }
-        shared.updateUploads { $0.bulkSize = 7 }
+        // What changes them may ask the client.
+        shared.updateCommonProperties { $0["plan"] = shared.commonProperties["plan"] == "free" ? "pro" : "none" }
+        shared.updateUploads { $0.bulkSize = shared.uploads.bulkSize > 7 ? 7 : 1 }
         #expect(shared.identity.loginID == "second" && shared.identity.distinctID == "second" && shared.commonProperties == ["plan": "pro"])
         let deliveries = shared.deliveries()
         #expect(await shared.flush().failure == .notOpen)

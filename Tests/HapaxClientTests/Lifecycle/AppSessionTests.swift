@@ -24,9 +24,10 @@ struct AppSessionTests {
     }
 
     @Test(
-        "a pause of 30 minutes ends a session, a day does, a clock that goes back does not",
+        "a pause of 30 minutes ends a session, a day does, a clock that goes back does not unless by a day",
         arguments: [
             (pauses: [29, 29], sessions: 1), (pauses: [30], sessions: 2), (pauses: [29, -600, 29], sessions: 1),
+            (pauses: [29, -1_500], sessions: 2),
             (pauses: Array(repeating: 20, count: 71), sessions: 1), (pauses: Array(repeating: 20, count: 73), sessions: 2),
         ])
     func pausesEndSessions(pauses: [Int64], sessions: Int) throws {
@@ -73,11 +74,10 @@ struct AppSessionTests {
         // As it is found after a crash.
         try FileManager.default.copyItem(atPath: directory.path("queue"), toPath: copy.path("queue"))
         clock.advance(by: .seconds(3_600))
-        crashed.client.updateCommonProperties { $0 = ["plan": "pro"] }
+        _ = try IdentityFile(QueueDirectory(path: copy.path("queue"))).change { $0.common = ["plan": "pro"] }
         let next = try app(copy, clock)
-        next.client.updateCommonProperties { $0 = ["plan": "pro"] }
         next.client.track("event")
-        #expect(try await sent("plan", next)["$AppEnd"] == "free")
+        #expect(try await sent("plan", next) == ["$AppStart": "free", "$AppEnd": "free", "event": "pro"])
         let sessions = try await sent("$session_id", next)
         #expect(sessions["$AppEnd"] == .string(session.description) && sessions["event"] != sessions["$AppEnd"])
         await crashed.client.shutdown(within: .zero)
