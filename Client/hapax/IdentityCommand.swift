@@ -8,15 +8,15 @@ struct IdentityCommand: AsyncParsableCommand {
         abstract: "Shows or changes whom the queue's events concern, and whether they are taken.",
         discussion: """
             An event that does not say whom it concerns (track --distinct-id) concerns the login id, else the queue's anonymous id. Both, \
-            and the opt-out, are kept in the queue's directory. A change holds for events tracked from then on; what waits stays as it is. \
-            A process that runs learns of a login at its next start, of an opt-out with its next event.
+            and what the user has agreed to, are kept in the queue's directory. A change holds for events tracked from then on; what waits stays as it is. \
+            A process that runs learns of a login at its next start, of an opt-out with its next event and before its next request.
 
             Examples:
               hapax identity show --json
               hapax identity login customer-17
               hapax identity opt-out
             """,
-        subcommands: [Show.self, Login.self, Logout.self, Reset.self, OptOut.self, OptIn.self])
+        subcommands: [Show.self, Login.self, Logout.self, Reset.self, OptOut.self, OptIn.self, Pending.self])
 
     /// What each change's help says.
     static let changeDiscussion = """
@@ -95,7 +95,8 @@ struct IdentityCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Refuses events from now on, until opt-in.",
             discussion: """
-                track then exits with 1 and stores nothing. What waits stays and is delivered; see queue purge. import sends a file's events \
+                track then exits with 1 and stores nothing. What was stored while consent was pending is deleted with the next command or by the process \
+                that holds it; what waited before stays and is delivered; see queue purge. import sends a file's events \
                 as they are and does not ask the queue. 
                 """ + changeDiscussion + "\n\nExample:\n  hapax identity opt-out && hapax queue purge")
 
@@ -103,7 +104,7 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            try IdentityCommand.optOut(true, queue, output)
+            try IdentityCommand.set(.denied, queue, output)
         }
     }
 
@@ -116,7 +117,22 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            try IdentityCommand.optOut(false, queue, output)
+            try IdentityCommand.set(.granted, queue, output)
+        }
+    }
+
+    struct Pending: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Takes events and sends none, until opt-in or opt-out.",
+            discussion: """
+                Commands that send then exit with 2. opt-in sends what has waited, opt-out deletes it. 
+                """ + changeDiscussion + "\n\nExample:\n  hapax identity pending")
+
+        @OptionGroup var queue: QueueOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            try IdentityCommand.set(.pending, queue, output)
         }
     }
 
@@ -130,20 +146,22 @@ struct IdentityCommand: AsyncParsableCommand {
         tell(identity, queue, output)
     }
 
-    private static func optOut(_ isOptedOut: Bool, _ queue: QueueOptions, _ output: OutputOptions) throws {
+    private static func set(_ consent: Consent, _ queue: QueueOptions, _ output: OutputOptions) throws {
         let identity = try Terminal.working {
             try queue.directory.make()
-            try queue.directory.setOptedOut(isOptedOut)
+            try queue.directory.setConsent(consent)
             return try IdentityFile(queue.directory).read()
         }
         tell(identity, queue, output)
     }
 
     private static func tell(_ identity: KeptIdentity?, _ queue: QueueOptions, _ output: OutputOptions) {
+        let consent = queue.directory.consent
         if output.json {
             return Terminal.say(json: [
                 "distinct_id": .optional(identity?.distinctID), "login_id": .optional(identity?.loginID),
-                "anonymous_id": .optional(identity?.anonymousID), "opted_out": .bool(queue.directory.isOptedOut),
+                "anonymous_id": .optional(identity?.anonymousID), "opted_out": .bool(consent == .denied),
+                "consent": .string(consent.rawValue),
             ])
         }
         if identity == nil { Terminal.say("the queue has no anonymous id yet; its first use makes one") }
@@ -152,6 +170,9 @@ struct IdentityCommand: AsyncParsableCommand {
             Terminal.say("login id        \(Terminal.printable(identity.loginID ?? "none"))")
             Terminal.say("anonymous id    \(Terminal.printable(identity.anonymousID))")
         }
-        Terminal.say("events are      \(queue.directory.isOptedOut ? "refused (opted out)" : "taken")")
+        let words: [Consent: String] = [
+            .granted: "taken", .pending: "taken and not sent (consent pending)", .denied: "refused (opted out)",
+        ]
+        Terminal.say("events are      \(words[consent] ?? consent.rawValue)")
     }
 }

@@ -49,7 +49,9 @@ struct StatusCommand: AsyncParsableCommand {
     private func tell(_ lines: [Line]) {
         Terminal.say("queue        \(queue.path)")
         if lines.isEmpty { Terminal.say("             does not exist yet") }
-        if queue.directory.isOptedOut { Terminal.say("opted out    events are refused; see hapax identity") }
+        let consent = queue.directory.consent
+        if consent == .denied { Terminal.say("opted out    events are refused; see hapax identity") }
+        if consent == .pending { Terminal.say("pending      events are not sent before the user's consent; see hapax identity") }
         for file in queue.directory.filesSetAside() { Terminal.say("damaged      \(file), set aside") }
         let destinations = lines.compactMap(\.note?.destination)
         for line in lines {
@@ -87,6 +89,7 @@ struct StatusCommand: AsyncParsableCommand {
                 "waiting": .optional(line.status?.waiting), "failure": .optional(line.failure.map { "\($0)" }),
             ])
         }
+        let consent = queue.directory.consent
         let dropped = statuses.reduce(into: [String: Int64]()) { $0.merge($1.dropped, uniquingKeysWith: +) }
         return [
             "queue": .string(queue.path), "files": .array(files), "waiting": lines.contains(where: \.isUnknown) ? .null : sum(\.waiting),
@@ -94,7 +97,8 @@ struct StatusCommand: AsyncParsableCommand {
             "oldest": .optional(statuses.compactMap(\.oldest).min()), "created": sum(\.created), "stored": sum(\.stored),
             "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "gone": sum(\.gone),
             "dead_letters": sum(\.deadLetters), "set_aside_files": .count(queue.directory.filesSetAside().count),
-            "opted_out": .bool(queue.directory.isOptedOut), "dropped": .object(dropped.mapValues { .integer($0) }),
+            "opted_out": .bool(consent == .denied), "consent": .string(consent.rawValue),
+            "dropped": .object(dropped.mapValues { .integer($0) }),
         ]
     }
 }

@@ -27,6 +27,8 @@ extension EventClient {
         /// Whether this is an app, which has one user at a time: then each event has a session (``EventClient/sessionID``), and
         /// ``EventClient/commonProperties`` are kept for later runs. On Apple's systems for what is in a bundle, elsewhere not.
         public var isApp = Self.isAppByDefault
+        /// What the user has agreed to, where nobody has said it yet (``EventClient/setConsent(_:)``); kept from the first start on.
+        public var consent = Consent.granted
         /// For `$app_version`; nil stands for the main bundle's.
         public var appVersion: String?
         /// Change or drop events before they are stored, one after the other.

@@ -33,33 +33,31 @@ extension EventClient {
         }
     }
 
-    // MARK: - Opting out
+    // MARK: - Consent
 
-    /// Whether events are refused. While the queue is closed nobody knows what an earlier run has said.
-    public var isOptedOut: Bool { context.isOptedOut }
+    /// What the user of the directory has agreed to: what was said last, in this run or an earlier one, else what the configuration says
+    /// (``Configuration/consent``). While the queue is closed nobody knows what an earlier run has said.
+    public var consent: Consent { context.consent }
 
-    /// Refuses events from now on, in this process and in all others that work in the directory, until ``optIn()``.
+    /// From now on, for this process and all others that work in the directory, and for later runs:
     ///
-    /// An event is taken in before or refused after, never in between; refused ones are counted as `opted_out`, on disk within a
-    /// second. What was taken in before stays and is delivered. Waits for the disk. Another client that works in the directory
-    /// follows with its next commit.
+    /// - ``Consent/granted``: events are taken and sent, those that have waited included.
+    /// - ``Consent/pending``: events are taken and stored; no request is made, and ``flush(within:)`` says ``DeliveryFailure/consentPending``.
+    /// - ``Consent/denied``: events are refused, and counted as `opted_out`. Those that were taken while it was pending are deleted, dead letters
+    ///   included, and counted as `purged`; the server never learns of them. Those from before stay and are sent (``purge()`` deletes them).
     ///
-    /// - Throws: ``ConsentError/notPersisted(_:)``; events are refused in this process all the same.
-    public func optOut() throws(ConsentError) { try change(isOptedOut: true) }
-
-    /// Takes events again. Waits for the disk; another client in the directory follows as with ``optOut()``.
+    /// An event is taken before or after, never in between. Waits for the disk. Another client that works in the directory
+    /// follows with its next commit, and before its next request.
     ///
-    /// - Throws: ``ConsentError/notPersisted(_:)``; events are still refused then.
-    public func optIn() throws(ConsentError) { try change(isOptedOut: false) }
-
-    /// While the queue is closed it is not on disk, and holds before anything is tracked or sent.
-    private func change(isOptedOut: Bool) throws(ConsentError) {
+    /// - Throws: ``ConsentError/notPersisted(_:)``; a denial holds in this process all the same, anything else has changed nothing. So while
+    ///   the queue is closed, where it is remembered and holds before anything is tracked or sent.
+    public func setConsent(_ consent: Consent) throws(ConsentError) {
         let client = openingOrNote { state in
-            state.context.isOptedOut = isOptedOut
-            state.wishes.isOptedOut = isOptedOut
+            state.context.consent = consent
+            state.wishes.consent = consent
         }
         guard let client else { throw .notPersisted(.notOpen) }
-        if isOptedOut { try client.optOut() } else { try client.optIn() }
+        try client.setConsent(consent)
     }
 
     // MARK: - What every event says

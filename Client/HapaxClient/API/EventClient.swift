@@ -45,7 +45,7 @@ public final class EventClient: Sendable {
 
     /// What is to be done when the queue is open. Of calls that replace each other the last one counts, so it never grows.
     struct Wishes {
-        var isOptedOut: Bool?
+        var consent: Consent?
         /// What the settings were changed to, and what they were before.
         var uploads: (changed: UploadSettings, before: UploadSettings)?
         var isReset = false
@@ -57,7 +57,7 @@ public final class EventClient: Sendable {
         var screen: (name: String, properties: Properties)?
 
         var isEmpty: Bool {
-            isOptedOut == nil && uploads == nil && !isReset && login == nil && common.isEmpty && attach == nil && signal == nil
+            consent == nil && uploads == nil && !isReset && login == nil && common.isEmpty && attach == nil && signal == nil
                 && screen == nil
         }
     }
@@ -111,6 +111,7 @@ public final class EventClient: Sendable {
         (self.hub, self.timers, self.clock, openQueue) = (hub, timers, clock, open)
         var state = State(configuration: configuration, logger: configuration?.logger ?? logger)
         state.context.identity.configuredID = configuration?.distinctID
+        state.context.consent = configuration?.consent ?? .granted
         let opening = configuration.map { open($0, hub, timers) }
         switch opening {
         case .success(let client):
@@ -153,6 +154,7 @@ public final class EventClient: Sendable {
             state.isBootstrapped = true
             (state.configuration, state.logger) = (configuration, configuration?.logger)
             state.context.identity.configuredID = configuration?.distinctID
+            if state.wishes.consent == nil { state.context.consent = configuration?.consent ?? .granted }
             return true
         }
         guard isFirst else {
@@ -212,7 +214,7 @@ public final class EventClient: Sendable {
                 return
             }
             // Before anything is tracked or sent (D16).
-            if let isOptedOut = wishes.isOptedOut { try? isOptedOut ? client.optOut() : client.optIn() }
+            if let consent = wishes.consent { try? client.setConsent(consent) }
             if let uploads = wishes.uploads { client.updateUploads { $0.take(uploads.changed, over: uploads.before) } }
             if !hasBegun { client.begin() }
             hasBegun = true
@@ -390,7 +392,7 @@ extension EventClient {
         return await open.status()
     }
 
-    /// Deletes every event of this client's file, those that wait and the dead letters, for ever; ``optOut()`` alone deletes nothing.
+    /// Deletes every event of this client's file, those that wait and the dead letters, for ever; ``Consent/denied`` deletes only what waited for consent.
     ///
     /// A request in flight is awaited first, and what it delivered stays delivered. Waiting events that are deleted are counted in
     /// ``EventClient/Status/removed`` and, under `purged`, in ``EventClient/Status/dropped``. Durable on return. Events tracked during the call may stay, and so

@@ -21,14 +21,6 @@ extension OpenClient {
         return admission
     }
 
-    /// Whoever works in the directory may have opted out (D16). Under the lock of the mark, as in a change of our own, which this must not undo.
-    static func follow(_ mark: Locked<OptOutMark>, _ intake: Locked<Intake>) {
-        mark.withLock { mark in
-            guard let isOptedOut = mark.found else { return }
-            intake.withLock { $0.context.isOptedOut = isOptedOut }
-        }
-    }
-
     /// Events were refused while there was no client, and counted by the metric then. What is to come is that the server learns of them.
     package func takeOverRefusals(_ count: Int) {
         guard count > 0 else { return }

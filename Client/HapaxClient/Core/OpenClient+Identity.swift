@@ -43,26 +43,18 @@ extension OpenClient {
         return anonymousID
     }
 
-    // MARK: - Opting out
+    // MARK: - Consent
 
-    package var isOptedOut: Bool { writer.intake.withLock { $0.context.isOptedOut } }
-
-    package func optOut() throws(ConsentError) {
-        try changeOptOut(true)
-    }
-
-    package func optIn() throws(ConsentError) {
-        try changeOptOut(false)
-    }
-
-    private func changeOptOut(_ isOptedOut: Bool) throws(ConsentError) {
+    package func setConsent(_ consent: Consent) throws(ConsentError) {
         do {
             // Of changes at the same time, the last one holds here and on disk.
-            try optOutMark.withLock { mark in
-                if isOptedOut { writer.intake.withLock { $0.context.isOptedOut = true } }
-                try mark.set(isOptedOut)
-                writer.intake.withLock { $0.context.isOptedOut = isOptedOut }
+            try self.consent.withLock { mark in
+                // From now on, whether it can be kept or not.
+                if consent == .denied { writer.intake.withLock { $0.context.consent = .denied } }
+                let kept = try mark.set(consent, now: clock.unixMilliseconds)
+                writer.intake.withLock { $0.change(kept) }
             }
+            Task { [delivery] in await delivery.consentChanged() }
         } catch {
             throw .notPersisted(StorageFailure(error))
         }

@@ -19,8 +19,9 @@ extension OpenClient {
     /// - Returns: How many wait already, and how many are dead letters.
     package func store(_ events: [ImportedEvent]) throws(StorageFailure) -> (known: Int, deadLettered: Int) {
         do {
-            let prepared = events.map { PreparedEvent(id: $0.id, time: $0.time, bytes: $0.bytes) }
-            let appended = try file.append(prepared, now: clock.unixMilliseconds)
+            let consent = consent.withLock { $0.current() }
+            let prepared = events.map { PreparedEvent(id: $0.id, time: $0.time, bytes: $0.bytes, pending: consent.pending) }
+            let appended = try file.append(prepared, now: clock.unixMilliseconds, consent: consent)
             try file.flushDrive()
             return (events.count - appended.created, appended.letters.count)
         } catch {

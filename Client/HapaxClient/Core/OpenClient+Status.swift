@@ -4,11 +4,13 @@ import HapaxModel
 extension OpenClient {
     package func status() async -> EventClient.Status {
         let delivery = delivery.latestState
-        let (inMemory, uncounted) = writer.intake.withLock { (Int($0.uncommitted.events), $0.uncounted) }
+        let (inMemory, uncounted, consent) = writer.intake.withLock { (Int($0.uncommitted.events), $0.uncounted, $0.context.consent) }
         let counters = file.counters
+        let isPending = consent == .pending && (counters.waiting > 0 || inMemory > 0)
         return EventClient.Status(
             installID: counters.installID, depth: Int(counters.waiting), held: Int(counters.held), bytes: Int(counters.bytes),
-            inMemory: inMemory, oldest: file.oldestTime.map(Date.init(unixMilliseconds:)), failure: delivery.failure,
+            inMemory: inMemory, oldest: file.oldestTime.map(Date.init(unixMilliseconds:)),
+            failure: isPending ? .consentPending : delivery.failure,
             storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt.map(Date.init(unixMilliseconds:)), created: counters.created, stored: counters.stored,
             duplicates: counters.duplicates,

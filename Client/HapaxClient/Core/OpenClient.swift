@@ -20,7 +20,7 @@ package final class OpenClient: Sendable {
     /// Whether refusals are to be counted on disk by a commit of their own.
     let isCountScheduled = Locked(false)
     /// Of the directory, for all who work in it.
-    let optOutMark: Locked<OptOutMark>
+    let consent: Locked<ConsentMark>
     /// For whom `$identify` has been tracked in this run.
     let identified = Locked<String?>(nil)
     /// Whether the file was still there when the client closed it; nil before.
@@ -66,14 +66,19 @@ package final class OpenClient: Sendable {
             case .unusable(let failure): throw .queueUnusable(failure)
             }
         }
+        let consent: ConsentMark
         do {
+            try ConsentFile(directory).begin(configuration.consent)
+            consent = ConsentMark(directory)
+            try file.decidePending(consent.known)
             kept = try IdentityFile(directory).load(newID: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
         } catch {
             file.close()
             throw .queueUnusable(StorageFailure(error))
         }
         let client = OpenClient(
-            configuration, endpoint, destinations, file, kept.identity, clock: clock, hub: hub, timers: timers, transport: transport())
+            configuration, endpoint, destinations, file, kept.identity, consent, clock: clock, hub: hub, timers: timers,
+            transport: transport())
         if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
         return client
     }
@@ -89,16 +94,16 @@ package final class OpenClient: Sendable {
     /// Each part is handed those that it calls, and nothing holds the client.
     private init(
         _ configuration: EventClient.Configuration, _ endpoint: Endpoint, _ destinations: Set<EventID>, _ file: QueueFile,
-        _ identity: KeptIdentity,
-        clock: any ClientClock, hub: DeliveryHub, timers: EventTimers, transport: any EventTransport
+        _ identity: KeptIdentity, _ mark: ConsentMark, clock: any ClientClock, hub: DeliveryHub, timers: EventTimers,
+        transport: any EventTransport
     ) {
         self.configuration = configuration
         self.file = file
         self.clock = clock
         self.timers = timers
         self.transport = transport
-        let optOutMark = Locked(OptOutMark(path: file.directory.optOutPath))
-        self.optOutMark = optOutMark
+        let consent = Locked(mark)
+        self.consent = consent
         let lifecycle = AppLifecycle()
         self.lifecycle = lifecycle
         let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
@@ -107,14 +112,14 @@ package final class OpenClient: Sendable {
             identity: Identity(
                 anonymousID: identity.anonymousID, loginID: identity.loginID, configuredID: configuration.distinctID),
             automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
-        context.isOptedOut = optOutMark.withLock { $0.isSet }
         if configuration.isApp {
             context.common = identity.common
             context.session = (try? file.keptSession()) ?? AppSession(id: file.counters.installID, began: 0, lastActivity: 0)
         }
         let intake = Locked(
             Intake(
-                capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, quota: file.account))
+                capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, consent: mark.known,
+                quota: file.account))
         // Goes on with the session of the run before, or, with none or one that is over, begins another.
         intake.withLock { $0.continueSession(at: clock.unixMilliseconds) }
         let reporter = EventReporter(
@@ -129,25 +134,34 @@ package final class OpenClient: Sendable {
             return policy.withLock { $0.uploadsByItself && $0.allows(network) }
         }
         self.gate = gate
+        // Whoever works in the directory may have changed it (D16). Under the lock of the mark, as in a change of our own, which this must not undo.
+        let followConsent: @Sendable () -> KeptConsent = {
+            consent.withLock { mark in
+                let kept = mark.current()
+                intake.withLock { $0.change(kept) }
+                return kept
+            }
+        }
         let makeEvent: Delivery.MakeEvent = { name, id, properties, origin in
             let context = intake.withLock { $0.context }
             let time = origin.time ?? clock.unixMilliseconds
             let encoded = Event(
                 id: id, name: name, time: time, distinctID: origin.distinctID ?? context.identity.distinctID, properties: properties
             ).encoded(over: origin.isOwn ? context.encodedBase : EncodedProperties(context.automatic))
-            return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem)
+            let pending = consent.withLock { $0.current().pending }
+            return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem, pending: pending)
         }
         let delivery = Delivery(
             file,
             Delivery.Parts(
                 endpoint: endpoint, transport: transport, clock: clock,
                 pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
-                gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
+                consent: followConsent, gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
                 attempted: { reporter.attempted(in: $0, answer: $1) },
                 settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
         self.delivery = delivery
         let leftovers = Leftovers(
-            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, makeEvent: makeEvent)
+            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, consent: followConsent, makeEvent: makeEvent)
         self.leftovers = leftovers
         let scheduler = UploadScheduler(
             policy: policy, clock: clock, depth: { Self.sendable(file) }, network: configuration.network,
@@ -176,9 +190,10 @@ package final class OpenClient: Sendable {
                 }
             },
             commit: { events, dropped, committed in
-                // Another client may have opted out, or in, beside this one: track itself asks no disk.
-                Self.follow(optOutMark, intake)
-                let appended = try file.append(events, dropped: dropped, now: clock.unixMilliseconds, committed: committed)
+                // Another client may have changed it beside this one: track itself asks no disk.
+                let consent = followConsent()
+                let appended = try file.append(
+                    events, dropped: dropped, now: clock.unixMilliseconds, consent: consent, committed: committed)
                 debug?.stored(events, appended)
                 if let onStored {
                     for (index, event) in events.enumerated() where appended.sequences[index] != nil && appended.letters[index] == nil {

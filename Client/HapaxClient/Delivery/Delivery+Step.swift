@@ -6,10 +6,16 @@ extension Delivery {
         _ file: QueueFile, isManual: Bool, upTo bound: Bound? = nil, permission: (@Sendable () -> RequestPermission)?
     ) async -> Step {
         if isStopped { return Step(next: .stopped, failure: .shutDown) }
+        let (install, consent) = (file.counters.installID, parts.consent())
+        do {
+            if try file.decidePending(consent) { parts.settled([], file === self.file ? .own : .all) }
+        } catch {
+            return failed(Step(next: .more), error, file, was: install)
+        }
         if !isManual, isResting { return Step(next: .held) }
+        if consent.consent == .pending, file.counters.waiting > 0 { return Step(next: .denied, failure: .consentPending) }
         var step = Step(next: .more)
         var (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
-        let install = file.counters.installID
         let recoveryFailure = recover(file)
         do {
             (plan, batch) = try read(file, isManual: isManual)
@@ -18,6 +24,8 @@ extension Delivery {
         }
         step.counts.deadLettered = batch.damaged.count
         switch plan {
+        // To whom the user has not agreed, nothing is told but with events that the user had agreed to.
+        case .batch(.none) where consent.consent != .granted: return Step(next: .drained, counts: step.counts)
         case .batch: break
         case .drained, .onlyHeld:
             guard file.isRecovering else {
@@ -95,6 +103,8 @@ extension Delivery {
             damaged += batch.damaged
             batch.damaged = damaged
             if !batch.events.isEmpty || kind == .none { return (plan, batch) }
+            // All of them wait for the user's consent.
+            if file.counters.pendingFrom > 0 { return (.drained, batch) }
         }
     }
 

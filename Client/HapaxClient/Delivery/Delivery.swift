@@ -51,6 +51,8 @@ package actor Delivery {
         var logger: Logger?
         var retryPolicy = RetryPolicy.delivery
         var randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator()
+        /// What the user has agreed to, asked before every request.
+        var consent: @Sendable () -> KeptConsent = { KeptConsent(consent: .granted) }
         /// Asked before every request, with whether somebody asked for its pass (R23, R31, R33).
         var gate: @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
         /// Called when a pass begins that nobody asked for; what it returns, when that ends.
@@ -200,6 +202,13 @@ package actor Delivery {
         defer { endStep() }
         machines[file.counters.installID]?.rested()
         return try change()
+    }
+
+    /// Does what the user has decided about what waits for it, behind the request that is under way.
+    func consentChanged() async {
+        // What fails is done by the next commit, or before the next request.
+        if (try? await exclusively { try file.decidePending(parts.consent()) }) == true { parts.settled([], .own) }
+        uploadWanted()
     }
 
     /// On this actor's thread, also while a request is in flight.

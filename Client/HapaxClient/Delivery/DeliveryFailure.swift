@@ -14,6 +14,8 @@ public enum DeliveryFailure: Error, Hashable, Sendable {
     case queue(StorageFailure)
     /// The app is in the background, and the system grants no time for a request, or too little (R31, R33).
     case noBackgroundTime
+    /// The user has not yet agreed to what is sent (``Consent/pending``).
+    case consentPending
     /// The queue is not open (``EventClient/startFailure``), or the client has no configuration.
     case notOpen
     /// The client is shut down, or was while this was under way.
@@ -34,6 +36,7 @@ extension DeliveryFailure: CustomStringConvertible {
         case .askedToRetry(let events): "the server asks to send \(events) events again"
         case .queue(let failure): "the queue: \(failure)"
         case .noBackgroundTime: "the app is in the background and has no time for a request"
+        case .consentPending: "the user's consent is pending"
         case .notOpen: "the queue is not open"
         case .shutDown: "the client is shut down"
         case .cancelled: "the task that asked for it was cancelled"

@@ -11,6 +11,7 @@ package actor Leftovers {
     private let destinations: Set<EventID>
     private let clock: any ClientClock
     private let reporter: EventReporter
+    private let consent: @Sendable () -> KeptConsent
     private let makeEvent: Delivery.MakeEvent
     private var running: Task<Look, Never>?
     /// Those that could not be opened: told once.
@@ -30,13 +31,14 @@ package actor Leftovers {
 
     init(
         beside own: QueueFile, _ delivery: Delivery, of destinations: Set<EventID>, clock: any ClientClock, reporter: EventReporter,
-        makeEvent: @escaping Delivery.MakeEvent
+        consent: @escaping @Sendable () -> KeptConsent, makeEvent: @escaping Delivery.MakeEvent
     ) {
         self.own = own
         self.delivery = delivery
         self.destinations = destinations
         self.clock = clock
         self.reporter = reporter
+        self.consent = consent
         self.makeEvent = makeEvent
     }
 
@@ -120,7 +122,7 @@ package actor Leftovers {
             if step.next == .more { continue }
             switch step.next {
             case .wait, .pause, .stopped: look.failure = step.failure ?? .shutDown
-            default: break
+            default: if step.failure == .consentPending { look.failure = step.failure }
             }
             return step.next
         }
@@ -128,15 +130,17 @@ package actor Leftovers {
 
     /// Nobody else will end the session of an app that is gone. Of one that cannot be stored the next look tries again.
     private func endSession(of file: QueueFile) {
-        guard let session = try? file.openSession() else { return }
-        if OptOutMark(path: own.directory.optOutPath).isSet {
+        let consent = consent()
+        // It may be of the time that this is about.
+        guard (try? file.decidePending(consent)) != nil, let session = try? file.openSession() else { return }
+        if consent.consent == .denied {
             // To somebody who does not want events none is owed.
             try? file.removeSession(start: session.start)
         } else {
             let end = makeEvent(
                 AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), session.properties,
                 Delivery.Origin(isOwn: false, time: session.lastActivity, distinctID: session.distinctID))
-            _ = try? file.append([end], endingSession: session.start)
+            _ = try? file.append([end], consent: consent, endingSession: session.start)
         }
     }
 }

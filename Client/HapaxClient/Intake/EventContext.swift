@@ -3,7 +3,7 @@ import HapaxModel
 /// What every event of a client gets besides what its call says. Kept in ``Intake``, so that a change and an event never overlap (D16).
 struct EventContext: Sendable {
     var identity: Identity { didSet { if identity != oldValue { join() } } }
-    var isOptedOut = false { didSet { if isOptedOut != oldValue { generation += 1 } } }
+    var consent = Consent.granted { didSet { if consent != oldValue { generation += 1 } } }
     /// Collected once (R57).
     var automatic: Properties { didSet { join() } }
     var common: Properties = [:] { didSet { join() } }

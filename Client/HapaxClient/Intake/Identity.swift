@@ -56,17 +56,3 @@ extension Properties {
         return changes
     }
 }
-
-/// Why somebody has not opted out or in, or not for long.
-public enum ConsentError: Error, Hashable, Sendable {
-    /// It has changed for this process, but the next one will not know.
-    case notPersisted(StorageFailure)
-}
-
-extension ConsentError: CustomStringConvertible {
-    public var description: String {
-        switch self {
-        case .notPersisted(let failure): "the change lasts only until the end of the process: \(failure)"
-        }
-    }
-}

@@ -5,16 +5,23 @@ import HapaxModel
 /// A value, kept behind the client's one lock. Nothing in it blocks or waits.
 struct Intake: Sendable {
     struct Entry: Sendable {
-        /// nil for a mark that only waits for what stands before it, and for changes of the identity.
+        /// nil for a mark that only waits for what stands before it, and for changes.
         var event: Event?
-        /// Kept before any event behind it is committed. One at most: in a list, since entries are many and this is rare.
-        var identity: [IdentityChange] = []
+        /// One at most: in a list, since entries are many and this is rare.
+        var changes: [Change] = []
         /// What the event's own properties are laid over. Joined when it is encoded: the caller does not wait for it.
         var base = EncodedProperties.none
         /// What it takes by estimate, and what was promised to it on disk.
         var reserved = QueueUsage()
         /// Told when everything up to here is durable.
         var waiter: CommitWaiter?
+    }
+
+    enum Change: Sendable {
+        /// Kept before any event behind it is committed.
+        case identity(IdentityChange)
+        /// Under it the events behind it are taken.
+        case consent(KeptConsent)
     }
 
     enum Admission: Sendable {
@@ -25,6 +32,7 @@ struct Intake: Sendable {
 
     private(set) var mailbox: [Entry] = []
     var context: EventContext
+    private(set) var consent: KeptConsent
     private var ids = UUIDv7Generator()
     /// Events taken in and not yet committed, those the writer has taken included.
     private(set) var uncommitted = QueueUsage()
@@ -39,9 +47,11 @@ struct Intake: Sendable {
 
     init(
         capacity: Int, maximumBytes: Int = .max,
-        context: EventContext = EventContext(identity: Identity(anonymousID: "nobody")), quota: Locked<QuotaAccount>? = nil
+        context: EventContext = EventContext(identity: Identity(anonymousID: "nobody")),
+        consent: KeptConsent = KeptConsent(consent: .granted), quota: Locked<QuotaAccount>? = nil
     ) {
-        self.context = context
+        (self.context, self.consent) = (context, consent)
+        self.context.consent = consent.consent
         self.capacity = Int64(max(capacity, 1))
         self.maximumBytes = Int64(maximumBytes)
         self.quota = quota
@@ -99,12 +109,19 @@ struct Intake: Sendable {
         if change.forgetsCommon || !change.common.isEmpty { context.common = kept.common }
         guard !isClosed else { return (false, kept.anonymousID) }
         // However often somebody logs in while commits fail, it is one entry.
-        if let last = mailbox.indices.last, let before = mailbox[last].identity.last {
-            mailbox[last].identity = [before.followed(by: change)]
+        if let last = mailbox.indices.last, case .identity(let before)? = mailbox[last].changes.last {
+            mailbox[last].changes = [.identity(before.followed(by: change))]
         } else {
-            mailbox.append(Entry(identity: [change]))
+            mailbox.append(Entry(changes: [.identity(change)]))
         }
         return (wake(), kept.anonymousID)
+    }
+
+    /// From now on events are taken under this consent; the writer learns of it with the first of them.
+    mutating func change(_ consent: KeptConsent) {
+        guard consent != self.consent else { return }
+        (self.consent, context.consent) = (consent, consent.consent)
+        mailbox.append(Entry(changes: [.consent(consent)]))
     }
 
     /// To be called when something happens in the app: what happens after a long pause belongs to a new session.
@@ -124,7 +141,7 @@ struct Intake: Sendable {
 
     /// Those who wait for anything in the mailbox; marks, which hold nothing else, leave it.
     mutating func takeWaiters() -> [CommitWaiter] {
-        defer { mailbox.removeAll { $0.event == nil && $0.identity.isEmpty } }
+        defer { mailbox.removeAll { $0.event == nil && $0.changes.isEmpty } }
         return mailbox.compactMap(\.waiter)
     }
 
@@ -162,7 +179,7 @@ struct Intake: Sendable {
     }
 
     /// Why no event is taken at all; then none has to be looked at.
-    var reasonToRefuseAll: DropReason? { isClosed ? .shutDown : context.isOptedOut ? .optedOut : nil }
+    var reasonToRefuseAll: DropReason? { isClosed ? .shutDown : context.consent == .denied ? .optedOut : nil }
 
     mutating func refuse(_ reason: DropReason, isKept: Bool = false, isRepeated: Bool = false) -> Admission {
         let isCounted = !isRepeated && !(isKept && reason.passes)
@@ -179,7 +196,7 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     case quotaFull = "quota_full"
     /// After ``EventClient/shutdown(within:)`` has begun.
     case shutDown = "shut_down"
-    /// After ``EventClient/optOut()``.
+    /// The user's consent is ``Consent/denied``.
     case optedOut = "opted_out"
     /// An ``EventClient/Enricher`` returned nil.
     case enricher

@@ -8,13 +8,16 @@ struct PreparedEvent: Sendable {
     let bytes: [UInt8]
     /// Why it can only be a dead letter.
     var problem: EventProblem?
+    /// Taken while the user's consent was pending: under which denial, see ``KeptConsent/denied``.
+    var pending: Int64?
     /// Room that was promised to it at intake.
     var reserved = QueueUsage()
     /// Taken where the bytes were made, which is not where they are committed: storing waits for a disk, encoding for nobody.
     let payloadSum: UInt32
 
-    init(id: EventID, time: Int64, bytes: [UInt8], problem: EventProblem? = nil, reserved: QueueUsage = QueueUsage()) {
-        (self.id, self.time, self.bytes, self.reserved) = (id, time, bytes, reserved)
+    init(id: EventID, time: Int64, bytes: [UInt8], problem: EventProblem? = nil, pending: Int64? = nil, reserved: QueueUsage = QueueUsage())
+    {
+        (self.id, self.time, self.bytes, self.pending, self.reserved) = (id, time, bytes, pending, reserved)
         payloadSum = RowCheckSum.ofPayload(bytes)
         let hasRoom = bytes.count + OutgoingEvent.addedBytes <= EventLimits.maximumEventBytes
         self.problem = problem ?? (hasRoom ? nil : Self.tooLarge(bytes.count))

@@ -39,7 +39,7 @@ final class QueueWriter: Sendable {
     private let reporter: EventReporter?
     private let dispatch = DispatchQueue(label: "hapax.writer")
     private let encoder = DispatchQueue(label: "hapax.encoder")
-    private let work = Work()
+    private let work: Work
     private let state = Locked(State())
 
     /// Events of one transaction.
@@ -87,8 +87,12 @@ final class QueueWriter: Sendable {
         var committed: Committed?
         var next = Group()
         var taken: [Intake.Entry] = []
+        /// Of the entries that come next.
+        var consent: KeptConsent
         /// How many of `taken` have gone into a group.
         var used = 0
+
+        init(consent: KeptConsent) { self.consent = consent }
     }
 
     init(
@@ -99,6 +103,7 @@ final class QueueWriter: Sendable {
         stored: @escaping @Sendable (Stored) -> Void
     ) {
         self.intake = intake
+        work = Work(consent: intake.withLock { $0.consent })
         self.clock = clock
         self.retryPolicy = retryPolicy
         self.maximumGroupBytes = maximumGroupBytes
@@ -219,7 +224,12 @@ final class QueueWriter: Sendable {
         while work.used < end, bytes < maximumGroupBytes {
             let entry = work.taken[work.used]
             work.used += 1
-            for change in entry.identity { group.identity = group.identity?.followed(by: change) ?? change }
+            for change in entry.changes {
+                switch change {
+                case .identity(let change): group.identity = group.identity?.followed(by: change) ?? change
+                case .consent(let consent): work.consent = consent
+                }
+            }
             if let waiter = entry.waiter { group.waiters.append((waiter, entry.event == nil ? nil : group.events.count)) }
             guard let event = entry.event else { continue }
             let prepared = prepare(event, entry)
@@ -232,7 +242,8 @@ final class QueueWriter: Sendable {
     private func prepare(_ event: Event, _ entry: Intake.Entry) -> PreparedEvent {
         let encoded = encode(event, entry.base)
         return PreparedEvent(
-            id: event.id, time: event.time, bytes: encoded.bytes, problem: encoded.problem, reserved: entry.reserved)
+            id: event.id, time: event.time, bytes: encoded.bytes, problem: encoded.problem, pending: work.consent.pending,
+            reserved: entry.reserved)
     }
 
     private func commitGroup() -> Result<Void, StorageFailure> {
@@ -255,7 +266,11 @@ final class QueueWriter: Sendable {
                     waiter.tell(.success(nil))
                     continue
                 }
-                waiter.tell(appended.removed.contains(event) ? .failure(.removed) : .success(appended.sequences[event]))
+                if appended.denied.contains(event) {
+                    waiter.tell(.failure(.refused(.optedOut)))
+                } else {
+                    waiter.tell(appended.removed.contains(event) ? .failure(.removed) : .success(appended.sequences[event]))
+                }
             }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
             return .success(())

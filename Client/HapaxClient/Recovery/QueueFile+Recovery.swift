@@ -101,7 +101,7 @@ extension QueueFile {
         let id = EventID.derived(name: QueueDamage.eventName, key: "\(recovery.install) \(recovery.name)")
         let event = makeEvent(QueueDamage.eventName, id, damage.properties)
         let isMore = try transaction(growing: true) { db, counters in
-            _ = try Self.place(event, try RowInsert(db), db, &counters)
+            _ = try Self.place(event, try RowInsert(db), db, &counters, pending: event.pending)
             if damage.lost != 0 { try counters.count(damage.lost == nil ? "damaged_unknown" : "damaged", Int64(damage.lost ?? 1), db) }
             try recovery.remove(db)
             return try Recovery.pending(db) != nil

@@ -28,6 +28,10 @@ package struct QueueCounters: Hashable, Sendable {
     package internal(set) var letterBytes: Int64 = 0
     /// Ranges of sequences that will never come, of which the server is still to be told.
     package internal(set) var untold: Int64 = 0
+    /// The first sequence that was tracked while the user's consent was pending; all from there on wait for that. 0 for none.
+    package internal(set) var pendingFrom: Int64 = 0
+    /// Under which denial they wait, see ``KeptConsent/denied``: another one is about them.
+    package internal(set) var pendingDenied: Int64 = 0
     /// By reason: refused at intake, removed, dead letters that the quota removed.
     package internal(set) var dropped: [String: Int64] = [:]
 
@@ -53,11 +57,11 @@ package struct QueueCounters: Hashable, Sendable {
 
     private static let columns = [
         "word", "created", "acknowledged", "waiting", "bytes", "held", "stored", "duplicates", "dead_lettered", "gone", "letters",
-        "letter_bytes", "untold",
+        "letter_bytes", "untold", "pending_from", "pending_denied",
     ]
     private static let fields: [any WritableKeyPath<QueueCounters, Int64> & Sendable] = [
         \.word, \.created, \.acknowledged, \.waiting, \.bytes, \.held, \.stored, \.duplicates, \.deadLettered, \.gone, \.letters,
-        \.letterBytes, \.untold,
+        \.letterBytes, \.untold, \.pendingFrom, \.pendingDenied,
     ]
 
     static let tableColumns = columns.map { "\($0) INTEGER NOT NULL DEFAULT 0" }.joined(separator: ", ")
@@ -68,7 +72,8 @@ package struct QueueCounters: Hashable, Sendable {
         guard let row = try Row.fetchOne(db, sql: "SELECT * FROM counters"), let id = EventID(bytes: try row.value("install_id") as Data)
         else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         installID = id
-        for (column, field) in zip(Self.columns, Self.fields) { self[keyPath: field] = try row.value(column) }
+        // A damaged file of an earlier version has not all of them.
+        for (column, field) in zip(Self.columns, Self.fields) { self[keyPath: field] = try row.optional(column) ?? 0 }
         for row in try Row.fetchAll(db, sql: "SELECT reason, count FROM dropped") {
             dropped[try row.value("reason")] = try row.value("count") as Int64
         }

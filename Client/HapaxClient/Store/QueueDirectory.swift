@@ -23,7 +23,9 @@ package struct QueueDirectory: Hashable, Sendable {
     func statusPath(_ number: Int) -> String { path + "/\(number).status" }
     package var identityPath: String { path + "/identity.json" }
     var pausePath: String { path + "/pause" }
-    package var optOutPath: String { path + "/opt-out" }
+    package var consentPath: String { path + "/consent" }
+    /// Of versions before 0.1.
+    var optOutPath: String { path + "/opt-out" }
 
     /// Makes the directory, readable by its owner only.
     package func make() throws(StorageFailure) {
@@ -38,14 +40,6 @@ package struct QueueDirectory: Hashable, Sendable {
         DeviceStorage.keepOpen(path)
         if isOfAnEarlierVersion { throw .earlierVersion }
         if FileSystem.isShared(path) { throw .sharedDisk }
-    }
-
-    package var isOptedOut: Bool { OptOutMark(path: optOutPath).isSet }
-
-    /// Durable on return.
-    package func setOptedOut(_ isOptedOut: Bool) throws {
-        var mark = OptOutMark(path: optOutPath)
-        try mark.set(isOptedOut)
     }
 
     /// The numbers of all files, smallest first; none if there is no directory.

@@ -11,6 +11,8 @@ extension QueueFile {
         var letters: [Int: (reason: String, detail: String)] = [:]
         /// Gone again with this very commit: the quota had no room for it, or it was too old.
         var removed: Set<Int> = []
+        /// The user has denied consent since these were taken: they took no sequence.
+        var denied: Set<Int> = []
 
         /// How many took a sequence.
         var created: Int { sequences.count { $0 != nil } }
@@ -22,13 +24,16 @@ extension QueueFile {
     /// - Parameters:
     ///   - dropped: Added to the counts of events refused at intake.
     ///   - now: The clock in Unix milliseconds, for events that are too old.
+    ///   - consent: What the user has agreed to by now.
     ///   - endingSession: The start of a session that is over with these.
     ///   - committed: Called before anybody else can read what was stored.
     @discardableResult
     func append(
-        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0, endingSession: EventID? = nil,
+        _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0,
+        consent: KeptConsent = KeptConsent(consent: .granted), endingSession: EventID? = nil,
         committed: () -> Void = {}
     ) throws -> Appended {
+        try decidePending(consent)
         let reserved = events.reduce(into: QueueUsage()) { $0 = $0 + $1.reserved }
         return try transaction(growing: true, releasing: reserved, committed: { _ in committed() }) { db, counters in
             let first = counters.created + 1
@@ -36,11 +41,18 @@ extension QueueFile {
             appended.sequences.reserveCapacity(events.count)
             let insert = try RowInsert(db)
             for (index, event) in events.enumerated() {
-                let place = try Self.place(event, insert, db, &counters)
+                if let pending = event.pending, let denied = consent.denied, pending != denied {
+                    appended.sequences.append(nil)
+                    appended.denied.insert(index)
+                    continue
+                }
+                let place = try Self.place(
+                    event, insert, db, &counters, pending: consent.consent == .granted ? nil : event.pending)
                 appended.sequences.append(place.sequence)
                 if let letter = place.letter { appended.letters[index] = letter }
             }
             for (reason, count) in dropped { try counters.count(reason, count, db) }
+            try counters.count(DropReason.optedOut.rawValue, Int64(appended.denied.count), db)
             if let endingSession { try Self.removeSession(endingSession, db) }
             let removed = try removeForQuota(db, &counters, now: now, limit: chunkLimit + events.count)
             for (index, sequence) in appended.sequences.enumerated() where removed.contains(where: { $0 >= first && $0 == sequence }) {
@@ -52,11 +64,17 @@ extension QueueFile {
 
     /// Puts one event where it belongs.
     ///
+    /// - Parameter pending: Under which denial it waits for the user's consent, and with it all that come behind it; nil if it does not.
     /// - Returns: Its sequence, nil if it waits already; and why it is a dead letter.
     static func place(
-        _ event: PreparedEvent, _ insert: RowInsert, _ db: Database, _ counters: inout QueueCounters
+        _ event: PreparedEvent, _ insert: RowInsert, _ db: Database, _ counters: inout QueueCounters, pending: Int64? = nil
     ) throws -> (sequence: Int64?, letter: (reason: String, detail: String)?) {
         let sequence = counters.created + 1
+        defer {
+            if let pending, counters.created == sequence, counters.pendingFrom == 0 {
+                (counters.pendingFrom, counters.pendingDenied) = (sequence, pending)
+            }
+        }
         var letter = event.problem.map { (reason: $0.reason.rawValue, detail: $0.detail) }
         if letter == nil {
             let isNew = try insert.insert(

@@ -45,7 +45,7 @@ extension QueueFile {
                 var (batch, damaged, bytes) = (QueueBatch(), [Int64](), 0)
                 var (limit, aside) = (1, Set<Int64>())
                 if case .oldest(let most, let besides) = kind { (limit, aside) = (most, besides) }
-                if let rows = try Self.rows(kind, db) {
+                if let rows = try Self.rows(kind, db, before: counters.pendingFrom) {
                     defer { rows.end() }
                     var last = Int64(0)
                     while batch.events.count < limit, let row = try rows.next() {
@@ -64,7 +64,7 @@ extension QueueFile {
                         batch.events.append(outgoing)
                     }
                 }
-                if batch.events.isEmpty, damaged.isEmpty, try Self.counts(kind, db) > 0 {
+                if batch.events.isEmpty, damaged.isEmpty, counters.pendingFrom == 0, try Self.counts(kind, db) > 0 {
                     // A page says that it holds no rows, or the counters are wrong.
                     throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                 }
@@ -90,10 +90,12 @@ extension QueueFile {
         }
     }
 
-    private static func rows(_ kind: BatchKind, _ db: Database) throws -> StoredRows? {
-        switch kind {
-        case .oldest(let limit, let aside): try StoredRows(db, where: "state <> 1", [], limit: limit + aside.count)
-        case .held: try StoredRows(db, where: "state = 1", [], limit: 1)
+    /// - Parameter pending: From there on nothing is read: it waits for the user's consent. 0: all may be read.
+    private static func rows(_ kind: BatchKind, _ db: Database, before pending: Int64) throws -> StoredRows? {
+        let end = pending > 0 ? pending : .max
+        return switch kind {
+        case .oldest(let limit, let aside): try StoredRows(db, where: "state <> 1 AND sequence < ?", [end], limit: limit + aside.count)
+        case .held: try StoredRows(db, where: "state = 1 AND sequence < ?", [end], limit: 1)
         case .none: nil
         }
     }

@@ -146,11 +146,13 @@ extension QueueFile {
     }
 
     private func purgeLetters(_ condition: String) throws -> Int {
-        try transaction { db, counters in
-            let lengths = try Int64.fetchAll(db, sql: "DELETE FROM dead_letters WHERE \(condition) RETURNING length(payload)")
-            counters.letters -= Int64(lengths.count)
-            counters.letterBytes -= lengths.reduce(0, +)
-            return lengths.count
-        }
+        try transaction { try Self.purgeLetters(condition, $0, &$1) }
+    }
+
+    static func purgeLetters(_ condition: String, _ db: Database, _ counters: inout QueueCounters) throws -> Int {
+        let lengths = try Int64.fetchAll(db, sql: "DELETE FROM dead_letters WHERE \(condition) RETURNING length(payload)")
+        counters.letters -= Int64(lengths.count)
+        counters.letterBytes -= lengths.reduce(0, +)
+        return lengths.count
     }
 }

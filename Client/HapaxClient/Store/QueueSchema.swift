@@ -85,6 +85,8 @@ enum QueueSchema {
         guard try Int64.fetchOne(db, sql: "PRAGMA user_version") == 1 else { return }
         try db.execute(
             sql: """
+                ALTER TABLE counters ADD COLUMN pending_from INTEGER NOT NULL DEFAULT 0;
+                ALTER TABLE counters ADD COLUMN pending_denied INTEGER NOT NULL DEFAULT 0;
                 ALTER TABLE session RENAME TO former;
                 \(session)
                 INSERT INTO session SELECT id, last_activity, NULL, NULL, start_id, distinct_id, '{}' FROM former;

@@ -148,6 +148,7 @@ extension DeliveryFailure {
         case .askedToRetry: "asked_to_retry"
         case .queue: "queue"
         case .noBackgroundTime: "no_background_time"
+        case .consentPending: "consent_pending"
         case .notOpen: "not_open"
         case .shutDown: "shut_down"
         case .cancelled: "cancelled"

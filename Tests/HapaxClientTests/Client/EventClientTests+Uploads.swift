@@ -100,6 +100,28 @@ extension EventClientTests {
         #expect(test.transport.batches.map(\.ids) == [Array(ids[0..<2]), Array(ids[2..<4]), Array(ids[4..<5])])
     }
 
+    @Test(
+        "a flush sends batch after batch, each one JSON, removes what was acknowledged and nothing else, and ends at a failure (R11, D1–D3)"
+    )
+    func flushRemovesWhatWasAcknowledged() async throws {
+        let test = try TestClient { $0.batchSize = 3 }
+        test.transport.script { [transport = test.transport] batch in
+            if transport.batches.count == 3 { return .failure(.cut) }
+            return .success(batch.receipt { $0.sequence == 2 ? .retry : .stored })
+        }
+        try await test.track(1...8)
+        let report = await test.client.flush()
+        #expect(report.stored == 5 && report.remaining == 3 && report.failure == .transport(.cut))
+        for batch in test.transport.batches {
+            let body = try #require(try JSONSerialization.jsonObject(with: Data(batch.body)) as? [String: Any])
+            #expect((body["events"] as? [[String: Any]])?.count == batch.ids.count)
+        }
+        test.transport.script { .success($0.receipt()) }
+        _ = await test.client.flush()
+        #expect(Set(test.transport.batches.dropFirst(3).flatMap(\.names)) == ["event 2", "event 7", "event 8"])
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("an immediate event uploads at once (R25)")
     func immediateEventUploads() async throws {
         let test = try TestClient { $0.uploads.interval = .seconds(15) }

@@ -100,7 +100,7 @@ struct PurgeTests {
     func optOutKeepsWhatWaits() async throws {
         let test = try TestClient()
         try await test.track(0..<3)
-        try test.client.optOut()
+        try test.client.setConsent(.denied)
         #expect(await test.client.flush().stored == 3)
     }
 

@@ -89,7 +89,7 @@ struct ReleasedClientTests {
     func refusalsAreCounted() async throws {
         var test: TestClient? = try TestClient()
         let (directory, queue) = try #require(test.map { ($0.directory, $0.client.file) })
-        try test?.client.optOut()
+        try test?.client.setConsent(.denied)
         for _ in 0..<3 { test?.client.track("refused") }
         test = nil
         while queue.counters.dropped.isEmpty { await Task.yield() }

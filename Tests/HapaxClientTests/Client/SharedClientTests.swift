@@ -46,9 +46,9 @@ struct SharedClientTests {
         let shared = shared()
         #expect(!shared.isConfigured && shared.track("early") == nil)
         for id in ["first", "second"] { shared.identify(id) }
-        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optOut() }
-        #expect(shared.isOptedOut)
-        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optIn() }
+        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.setConsent(.denied) }
+        #expect(shared.consent == .denied)
+        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.setConsent(.granted) }
         shared.updateCommonProperties { $0 = ["plan": "free"] }
         // What changes them may ask the client.
         shared.updateCommonProperties { $0["plan"] = shared.commonProperties["plan"] == "free" ? "pro" : "none" }
@@ -121,10 +121,10 @@ struct SharedClientTests {
         let shared = shared()
         shared.identify("anna")
         shared.handle(.didBecomeActive)
-        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.optOut() }
+        #expect(throws: ConsentError.notPersisted(.notOpen)) { try shared.setConsent(.denied) }
         for index in 0..<2_000 { shared.updateCommonProperties { $0.merge(["n": index]) } }
         shared.take(configuration)
-        #expect(shared.isOptedOut && shared.identity.loginID == "anna" && shared.commonProperties == ["n": 1_999])
+        #expect(shared.consent == .denied && shared.identity.loginID == "anna" && shared.commonProperties == ["n": 1_999])
         #expect(shared.track("event") == nil)
         try await shared.waitUntilStored()
         #expect(shared.file.counters.created == 1, "the crashed session's start")

@@ -9,7 +9,8 @@ struct CommandHelpTests {
     private static let commands: [[String]] = [
         ["track"], ["import"], ["flush"], ["status"], ["queue", "list"], ["queue", "show"], ["queue", "purge"], ["dead-letters", "list"],
         ["dead-letters", "export"], ["dead-letters", "retry"], ["dead-letters", "purge"], ["identity", "show"], ["identity", "login"],
-        ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"], ["tail"], ["events"],
+        ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"], ["identity", "pending"], ["tail"],
+        ["events"],
         ["report", "daily"], ["export"],
     ]
 

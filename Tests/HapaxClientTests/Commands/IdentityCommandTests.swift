@@ -1,6 +1,7 @@
 import Foundation
 import HapaxModel
 import HapaxTestKit
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -60,6 +61,29 @@ struct IdentityCommandTests {
         #expect(server.batches.flatMap(\.names) == ["before", "again"])
     }
 
+    @Test(
+        "while consent is pending what would send ends with 2 and says why, track with 0 since it has stored its event; opting out deletes what it stored, opting in sends it"
+    )
+    func pendingSendsNothing() async throws {
+        let file = hapax.directory.path("events.ndjson")
+        let line = #"{"event_id":"01900000-0000-7000-8000-000000000001","event":"imported","time":1,"distinct_id":"a","properties":{}}"#
+        try Data((line + "\n").utf8).write(to: URL(filePath: file))
+        for (decision, sent) in [("opt-out", 0), ("opt-in", 3)] {
+            #expect(try await hapax.run("identity", "pending", "--json").json["consent"] as? String == "pending")
+            #expect(try await hapax.run("track", "stored", "--no-flush").status == 0)
+            for command in [["track", "waits"], ["import", file], ["flush"]] {
+                let output = try await hapax.start(command).finish()
+                #expect(
+                    output.status == (command[0] == "track" ? 0 : 2) && output.error.contains("consent is pending"), "\(command): \(output)"
+                )
+            }
+            #expect(try await hapax.run("status").out.contains("not sent before the user's consent"))
+            #expect(try await hapax.run("identity", decision).status == 0)
+            #expect(try await hapax.run("flush", "--json").json["remaining"] as? Int == 0)
+            #expect(server.batches.flatMap(\.names).count == sent, "\(decision)")
+        }
+    }
+
     @Test("while a client works in the directory it is changed as well: that one learns of it at its next start, of an opt-out at once")
     func identityIsTheDirectorys() async throws {
         let client = try hapax.client()
@@ -72,7 +96,7 @@ struct IdentityCommandTests {
         #expect(client.client.track("refused") == nil)
         await client.client.shutdown(within: .zero)
         let next = try hapax.client()
-        #expect(next.client.identity.loginID == "anna" && next.client.isOptedOut)
+        #expect(next.client.identity.loginID == "anna" && next.client.consent == .denied)
         await next.client.shutdown(within: .zero)
     }
 }

@@ -133,8 +133,8 @@ final class EmbeddedHistory: Sendable {
         case 90..<93: say("\(name) step \(await client.flushNextBatch())")
         case 93..<95:
             do {
-                try client.optOut()
-                try client.optIn()
+                try client.setConsent(.denied)
+                try client.setConsent(.granted)
             } catch { say("\(name) opt-out: \(error)") }
         case 95..<97: client.identify("ann\(pick(0...3))")
         default: client.handle([.didBecomeActive, .didEnterBackground, .willEnterForeground, .willResignActive][pick(0...3)])

@@ -115,7 +115,7 @@ struct AppSessionTests {
             let test = try TestClient(directory: directory) {
                 ($0.server, $0.writeKey, $0.distinctID) = (EventClient.Configuration.url("http://127.0.0.1:9"), "k", nil)
             }
-            #expect(test.client.identity.loginID == "anna" && test.client.isOptedOut == isOptedOut)
+            #expect(test.client.identity.loginID == "anna" && (test.client.consent == .denied) == isOptedOut)
             #expect((test.client.track("new") == nil) == isOptedOut)
             let report = await test.client.flush()
             let names = ["event 1", "event 2", "event 3"] + (isOptedOut ? [] : ["$AppEnd", "new"])

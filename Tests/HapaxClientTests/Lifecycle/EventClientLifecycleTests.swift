@@ -34,9 +34,9 @@ struct EventClientLifecycleTests {
     @Test("a session whose start was refused has no end either (R43, R44, D16)")
     func refusedStartHasNoEnd() async throws {
         let test = try TestClient { $0.uploadOnlyInBackground() }
-        try test.client.optOut()
+        try test.client.setConsent(.denied)
         test.client.handle(.didBecomeActive)
-        try test.client.optIn()
+        try test.client.setConsent(.granted)
         test.client.handle(.didEnterBackground)
         test.client.handle(.didBecomeActive)
         _ = await test.client.flush()

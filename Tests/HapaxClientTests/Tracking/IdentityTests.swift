@@ -64,15 +64,16 @@ struct IdentityTests {
         let anonymous = first.client.identity.anonymousID
         #expect(anonymous != before)
         first.client.identify("anna")
-        try first.client.optOut()
+        try first.client.setConsent(.denied)
         _ = await first.client.shutdown(within: .zero)
         let second = try TestClient(directory: directory) { $0.distinctID = nil }
-        #expect(second.client.identity.loginID == "anna" && second.client.identity.anonymousID == anonymous && second.client.isOptedOut)
+        #expect(
+            second.client.identity.loginID == "anna" && second.client.identity.anonymousID == anonymous && second.client.consent == .denied)
         second.client.identify(nil)
-        try second.client.optIn()
+        try second.client.setConsent(.granted)
         _ = await second.client.shutdown(within: .zero)
         let third = try TestClient(directory: directory) { $0.distinctID = nil }
-        #expect(third.client.identity.distinctID == anonymous && !third.client.isOptedOut)
+        #expect(third.client.identity.distinctID == anonymous && third.client.consent != .denied)
     }
 
     @Test("another client in the directory knows the login at its start, and an opt-out with its next commit (R56, D16)")
@@ -83,11 +84,11 @@ struct IdentityTests {
         let second = try TestClient(directory: first.directory) { $0.distinctID = nil }
         #expect(
             second.client.identity.distinctID == "anna" && second.client.identity.anonymousID == first.client.identity.anonymousID
-                && !second.client.isOptedOut)
+                && second.client.consent != .denied)
         second.client.identify(nil)
         try await second.client.waitUntilStored()
         #expect(first.client.identity.loginID == "anna", "who runs learns of it at its next start")
-        try first.client.optOut()
+        try first.client.setConsent(.denied)
         try await second.client.writer.barrier()
         second.client.track("counts as taken: nobody has looked yet")
         try await second.client.writer.barrier()
@@ -115,7 +116,7 @@ struct IdentityTests {
     @Test("refusals are counted on disk though no event is stored after them, in one commit a second (D16, I12)")
     func refusalsAreCountedWithoutEvents() async throws {
         let test = try TestClient()
-        try test.client.optOut()
+        try test.client.setConsent(.denied)
         for _ in 0..<3 { test.client.track("refused") }
         try #require(test.clock.pending == [.seconds(1)])
         #expect(test.client.file.counters.dropped == [:])
@@ -156,7 +157,7 @@ struct IdentityTests {
         // The attempt behind the first, which has failed.
         await test.clock.scheduled(1)
         await #expect(throws: TrackError.self) { try await test.client.writer.barrier(retrying: true) }
-        #expect(throws: ConsentError.self) { try test.client.optOut() }
+        #expect(throws: ConsentError.self) { try test.client.setConsent(.denied) }
         #expect(test.client.track("after") == nil)
     }
 
@@ -190,15 +191,15 @@ struct IdentityTests {
     @Test("a queue's directory that is away for a moment takes no opt-out with it (D16)")
     func movedDirectoryOptsNobodyIn() async throws {
         let test = try TestClient()
-        try test.client.optOut()
+        try test.client.setConsent(.denied)
         let place = test.directory.path("queue")
         try FileManager.default.moveItem(atPath: place, toPath: place + ".moved")
         #expect(test.client.track("refused") == nil)
         // The commit that counts it looks for the mark.
         try? await test.client.writer.barrier()
-        #expect(test.client.isOptedOut && test.client.track("refused, too") == nil)
-        #expect(throws: ConsentError.self) { try test.client.optIn() }
-        #expect(test.client.isOptedOut && test.client.track("refused as well") == nil)
+        #expect(test.client.consent == .denied && test.client.track("refused, too") == nil)
+        #expect(throws: ConsentError.self) { try test.client.setConsent(.granted) }
+        #expect(test.client.consent == .denied && test.client.track("refused as well") == nil)
         try FileManager.default.moveItem(atPath: place + ".moved", toPath: place)
         try await test.client.writer.barrier(retrying: true)
         await test.client.shutdown(within: .zero)
@@ -207,14 +208,14 @@ struct IdentityTests {
     @Test("an opt-in that cannot be written is told, and none: events are refused as before (D16)")
     func unwrittenOptInIsNone() async throws {
         let test = try TestClient()
-        try test.client.optOut()
-        let mark = test.client.file.directory.optOutPath
+        try test.client.setConsent(.denied)
+        let mark = test.client.file.directory.consentPath
         try FileManager.default.removeItem(atPath: mark)
         try FileManager.default.createDirectory(atPath: mark + "/something", withIntermediateDirectories: true)
-        #expect(throws: ConsentError.self) { try test.client.optIn() }
-        #expect(test.client.isOptedOut && test.client.track("refused") == nil)
+        #expect(throws: ConsentError.self) { try test.client.setConsent(.granted) }
+        #expect(test.client.consent == .denied && test.client.track("refused") == nil)
         try FileManager.default.removeItem(atPath: mark)
-        try test.client.optIn()
+        try test.client.setConsent(.granted)
         #expect(test.client.track("taken") != nil)
         await test.client.shutdown(within: .zero)
     }
@@ -307,7 +308,7 @@ struct IdentityTests {
                 }
             ]
         }
-        try test.client.optOut()
+        try test.client.setConsent(.denied)
         #expect(test.client.track("opted out") == nil)
         await #expect(throws: TrackError.refused(.optedOut)) { try await test.client.trackDurably("opted out") }
         _ = await test.client.shutdown(within: .zero)
@@ -344,7 +345,7 @@ struct IdentityTests {
                         seen.append(draft.distinctID)
                         return seen.count == 1
                     }
-                    if draft.name == "opting out" { try? client.withLock { $0 }?.optOut() }
+                    if draft.name == "opting out" { try? client.withLock { $0 }?.setConsent(.denied) }
                     if isFirst { client.withLock { $0 }?.identify("anna") }
                     return draft
                 }
@@ -392,7 +393,7 @@ struct IdentityTests {
                 }
             }
             group.addTask {
-                try? client.optOut()
+                try? client.setConsent(.denied)
                 for _ in 0..<100 { #expect(client.track("after") == nil) }
             }
         }
@@ -400,7 +401,7 @@ struct IdentityTests {
         let status = await client.status()
         #expect(status.created == Int64(taken.withLock { $0 }) && status.isBalanced)
         #expect(status.dropped["opted_out"] == 4_100 - status.created)
-        try client.optIn()
+        try client.setConsent(.granted)
         #expect(client.track("again") != nil)
     }
 }

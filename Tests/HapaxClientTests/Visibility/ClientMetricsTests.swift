@@ -83,7 +83,7 @@ struct ClientMetricsTests {
         let test = try client()
         try await test.track(0..<2)
         try await test.client.purge()
-        try test.client.optOut()
+        try test.client.setConsent(.denied)
         for _ in 0..<4 { test.client.track("late") }
         #expect(total("dropped", [("reason", "opted_out")]) == 0, "not on the caller's path")
         _ = await test.client.shutdown(within: .zero)

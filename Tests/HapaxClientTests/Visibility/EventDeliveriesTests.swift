@@ -90,7 +90,7 @@ struct EventDeliveriesTests {
                 .dropped(reason: "enricher", count: 3), .dropped(reason: "purged", count: 2),
             ])
         try await test.client.purge()
-        try test.client.optOut()
+        try test.client.setConsent(.denied)
         test.client.track("late")
         _ = await test.client.shutdown(within: .zero)
         #expect(await rest(deliveries) == [.dropped(reason: "opted_out", count: 1)])

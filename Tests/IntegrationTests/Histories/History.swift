@@ -110,7 +110,7 @@ actor History {
 
     nonisolated var queue: String { disk.map { $0.path + "/queue" } ?? home.path("queue") }
     nonisolated var directory: QueueDirectory { QueueDirectory(path: queue) }
-    var isOptedOut: Bool { directory.isOptedOut }
+    var isOptedOut: Bool { directory.consent == .denied }
 
     // MARK: - Processes
 

@@ -1,0 +1,77 @@
+import Foundation
+import HapaxSQLite
+
+/// A small file of the queue's directory that is replaced as a whole. It survives any queue file.
+struct SmallFile: Sendable {
+    let path: String
+    /// What makes a directory's entries durable; tests fail it.
+    var flush: @Sendable (Int32) -> Int32 = DriveCache.synchronize
+
+    /// - Returns: nil if there is none.
+    /// - Throws: Also if nobody can tell whether it is there, as where a file stands in the directory's place.
+    func read() throws -> Data? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            let reason = errno
+            if reason == ENOENT { return nil }
+            throw POSIXError(.init(rawValue: reason) ?? .EIO)
+        }
+        return try FileHandle(fileDescriptor: descriptor, closeOnDealloc: true).readToEnd() ?? Data()
+    }
+
+    /// Durable on return. Changes of several processes follow each other.
+    ///
+    /// - Parameters:
+    ///   - mayStay: Whether what is written may stay where it is not known to be durable; else what was there before is there again.
+    ///   - content: What is to be there, made while nobody else makes something.
+    func replace(mayStay: Bool = true, _ content: () throws -> Data) throws {
+        let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
+        guard directory >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        defer { close(directory) }
+        Self.lock(directory)
+        defer { flock(directory, LOCK_UN) }
+        let temporary = try write(try content())
+        let former = temporary + ".former"
+        let isAnyFormer = link(path, former) == 0
+        defer { for name in [temporary, former] { unlink(name) } }
+        guard rename(temporary, path) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        guard flush(directory) != 0 else { return }
+        let failure = POSIXError(.init(rawValue: errno) ?? .EIO)
+        if !mayStay { _ = isAnyFormer ? rename(former, path) : unlink(path) }
+        throw failure
+    }
+
+    /// Makes it if there is none; who comes first makes it.
+    func begin(_ content: Data) throws {
+        let temporary = try write(content)
+        defer { unlink(temporary) }
+        // Unlike a rename, it fails if another client was first.
+        guard link(temporary, path) == 0 || errno == EEXIST else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+    }
+
+    /// - Returns: Where it is, under a name that no other process uses.
+    private func write(_ content: Data) throws -> String {
+        let path = path + "." + UUID().uuidString
+        let descriptor = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        defer { close(descriptor) }
+        let bytes = [UInt8](content)
+        guard Foundation.write(descriptor, bytes, bytes.count) == bytes.count, DriveCache.synchronize(descriptor) == 0 else {
+            let failure = POSIXError(.init(rawValue: errno) ?? .EIO)
+            unlink(path)
+            throw failure
+        }
+        return path
+    }
+
+    /// Waits for whoever changes one at this moment, but not for a process that was stopped while it did.
+    private static func lock(_ directory: Int32) {
+        for _ in 0..<lockAttempts {
+            if flock(directory, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR) { return }
+            usleep(lockPause)
+        }
+    }
+
+    private static let lockAttempts = 1_000
+    private static let lockPause: UInt32 = 1_000
+}

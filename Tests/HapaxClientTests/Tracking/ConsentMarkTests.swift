@@ -1,0 +1,93 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import HapaxClient
+
+@Suite("ConsentMark (D16)", .timeLimit(.minutes(3)), .endsWhenItHangs)
+struct ConsentMarkTests {
+    private let place = TemporaryDirectory()
+    private var directory: QueueDirectory { QueueDirectory(path: place.path + "/queue") }
+
+    init() throws { try directory.make() }
+
+    @Test("whatever is said, once or twice, holds, and each denial has a later number, also on a clock that stands still")
+    func repetitionsAreNothing() throws {
+        var mark = ConsentMark(directory)
+        var last: Int64 = 0
+        for consent in [Consent.granted, .denied, .denied, .pending, .pending, .denied, .granted] {
+            let kept = try mark.set(consent, now: 1)
+            #expect(
+                kept.consent == consent && mark.current() == kept && ConsentMark(directory).known == kept && directory.consent == consent)
+            let denied = try #require(kept.denied)
+            #expect(consent == .denied ? denied > last : denied == last)
+            last = denied
+        }
+    }
+
+    @Test("a denial that cannot be written is told, and holds for whoever asked, not for others; anything else has to be written")
+    func unwrittenDenialHolds() throws {
+        var mark = ConsentMark(directory)
+        _ = try mark.set(.pending, now: 1)
+        try FileManager.default.moveItem(atPath: directory.path, toPath: directory.path + ".moved")
+        #expect(mark.current().consent == .pending, "nobody can tell")
+        for consent in [Consent.denied, .granted] {
+            #expect(throws: POSIXError(.ENOENT)) { try mark.set(consent, now: 2) }
+            #expect(mark.current() == KeptConsent(consent: .denied, denied: 2))
+        }
+        try FileManager.default.moveItem(atPath: directory.path + ".moved", toPath: directory.path)
+        #expect(directory.consent == .pending)
+        let kept = try mark.set(.granted, now: 3)
+        #expect(kept == KeptConsent(consent: .granted, denied: 2), "what waited before was denied")
+        try directory.setConsent(.denied)
+        #expect(mark.current().consent == .denied, "what others say counts again")
+    }
+
+    @Test("a change whose directory cannot be flushed is told; it may be a denial afterwards, and is nothing that was not there before")
+    func changeThatIsNotDurableAllowsNothing() throws {
+        let fails: @Sendable (Int32) -> Int32 = { _ in
+            errno = EIO
+            return -1
+        }
+        for before in [Consent?.none, .pending, .denied] {
+            for consent in Consent.allCases {
+                try? FileManager.default.removeItem(atPath: directory.consentPath)
+                if let before { try directory.setConsent(before) }
+                var mark = ConsentMark(directory, file: ConsentFile(directory, flush: fails))
+                #expect(throws: POSIXError(.EIO)) { try mark.set(consent, now: 1) }
+                let expected = consent == .denied ? .denied : before ?? .granted
+                #expect(mark.current().consent == expected && directory.consent == expected, "\(before as Any) \(consent)")
+            }
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["consent"])
+    }
+
+    @Test(
+        "what cannot be read may be a denial, of which nobody knows when it was; whatever is said next holds",
+        arguments: ["a directory", "a loop", "noise"])
+    func unknownRefuses(what: String) throws {
+        let path = directory.consentPath
+        switch what {
+        case "a loop": try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: path)
+        case "noise": try Data(what.utf8).write(to: URL(filePath: path))
+        default: try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        }
+        var mark = ConsentMark(directory)
+        #expect(mark.known == .unknown && directory.consent == .denied)
+        if what == "a directory" {
+            #expect(throws: POSIXError.self) { try mark.set(.granted, now: 7) }
+            try FileManager.default.removeItem(atPath: path)
+            try Data().write(to: URL(filePath: path))
+        }
+        #expect(try mark.set(.granted, now: 7) == KeptConsent(consent: .granted, denied: 7))
+    }
+
+    @Test("the file by which earlier versions remembered an opt-out is a denial until something else is said")
+    func formerMarkCounts() throws {
+        #expect(FileManager.default.createFile(atPath: directory.path + "/opt-out", contents: nil))
+        #expect(ConsentMark(directory).known == KeptConsent(consent: .denied, denied: 0))
+        try directory.setConsent(.granted)
+        #expect(ConsentMark(directory).known.consent == .granted)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["consent"])
+    }
+}
