@@ -25,6 +25,7 @@ let package = Package(
     products: [
         .library(name: "HapaxClient", targets: ["HapaxClient"]),
         .library(name: "HapaxClientService", targets: ["HapaxClientService"]),
+        .library(name: "HapaxClientUI", targets: ["HapaxClientUI"]),
         .library(name: "HapaxTestKit", targets: ["HapaxTestKit"]),
         .library(name: "HapaxServer", targets: ["HapaxServer"]),
         .executable(name: "hapax", targets: ["hapax"]),
@@ -91,6 +92,8 @@ let package = Package(
             path: "Client/HapaxClientService",
             swiftSettings: strict
         ),
+        .target(
+            name: "HapaxClientUI", dependencies: ["HapaxClient", "HapaxModel"], path: "Client/HapaxClientUI", swiftSettings: strict),
         .target(
             name: "HapaxTestKit", dependencies: ["HapaxClient", "HapaxModel"], path: "Client/HapaxTestKit", swiftSettings: strict),
         .executableTarget(
@@ -244,7 +247,9 @@ let package = Package(
 
 #if os(macOS)
 // The server runs on Linux: what it is built on needs macOS 14. On a Mac the package is the client, for Mac and phone.
-let client: Set = ["CZlib", "HapaxModel", "HapaxSQLite", "CCurl", "HapaxClient", "HapaxClientService", "HapaxTestKit", "hapax"]
+let client: Set = [
+    "CZlib", "HapaxModel", "HapaxSQLite", "CCurl", "HapaxClient", "HapaxClientService", "HapaxClientUI", "HapaxTestKit", "hapax",
+]
 package.targets.removeAll { !client.contains($0.name) }
 package.products.removeAll { !client.contains($0.name) }
 #endif

@@ -11,7 +11,9 @@ let package = Package(
     targets: [
         .target(
             name: "NotesApp",
-            dependencies: [.product(name: "HapaxClient", package: "hapax")],
+            dependencies: [
+                .product(name: "HapaxClient", package: "hapax"), .product(name: "HapaxClientUI", package: "hapax"),
+            ],
             swiftSettings: [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
         ),
         .testTarget(

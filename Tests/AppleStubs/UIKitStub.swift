@@ -32,6 +32,22 @@ public final class UIApplication {
     }
 }
 
+extension UIApplication {
+    public struct LaunchOptionsKey: Hashable, Sendable {}
+}
+
+@MainActor
+open class UIResponder {
+    public init() {}
+}
+
+@MainActor
+public protocol UIApplicationDelegate {
+    func application(
+        _ application: UIApplication, didFinishLaunchingWithOptions launchOptions: [UIApplication.LaunchOptionsKey: Any]?
+    ) -> Bool
+}
+
 public struct UIBackgroundTaskIdentifier: RawRepresentable, Hashable, Sendable {
     public static let invalid = UIBackgroundTaskIdentifier(rawValue: 0)
     public let rawValue: Int

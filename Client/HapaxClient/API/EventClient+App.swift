@@ -39,7 +39,7 @@ extension EventClient {
 
     /// A screen is shown. Tracks `$AppViewScreen` if it is another one than before, so that a view that appears again makes no event, and says
     /// which one it is (`$screen_name`, also of what happens from now on), which one was before (`$previous_screen`), and for how many
-    /// seconds that was shown (`$event_duration`; the background does not count). For what may be lost see
+    /// seconds that was shown (`$event_duration`; the background does not count). `$AppEnd` says it of the last one, as `$screen_duration`. For what may be lost see
     /// ``track(_:properties:id:time:distinctID:)``.
     ///
     /// - Parameter properties: They win over these three.

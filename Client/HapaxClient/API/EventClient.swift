@@ -30,6 +30,8 @@ public final class EventClient: Sendable {
         /// Whether ``EventClient/bootstrap(_:)`` has been called, for the shared client.
         var isBootstrapped = false
         var startFailure: StartError?
+        /// Says that the device has been unlocked.
+        var unlocked: (any NSObjectProtocol)?
         /// Attempts to open that failed in a row.
         var failures = 0
         var nextAttempt: (any ScheduledAction)?
@@ -66,7 +68,7 @@ public final class EventClient: Sendable {
 
     /// Takes a file of the queue's directory and begins to upload what is in it; waits for the disk for some 30 ms at most.
     ///
-    /// If that fails the client is disabled (``startFailure``), logs it once, and tries again where time may help, as with a full disk: first within a
+    /// In a preview of Xcode's it is disabled. If opening fails the client is disabled (``startFailure``), logs it once, and tries again where time may help, as with a full disk: first within a
     /// second, then at least once a minute.
     public convenience init(server: URL, writeKey: String) {
         self.init(Configuration(server: server, writeKey: writeKey))
@@ -78,7 +80,16 @@ public final class EventClient: Sendable {
     ///   - configuration: nil for a client that stays disabled, as in a preview or in a service that runs without events.
     ///   - logger: The configuration's, unless it has one.
     public convenience init(_ configuration: Configuration?, logger: Logger? = nil) {
-        self.init(configuration, logger: logger, clock: SystemClock(), open: Self.openQueue)
+        self.init(Self.unlessInPreview(configuration, logger), logger: logger, clock: SystemClock(), open: Self.openQueue)
+    }
+
+    /// Xcode runs an app's code to show its views, again with each change: nobody uses it then, and nothing of it is an event.
+    static func unlessInPreview(
+        _ configuration: Configuration?, _ logger: Logger? = nil, environment: [String: String] = ProcessInfo.processInfo.environment
+    ) -> Configuration? {
+        guard let configuration, environment["XCODE_RUNNING_FOR_PREVIEWS"] == "1" else { return configuration }
+        (configuration.logger ?? logger)?.notice("Events are disabled in a preview")
+        return nil
     }
 
     /// For those who must know at once: takes a file of the directory and begins to upload what is in it.
@@ -131,7 +142,11 @@ public final class EventClient: Sendable {
         }
     }
 
-    deinit { state.withLock { $0.nextAttempt }?.cancel() }
+    deinit {
+        let (attempt, unlocked) = state.withLock { ($0.nextAttempt, $0.unlocked) }
+        attempt?.cancel()
+        if let unlocked { NotificationCenter.default.removeObserver(unlocked) }
+    }
 
     // MARK: - The shared one
 
@@ -146,7 +161,7 @@ public final class EventClient: Sendable {
     /// and logs a warning.
     ///
     /// - Parameter configuration: nil leaves the shared client disabled.
-    public static func bootstrap(_ configuration: Configuration?) { ofTheProcess.take(configuration) }
+    public static func bootstrap(_ configuration: Configuration?) { ofTheProcess.take(unlessInPreview(configuration)) }
 
     func take(_ configuration: Configuration?) {
         let isFirst = state.withLock { state in
@@ -227,7 +242,6 @@ public final class EventClient: Sendable {
         }
     }
 
-    /// One attempt at a time, on a thread of its own: a disk may hang.
     private func failed(_ failure: StartError) {
         let isNews = state.withLock { state in
             defer { state.startFailure = failure }
@@ -235,15 +249,36 @@ public final class EventClient: Sendable {
             if failure.mayPass, !state.isShutDown {
                 var randomness = SystemRandomNumberGenerator()
                 let delay = RetryPolicy.start.delay(failures: state.failures, using: &randomness)
-                state.nextAttempt = clock.schedule(after: delay) { [weak self] in
-                    BlockingExecutor.run("hapax.start") { [weak self] in self?.tryToOpen() }
-                }
+                state.nextAttempt = clock.schedule(after: delay) { [weak self] in self?.tryAgain() }
             }
             return state.startFailure != failure
         }
+        if failure.mayPass { tryWhenUnlocked() }
         guard isNews, let logger else { return }
         let text = "Events are disabled: the client did not start" + (failure.mayPass ? ", and is tried again" : "")
         logger.error("\(text)", metadata: ["hapax.failure": "\(failure)"])
+    }
+
+    /// Before a phone is first unlocked after its start, an app that was launched in the background cannot open its files
+    /// (https://developer.apple.com/documentation/uikit/uiapplication/protecteddatadidbecomeavailablenotification).
+    private func tryWhenUnlocked() {
+        guard state.withLock({ $0.unlocked == nil }) else { return }
+        let name = NSNotification.Name("UIApplicationProtectedDataDidBecomeAvailable")
+        let unlocked = NotificationCenter.default.addObserver(forName: name, object: nil, queue: nil) { [weak self] _ in
+            self?.tryAgain()
+        }
+        state.withLock { $0.unlocked = unlocked }
+    }
+
+    /// One attempt at a time, on a thread of its own: a disk may hang.
+    private func tryAgain() {
+        let next = state.withLock { state in
+            defer { state.nextAttempt = nil }
+            return state.nextAttempt
+        }
+        guard let next else { return }
+        next.cancel()
+        BlockingExecutor.run("hapax.start") { [weak self] in self?.tryToOpen() }
     }
 
     /// Does something now, or notes it until the queue is open.

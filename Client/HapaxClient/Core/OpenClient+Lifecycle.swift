@@ -77,6 +77,8 @@ extension OpenClient {
     private func emitAppEnd(now: Duration) {
         var properties: Properties = [:]
         if let since = lifecycle.withRecord({ $0.foregroundSince }) { properties["$event_duration"] = (now - since).eventDuration }
+        // The screen is not left: it goes on when the app is back.
+        if var shown = screen.withLock({ $0 }) { properties["$screen_duration"] = shown.stopwatch.end(now: now).eventDuration }
         // Of a session whose start was refused, as before an opt-in, there is no end either.
         guard let start = session.ended() else { return }
         track(AutomaticEvent.appEnd.rawValue, properties: properties, id: SessionMarker.endID(start))

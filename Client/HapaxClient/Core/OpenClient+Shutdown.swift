@@ -1,6 +1,7 @@
 extension OpenClient {
     @discardableResult
     package func shutdown(within limit: Duration) async -> ShutdownReport {
+        presence.withLock { $0 = nil }
         lifecycle.withRecord { $0.adapter }?.detach()
         writer.intake.withLock { $0.close() }
         scheduler.stop()

@@ -1,6 +1,7 @@
 import CoreMetrics
 import Foundation
 import HapaxModel
+import Logging
 
 /// A client whose queue is open: the parts of ``EventClient``, and what they call each other for.
 package final class OpenClient: Sendable {
@@ -26,6 +27,8 @@ package final class OpenClient: Sendable {
     /// Whether the file was still there when the client closed it; nil before.
     let wasThereAtClose = Locked<Bool?>(nil)
     let reporter: EventReporter
+    /// nil once it is shut down.
+    let presence: Locked<ClientPresence?>
 
     /// Takes a file of the directory and begins to upload what is in it.
     ///
@@ -79,6 +82,10 @@ package final class OpenClient: Sendable {
         let client = OpenClient(
             configuration, endpoint, destinations, file, kept.identity, consent, clock: clock, hub: hub, timers: timers,
             transport: transport())
+        if client.presence.withLock({ $0?.isAlone == false }) {
+            configuration.logger?.warning(
+                "Another client of this process sends to the same server from the same directory: keep one for all")
+        }
         if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
         return client
     }
@@ -102,6 +109,7 @@ package final class OpenClient: Sendable {
         self.clock = clock
         self.timers = timers
         self.transport = transport
+        presence = Locked(ClientPresence("\(endpoint.destination) \(file.directory.path)"))
         let consent = Locked(mark)
         self.consent = consent
         let lifecycle = AppLifecycle()
@@ -260,6 +268,29 @@ package final class OpenClient: Sendable {
             if wake { writer.wake() }
             return (id, try await waiter.waitUnlessCancelled())
         case .refused(let reason): throw .refused(reason)
+        }
+    }
+}
+
+/// That a client works in this process, as long as it does.
+final class ClientPresence: Sendable {
+    private static let all = Locked<[String: Int]>([:])
+    private let place: String
+    /// Whether it was the only one at its place when it came.
+    let isAlone: Bool
+
+    init(_ place: String) {
+        self.place = place
+        isAlone = Self.all.withLock { all in
+            all[place, default: 0] += 1
+            return all[place] == 1
+        }
+    }
+
+    deinit {
+        Self.all.withLock { all in
+            let left = (all[place] ?? 1) - 1
+            all[place] = left > 0 ? left : nil
         }
     }
 }

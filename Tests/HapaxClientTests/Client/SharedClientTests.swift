@@ -92,6 +92,50 @@ struct SharedClientTests {
         await shared.shutdown(within: .zero)
     }
 
+    @Test("a second client of one process on one directory is warned of, while the first one works (R2)")
+    func secondClientIsWarnedOf() async throws {
+        let log = RecordedLog()
+        var configuration = configuration
+        configuration.logger = Logger(label: "test") { _ in log }
+        func start() throws -> EventClient { try EventClient.start(configuration, clock: TestClock()) { ScriptedTransport() } }
+        let first = try start()
+        await first.shutdown(within: .zero)
+        let second = try start()
+        #expect(log.lines.isEmpty)
+        let third = try start()
+        #expect(log.lines.count == 1 && log.lines[0].contains("keep one for all"))
+        for client in [second, third] { await client.shutdown(within: .zero) }
+    }
+
+    @Test("a client that could not open its queue tries again at once when the device is unlocked (R3)")
+    func unlockedDeviceIsTried() async throws {
+        let isLocked = Locked(true)
+        let client = EventClient(configuration, clock: TestClock()) { configuration, hub, timers in
+            if isLocked.withLock({ $0 }) { return .failure(.queueUnusable(StorageFailure(errno: EPERM))) }
+            do throws(StartError) {
+                return .success(try OpenClient.open(configuration, clock: TestClock(), hub: hub, timers: timers) { ScriptedTransport() })
+            } catch {
+                return .failure(error)
+            }
+        }
+        #expect(client.startFailure != nil && client.track("event") == nil)
+        isLocked.withLock { $0 = false }
+        NotificationCenter.default.post(name: NSNotification.Name("UIApplicationProtectedDataDidBecomeAvailable"), object: nil)
+        while client.startFailure != nil { await Task.yield() }
+        #expect(client.track("event") != nil)
+        await client.shutdown(within: .zero)
+    }
+
+    @Test("in a preview of Xcode's there is no configuration, which is logged")
+    func previewsAreDisabled() {
+        let log = RecordedLog()
+        let logger = Logger(label: "test") { _ in log }
+        #expect(EventClient.unlessInPreview(configuration, logger, environment: ["XCODE_RUNNING_FOR_PREVIEWS": "0"]) != nil)
+        #expect(log.lines.isEmpty && EventClient.unlessInPreview(nil, logger, environment: ["XCODE_RUNNING_FOR_PREVIEWS": "1"]) == nil)
+        #expect(EventClient.unlessInPreview(configuration, logger, environment: ["XCODE_RUNNING_FOR_PREVIEWS": "1"]) == nil)
+        #expect(log.lines.count == 1)
+    }
+
     /// Calls back whatever it is asked for.
     private struct AskingHandler: LogHandler {
         let asked: @Sendable () -> Void

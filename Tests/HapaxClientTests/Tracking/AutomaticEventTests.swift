@@ -22,9 +22,11 @@ struct AutomaticEventTests {
         test.clock.advance(by: .milliseconds(500))
         test.client.trackScreen("checkout", properties: ["step": 2])
         _ = await test.client.flush()
-        let events = test.transport.batches.flatMap(\.scanned.events).map { event in
+        let all = test.transport.batches.flatMap(\.scanned.events).map { event in
             String(decoding: event.name, as: UTF8.self) + String(decoding: event.properties, as: UTF8.self)
-        }.filter { !$0.hasPrefix("$AppStart") && !$0.hasPrefix("$AppEnd") }
+        }
+        #expect(all.filter { $0.hasPrefix("$AppEnd") && $0.contains(#""$screen_duration":2.0,"#) }.count == 1)
+        let events = all.filter { !$0.hasPrefix("$AppStart") && !$0.hasPrefix("$AppEnd") }
         #expect(
             events == [
                 #"$AppViewScreen{"$screen_name":"cart"}"#, #"$AppClick{"$screen_name":"cart","button":"pay"}"#,

@@ -1,5 +1,6 @@
 #if canImport(SwiftUI)
 import HapaxClient
+import HapaxClientUI
 import SwiftUI
 
 struct NotesView: View {
@@ -16,6 +17,7 @@ struct NotesView: View {
                 Text(note.text).swipeActions { Button("Delete", role: .destructive) { model.delete(note) } }
             }
         }
+        .trackScreen("notes")
     }
 }
 
@@ -31,7 +33,7 @@ struct NotesApp: App {
     init() { client.attach() }
 
     var body: some Scene {
-        WindowGroup { NotesView(model: NotesModel(events: client)) }
+        WindowGroup { NotesView(model: NotesModel(events: client)).eventClient(client) }
     }
 }
 #endif
