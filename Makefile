@@ -5,13 +5,14 @@ SWIFT ?= swift
 # Warnings are errors (Package.swift). Set it for `swift build` as well, or each of the two builds everything anew.
 export HAPAX_STRICT ?= 1
 
-.PHONY: help run test fuzz bench build format lint packages test-packages
+.PHONY: help run test fuzz docs bench build format lint packages test-packages
 
 help:
 	@echo "make run     start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080, write key: demo) and print its page's address"
 	@echo "make test    run every test, against a PostgreSQL that the tests start and stop themselves"
 	@echo "              (those of the page where Chromium is installed: .ci/install-packages --with-chromium)"
 	@echo "make fuzz    compare a million damaged events as the scanner and as PostgreSQL read them (HAPAX_SEED brings a run back)"
+	@echo "make docs    build the documentation of HapaxClient and HapaxTestKit (DocC)"
 	@echo "make bench   measure server and client (release build), beside what the database itself can take"
 	@echo "make format  format all sources;  make lint checks them"
 
@@ -30,6 +31,10 @@ test: test-packages
 fuzz: test-packages
 	$(SWIFT) build --build-tests
 	HAPAX_FUZZ_EVENTS=$${HAPAX_FUZZ_EVENTS:-1000000} SWIFT="$(SWIFT)" .ci/run-tests --filter JSONBFuzzTests
+
+docs: packages
+	env -u HAPAX_STRICT HAPAX_DOCS=1 $(SWIFT) package --scratch-path .build-docs generate-documentation \
+		--target HapaxClient --target HapaxTestKit --warnings-as-errors
 
 bench: test-packages
 	$(SWIFT) build -c release --product hapax-server

@@ -19,7 +19,7 @@ extension EventClient: Service {
     /// the client has a configuration or could open its queue.
     ///
     /// On graceful shutdown events are refused from then on, those taken before are stored, and delivery goes on, backoff after backoff,
-    /// until all is delivered, ``EventClient/Configuration/drainTime`` is over, or the server refuses for a reason that time does not change. When
+    /// until all is delivered, `Configuration.drainTime` is over, or the server refuses for a reason that time does not change. When
     /// the task is cancelled, before or while that goes on, what has been tracked is stored and nothing more is sent.
     public func run() async {
         try? await gracefulShutdown()

@@ -3,7 +3,7 @@ import HapaxClient
 import HapaxModel
 
 /// A real client for a test, with a queue in a temporary directory, a clock that the test moves, and a server in this process. It uploads only
-/// when it is asked to (``EventClient/flush(within:)``). Make one for each test; any number work at the same time.
+/// when it is asked to (`EventClient.flush(within:)`). Make one for each test; any number work at the same time.
 ///
 /// ```swift
 /// let events = try TestEvents()
@@ -43,8 +43,8 @@ public final class TestEvents: Sendable {
     }
 
     /// - Parameter configure: Changes what the client is configured with. Its queue is in the temporary directory whatever that says, no event
-    ///   gets automatic properties or a session (``EventClient/Configuration/isApp``), and nothing is uploaded by itself, unless it is set here.
-    /// - Throws: ``StartError``.
+    ///   gets automatic properties or a session (`Configuration.isApp`), and nothing is uploaded by itself, unless it is set here.
+    /// - Throws: `StartError`.
     public init(configure: (inout EventClient.Configuration) -> Void = { _ in }) throws {
         directory = FileManager.default.temporaryDirectory.appending(
             path: "hapax-events-\(UUID().uuidString)", directoryHint: .isDirectory)
@@ -72,7 +72,7 @@ public final class TestEvents: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Everything that was tracked, in order, once it is stored; without what broke a limit (``EventClient/deadLetters``).
+    /// Everything that was tracked, in order, once it is stored; without what broke a limit (`EventClient.deadLetters`).
     public func all(named name: String? = nil) async -> [TrackedEvent] {
         try? await client.open?.waitUntilStored()
         return stored.withLock { $0.events }.filter { name == nil || $0.name == name }
@@ -80,7 +80,9 @@ public final class TestEvents: Sendable {
 
     /// The first event of a name: one that was tracked, or the next one that is.
     ///
-    /// - Parameter limit: Of real time, whatever ``clock`` says.
+    /// - Parameters:
+    ///   - name: Whole.
+    ///   - limit: Of real time, whatever ``clock`` says.
     /// - Throws: ``NotTracked``.
     public func first(named name: String, within limit: Duration = .seconds(1)) async throws -> TrackedEvent {
         let number = stored.withLock { stored in
@@ -138,7 +140,7 @@ public final class TestEvents: Sendable {
     }
 }
 
-/// Makes ``EventClient/shared`` this test's client, for the current task and its children. `Task.detached`, Dispatch and notifications are not
+/// Makes `EventClient.shared` this test's client, for the current task and its children. `Task.detached`, Dispatch and notifications are not
 /// children: code that uses them has to be handed its `any EventTracking`.
 public func withShared<Result>(
     _ events: TestEvents, isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result

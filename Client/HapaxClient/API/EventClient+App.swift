@@ -42,7 +42,9 @@ extension EventClient {
     /// seconds that was shown (`$event_duration`; the background does not count). `$AppEnd` says it of the last one, as `$screen_duration`. For what may be lost see
     /// ``track(_:properties:id:time:distinctID:)``.
     ///
-    /// - Parameter properties: They win over these three.
+    /// - Parameters:
+    ///   - name: 1…200 bytes of UTF-8.
+    ///   - properties: They win over these three.
     public func trackScreen(_ name: String, properties: Properties = [:]) {
         whenOpen {
             $0.trackScreen(name, properties: properties)

@@ -56,7 +56,7 @@ extension EventClient {
         /// Where debug mode shows events, one call for each, on the client's own thread; standard error by default.
         public var debugOutput: @Sendable (String) -> Void = DebugMode.standardError
 
-        /// Events of the first request, 1…1000. Later ones hold more, up to 1000 and ``EventLimits/maximumClientBatchBytes``, as long as they are
+        /// Events of the first request, 1…1000. Later ones hold more, up to 1000 and 512 KiB, as long as they are
         /// answered within a third of ``requestTimeout``, and fewer where the link is too slow or a proxy refuses them.
         public var batchSize = 50
         package var batchSizeGrows = true

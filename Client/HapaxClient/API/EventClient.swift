@@ -334,6 +334,7 @@ public final class EventClient: Sendable {
     ///
     /// - Parameters:
     ///   - name: What happened, 1…200 bytes of UTF-8.
+    ///   - properties: Its own; they win over automatic and common ones.
     ///   - id: A derived one, which is to say a UUID of version 8, makes your retry the same event, whatever else it says by then. Under any
     ///     other id the first event stays; one whose name, distinct id or properties have other values is a dead letter `conflict`. So it is if only
     ///     a common or automatic property has changed.

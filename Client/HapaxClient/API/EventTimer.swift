@@ -25,7 +25,10 @@ public final class EventTimer: Sendable {
     /// Ends it and tracks the event of its name, with `$event_duration` in seconds. For what may be lost see
     /// ``EventClient/track(_:properties:id:time:distinctID:)``.
     ///
-    /// - Parameter properties: A `$event_duration` among them wins.
+    /// - Parameters:
+    ///   - properties: A `$event_duration` among them wins.
+    ///   - id: As `track` takes it.
+    ///   - distinctID: As `track` takes it.
     /// - Returns: As `track` does; nil also if it had ended before: then nothing is tracked.
     @discardableResult
     public func end(properties: Properties = [:], id: EventID? = nil, distinctID: String? = nil) -> EventID? {

@@ -80,9 +80,8 @@ extension EventTracking {
         try await trackDurably(NewEvent(name, properties: properties, id: id, time: time, distinctID: distinctID))
     }
 
-    /// As ``EventClient/track(_:properties:id:time:distinctID:)``, with the members of `value` as JSON: `Date` as Unix milliseconds, `Data` in base64.
-    ///
-    /// - Parameter value: One that is no JSON object makes the event a dead letter `invalid_properties`.
+    /// As ``EventClient/track(_:properties:id:time:distinctID:)``, with the members of `value` as JSON: `Date` as Unix milliseconds, `Data` in base64. A
+    /// value that is no JSON object makes the event a dead letter `invalid_properties`.
     @discardableResult
     public func track(
         _ name: String, encoding value: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
@@ -91,9 +90,8 @@ extension EventTracking {
     }
 
     /// As ``EventClient/trackDurably(_:properties:id:time:distinctID:)``, with the members of `value` as JSON: `Date` as Unix milliseconds, `Data` in
-    /// base64.
+    /// base64. A value that is no JSON object makes the event a dead letter `invalid_properties`.
     ///
-    /// - Parameter value: One that is no JSON object makes the event a dead letter `invalid_properties`.
     /// - Throws: ``TrackError``.
     @discardableResult
     public func trackDurably(

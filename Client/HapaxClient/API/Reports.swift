@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// What one ``EventClient/flush()`` saw happen.
+/// What one ``EventClient/flush(within:)`` saw happen.
 public struct FlushReport: Hashable, Sendable {
     /// Stored by the server for the first time.
     public var stored: Int

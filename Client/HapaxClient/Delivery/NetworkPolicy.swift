@@ -1,6 +1,6 @@
 /// What a device is connected by.
 public enum NetworkType: String, Hashable, Sendable, CaseIterable {
-    /// GSM and its kin: slow, and left out of ``NetworkPolicy/standard``.
+    /// GSM and its kin: slow, and left out of the standard ``NetworkPolicy``.
     case cellular2G
     /// UMTS and its kin.
     case cellular3G
