@@ -56,8 +56,8 @@ struct ClientBenchmark {
 
     private func configuration(_ directory: TemporaryDirectory, port: Int = 1) -> EventClient.Configuration {
         var configuration = Self.configuration(queue: directory.path("queue"), port: port)
-        configuration.mailboxCapacity = events + 1
-        configuration.mailboxBytes = .max
+        configuration.queue.mailboxCapacity = events + 1
+        configuration.queue.mailboxBytes = .max
         configuration.batchSize = 500
         return configuration
     }
@@ -67,7 +67,7 @@ struct ClientBenchmark {
             server: "http://127.0.0.1:\(port)", writeKey: ServerProcess.key, queueDirectory: queue)
         configuration.uploads.interval = nil
         // A million events are more than half a gigabyte.
-        configuration.quota.maximumBytes = nil
+        configuration.queue.quota.maximumBytes = nil
         return configuration
     }
 
@@ -128,9 +128,9 @@ struct ClientBenchmark {
     private func store(_ level: Durability) async throws -> Double {
         let directory = TemporaryDirectory("bench")
         var configuration = configuration(directory)
-        configuration.durability = level
+        configuration.queue.durability = level
         // The same bytes as raw SQLite's.
-        configuration.automaticProperties = false
+        configuration.automatic.properties = false
         let client = try EventClient.start(configuration)
         let properties = Corpus.properties(1)
         let start = ContinuousClock.now
@@ -181,8 +181,8 @@ struct ClientBenchmark {
         let directory = TemporaryDirectory("bench")
         try await EventClient.start(Self.configuration(queue: directory.path("idle"))).shutdown(within: .zero)
         var configuration = Self.configuration(queue: directory.path("queued"))
-        configuration.mailboxCapacity = events + 1
-        configuration.mailboxBytes = .max
+        configuration.queue.mailboxCapacity = events + 1
+        configuration.queue.mailboxBytes = .max
         let client = try EventClient.start(configuration)
         let properties = Corpus.properties(1)
         for _ in 0..<Self.queued {

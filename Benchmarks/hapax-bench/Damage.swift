@@ -12,8 +12,8 @@ struct Damage {
     func run() async throws -> (opened: Double, running: Double) {
         let directory = TemporaryDirectory("bench")
         var configuration = ClientBenchmark.configuration(queue: directory.path("queue"))
-        configuration.mailboxCapacity = events + 1
-        configuration.mailboxBytes = .max
+        configuration.queue.mailboxCapacity = events + 1
+        configuration.queue.mailboxBytes = .max
         let first = try EventClient.start(configuration)
         let properties = Corpus.properties(1)
         for _ in 1..<events { first.track("order_viewed", properties: properties) }

@@ -48,7 +48,7 @@ struct LinksBenchmark {
         }
         let directory = TemporaryDirectory("bench")
         var configuration = ClientBenchmark.configuration(queue: directory.path("queue"), port: listener.port)
-        configuration.mailboxCapacity = link.events + 1
+        configuration.queue.mailboxCapacity = link.events + 1
         let client = try EventClient.start(configuration)
         var random = SystemRandomNumberGenerator()
         for _ in 1..<link.events { client.track("order_viewed", properties: Self.properties(link.bytes, &random)) }

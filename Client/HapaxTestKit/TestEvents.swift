@@ -50,9 +50,9 @@ public final class TestEvents: Sendable {
             path: "hapax-events-\(UUID().uuidString)", directoryHint: .isDirectory)
         var configuration = EventClient.Configuration(server: "http://127.0.0.1:1", writeKey: "test", queueDirectory: directory.path)
         configuration.uploads.interval = nil
-        (configuration.automaticProperties, configuration.isApp) = (false, false)
+        (configuration.automatic.properties, configuration.isApp) = (false, false)
         configure(&configuration)
-        configuration.queueDirectory = directory
+        configuration.queue.directory = directory
         let stored = stored
         configuration.onStored = { bytes in
             guard let event = TrackedEvent(bytes) else { return }

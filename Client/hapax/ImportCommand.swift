@@ -61,7 +61,7 @@ struct ImportCommand: AsyncParsableCommand {
     func run() async throws {
         var configuration = try server.configuration(queue: queue)
         configuration.batchSize = 500
-        configuration.durability = .power
+        configuration.queue.durability = .power
         let descriptor = file == "-" ? STDIN_FILENO : open(file, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("the file cannot be opened: \(String(cString: strerror(errno)))") }
         // What cannot be read again cannot be gone on with.

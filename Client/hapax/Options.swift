@@ -85,7 +85,7 @@ struct ServerOptions: ParsableArguments {
         var configuration = EventClient.Configuration(server: server, writeKey: key, queueDirectory: queue.path)
         configuration.uploads.interval = nil
         // A script's events hold what the script says.
-        configuration.automaticProperties = false
+        configuration.automatic.properties = false
         do throws(StartError) {
             _ = try configuration.endpoint()
         } catch {

@@ -88,7 +88,7 @@ struct TrackCommand: AsyncParsableCommand {
 
     func configuration() throws -> EventClient.Configuration {
         var configuration = try server.configuration(queue: queue)
-        configuration.durability = power ? .power : .process
+        configuration.queue.durability = power ? .power : .process
         return configuration
     }
 

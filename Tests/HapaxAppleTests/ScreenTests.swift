@@ -11,7 +11,7 @@ struct ScreenTests {
     private let events: TestEvents
     private let stack = ScreenStack()
 
-    init() throws { events = try TestEvents { $0.automaticProperties = false } }
+    init() throws { events = try TestEvents { $0.automatic.properties = false } }
 
     private func screens() async -> [String] {
         await events.all(named: "$AppViewScreen").compactMap { if case .string(let name)? = $0["$screen_name"] { name } else { nil } }

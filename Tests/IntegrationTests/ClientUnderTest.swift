@@ -24,7 +24,7 @@ final class ClientUnderTest: Sendable {
         // Many small requests meet more faults.
         configuration.batchSizeGrows = false
         if !automatic { configuration.uploads.interval = nil }
-        configuration.durability = durability
+        configuration.queue.durability = durability
         client = try OpenClient.start(configuration, clock: SystemClock()) { transport ?? CurlTransport() }
         installID = client.counters.installID
     }

@@ -19,10 +19,10 @@ do {
 
 var configuration = EventClient.Configuration(
     server: arguments.server, writeKey: arguments.key, queueDirectory: arguments.queue)
-configuration.durability = arguments.durability
+configuration.queue.durability = arguments.durability
 configuration.uploads.bulkSize = arguments.bulkSize
 configuration.distinctID = "worker"
-configuration.debugMode = arguments.debugs
+configuration.debug.isOn = arguments.debugs
 
 let client: OpenClient
 do {

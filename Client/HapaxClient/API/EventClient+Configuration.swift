@@ -10,74 +10,51 @@ extension EventClient {
         public var server: URL
         /// The project's write key.
         public var writeKey: String
-        /// The queue's directory, created if missing, readable by its owner only. Any number of clients work in it, in any number of processes,
-        /// each with a file of its own; what one leaves behind is sent by the others. On iOS it is in the app's own container: an app and its
-        /// extension have a directory each.
-        public var queueDirectory: URL
         /// Servers and write keys that this client's replace: what still waits for them in the directory is sent to this one. Files of others
         /// are left alone.
         public var replaces: [Destination] = []
-        /// What a durable event survives.
-        public var durability: Durability = .process
+        /// Where events wait, and how many may.
+        public var queue: QueueSettings
+        /// When events are uploaded; ``EventClient/updateUploads(_:)`` changes it later.
+        public var uploads = UploadSettings()
         /// Whom events concern that do not say it themselves while nobody is logged in; nil stands for the install's anonymous id.
         public var distinctID: String?
-        /// Whether each event gets `$model`, `$manufacturer`, `$os`, `$os_version`, `$app_version`, `$lib` and `$lib_version`, collected
-        /// once at the start; what is not known is left out. They count towards an event's limits.
-        public var automaticProperties = true
+        /// What the user has agreed to, where nobody has said it yet (``EventClient/setConsent(_:)``); kept from the first start on.
+        public var consent = Consent.granted
         /// Whether this is an app, which has one user at a time: then each event has a session (``EventClient/sessionID``), and
         /// ``EventClient/commonProperties`` are kept for later runs. On Apple's systems for what is in a bundle, elsewhere not.
         public var isApp = Self.isAppByDefault
-        /// What the user has agreed to, where nobody has said it yet (``EventClient/setConsent(_:)``); kept from the first start on.
-        public var consent = Consent.granted
-        /// For `$app_version`; nil stands for the main bundle's.
-        public var appVersion: String?
+        /// What events say of device and app by themselves.
+        public var automatic = AutomaticSettings()
         /// Change or drop events before they are stored, one after the other.
         public var enrichers: [EventClient.Enricher] = []
-        /// Events that may wait in memory for their commit, from 1; more are refused and counted.
-        public var mailboxCapacity = 8_192
-        /// Bytes, by estimate, of the events that may wait in memory for their commit; more are refused and counted. One alone may be larger.
-        public var mailboxBytes = 64 * 1024 * 1024
-        /// How much may wait on disk, dead letters included, and what happens at the limit.
-        public var quota = QueueQuota()
-        /// Whether a damaged file stays in the directory once what can be read of it has been recovered, for people to look at.
-        public var keepsDamagedFiles = false
-
-        /// When events are uploaded; ``EventClient/updateUploads(_:)`` changes it later.
-        public var uploads = UploadSettings()
         /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once. By default
         /// what the system tells on Apple's platforms, `wired` elsewhere.
         public var network: @Sendable () -> NetworkType? = Self.standardNetwork
-
-        /// Shows each event as readable JSON once it is stored, and uploads each alone, in order, as soon as it is stored; entering the
-        /// background then waits as with ``UploadSettings/waitsInBackground``. For development: this prints what is secret elsewhere.
-        ///
-        /// `track` still returns at once, and a failed upload still backs off and holds up no storing.
-        public var debugMode = false
-        /// Where debug mode shows events, one call for each, on the client's own thread; standard error by default.
-        public var debugOutput: @Sendable (String) -> Void = DebugMode.standardError
-
         /// Events of the first request, 1…1000. Later ones hold more, up to 1000 and 512 KiB, as long as they are
         /// answered within a third of ``requestTimeout``, and fewer where the link is too slow or a proxy refuses them.
         public var batchSize = 50
         package var batchSizeGrows = true
+        /// The deadline of one request, from connecting to the answer's last byte.
+        public var requestTimeout: Duration = .seconds(30)
         /// How long `run()` of HapaxClientService delivers at most after a graceful shutdown; what is left stays on disk for the next run. Less than
         /// what a supervisor grants before it kills.
         public var drainTime: Duration = .seconds(8)
-        /// Each event's JSON once it is stored, on the client's own thread, for tests.
-        package var onStored: (@Sendable ([UInt8]) -> Void)?
-        /// The deadline of one request, from connecting to the answer's last byte.
-        public var requestTimeout: Duration = .seconds(30)
+        /// For development.
+        public var debug = DebugSettings()
         /// Where failures are told: statuses and causes, never events or keys.
         public var logger: Logger?
         /// Where the client counts, see docs/operations.md for the labels; nil stands for the factory that `MetricsSystem` has when the client
         /// starts. Clients of one factory share its counters, and overwrite each other's gauges.
         public var metricsFactory: (any MetricsFactory)?
+        /// Each event's JSON once it is stored, on the client's own thread, for tests.
+        package var onStored: (@Sendable ([UInt8]) -> Void)?
 
         /// Nothing is checked before ``EventClient/start(_:)``.
         public init(server: URL, writeKey: String, queueDirectory: URL = Self.standardQueueDirectory) {
             self.server = server
             self.writeKey = writeKey
-            self.queueDirectory = queueDirectory
+            queue = QueueSettings(directory: queueDirectory)
         }
 
         /// From `HAPAX_SERVER`, `HAPAX_KEY` and `HAPAX_QUEUE`, as the command line has them; the last one stands for the directory and may be
@@ -93,7 +70,7 @@ extension EventClient {
             case (_, nil): throw .missing("HAPAX_KEY")
             case (let server?, let key?):
                 self.init(server: Self.url(server), writeKey: key)
-                if let queue = values["HAPAX_QUEUE"] { queueDirectory = URL(filePath: queue, directoryHint: .isDirectory) }
+                if let path = values["HAPAX_QUEUE"] { queue.directory = URL(filePath: path, directoryHint: .isDirectory) }
             }
         }
 
@@ -224,11 +201,12 @@ extension StartError: CustomStringConvertible {
 extension EventClient.Configuration {
     func checkDirectory(refusingSharedContainers isRefused: Bool) throws(StartError) {
         // The working directory itself is what comes of a setting that is empty.
-        if !queueDirectory.isFileURL || queueDirectory.relativePath == "." { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
+        let directory = queue.directory
+        if !directory.isFileURL || directory.relativePath == "." { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
         #if os(macOS) || !canImport(Darwin)
-        if Self.missingHome != nil, queueDirectory == Self.commandQueueDirectory { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
+        if Self.missingHome != nil, directory == Self.commandQueueDirectory { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
         #endif
-        if isRefused && SharedContainer.holds(queueDirectory.path) { throw .sharedContainer }
+        if isRefused && SharedContainer.holds(directory.path) { throw .sharedContainer }
     }
 
     /// Whose files in the directory are sent.
@@ -256,7 +234,7 @@ extension EventClient.Configuration {
         while url.hasSuffix("/") { url.removeLast() }
         return Endpoint(
             url: url + "/v1/events", key: writeKey,
-            batchSize: debugMode ? 1 : min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
-            batchSizeGrows: batchSizeGrows && !debugMode, timeout: requestTimeout)
+            batchSize: debug.isOn ? 1 : min(max(batchSize, 1), EventLimits.maximumEventsPerBatch),
+            batchSizeGrows: batchSizeGrows && !debug.isOn, timeout: requestTimeout)
     }
 }

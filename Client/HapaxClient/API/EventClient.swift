@@ -432,7 +432,7 @@ extension EventClient {
     ///
     /// A request in flight is awaited first, and what it delivered stays delivered. Waiting events that are deleted are counted in
     /// ``EventClient/Status/removed`` and, under `purged`, in ``EventClient/Status/dropped``. Durable on return. Events tracked during the call may stay, and so
-    /// do damaged files that were set aside, if they are kept (``EventClient/Configuration/keepsDamagedFiles``).
+    /// do damaged files that were set aside, if they are kept (``QueueSettings/keepsDamagedFiles``).
     ///
     /// - Returns: How many were deleted.
     /// - Throws: ``StorageFailure``; what was deleted before it stays deleted.

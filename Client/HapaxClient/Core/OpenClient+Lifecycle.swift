@@ -20,7 +20,7 @@ extension OpenClient {
 
     package func handle(_ signal: LifecycleSignal) {
         if signal == .backgroundTimeExpired { endRequestedAssertions() }
-        let waitsForUploads = uploads.waitsInBackground || configuration.debugMode
+        let waitsForUploads = uploads.waitsInBackground || configuration.debug.isOn
         if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
         guard signal == .willTerminate else { return lifecycle.handle(.signal(signal), perform: perform) }
         let first = DispatchSemaphore(value: 0)

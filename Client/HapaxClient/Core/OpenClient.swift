@@ -55,14 +55,15 @@ package final class OpenClient: Sendable {
         let (endpoint, destinations) = (try configuration.endpoint(), try configuration.destinations())
         EventClient.Configuration.prepareNetwork()
         try configuration.checkDirectory(refusingSharedContainers: SharedContainer.isRefused)
-        let directory = QueueDirectory(path: configuration.queueDirectory.path)
+        let directory = QueueDirectory(path: configuration.queue.directory.path)
         var ids = UUIDv7Generator()
         let newID = ids.next(unixMilliseconds: clock.unixMilliseconds)
         let (file, kept): (QueueFile, (identity: KeptIdentity, failure: StorageFailure?))
         do throws(QueueOpenError) {
             file = try QueueFile.first(
                 of: endpoint.destination, or: endpoint.destinations, in: directory, install: newID,
-                durability: configuration.durability, quota: configuration.quota, keepsDamagedFiles: configuration.keepsDamagedFiles)
+                durability: configuration.queue.durability, quota: configuration.queue.quota,
+                keepsDamagedFiles: configuration.queue.keepsDamagedFiles)
         } catch {
             switch error {
             case .taken: throw .queueUnusable(StorageFailure(errno: EBUSY))
@@ -114,19 +115,21 @@ package final class OpenClient: Sendable {
         self.consent = consent
         let lifecycle = AppLifecycle()
         self.lifecycle = lifecycle
-        let debug = configuration.debugMode ? DebugMode(output: configuration.debugOutput) : nil
+        let debug = configuration.debug.isOn ? DebugMode(output: configuration.debug.output) : nil
 
         var context = EventContext(
             identity: Identity(
                 anonymousID: identity.anonymousID, loginID: identity.loginID, configuredID: configuration.distinctID),
-            automatic: configuration.automaticProperties ? AutomaticProperties.collect(appVersion: configuration.appVersion) : [:])
+            automatic: configuration.automatic.properties
+                ? AutomaticProperties.collect(appVersion: configuration.automatic.appVersion) : [:])
         if configuration.isApp {
             context.common = identity.common
             context.session = (try? file.keptSession()) ?? AppSession(id: file.counters.installID, began: 0, lastActivity: 0)
         }
         let intake = Locked(
             Intake(
-                capacity: configuration.mailboxCapacity, maximumBytes: configuration.mailboxBytes, context: context, consent: mark.known,
+                capacity: configuration.queue.mailboxCapacity, maximumBytes: configuration.queue.mailboxBytes, context: context,
+                consent: mark.known,
                 quota: file.account))
         // Goes on with the session of the run before, or, with none or one that is over, begins another.
         intake.withLock { $0.continueSession(at: clock.unixMilliseconds) }

@@ -1,7 +1,7 @@
 import HapaxModel
 
 /// A queue file that turned out to be damaged and was set aside. Once all that can be read has been recovered it is deleted, unless
-/// ``EventClient/Configuration/keepsDamagedFiles`` says otherwise.
+/// ``QueueSettings/keepsDamagedFiles`` says otherwise.
 public struct QueueDamage: Hashable, Sendable {
     /// The file's new name, in the queue's directory.
     public internal(set) var file: String

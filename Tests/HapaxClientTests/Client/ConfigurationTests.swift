@@ -16,7 +16,7 @@ struct ConfigurationTests {
         #expect(configuration.uploads.bulkSize == 100 && configuration.uploads.interval == .seconds(15))
         #expect(configuration.uploads.immediateEvents == ["$AppStart"])
         #expect(configuration.network() == .wired)
-        #expect(configuration.durability == .process)
+        #expect(configuration.queue.durability == .process)
         let endpoint = try configuration.endpoint()
         #expect(endpoint.url == "http://host/base/v1/events" && endpoint.timeout == .seconds(30))
         let careless = EventClient.Configuration(server: "http://host//", writeKey: "k", queueDirectory: "q")
@@ -57,15 +57,15 @@ struct ConfigurationTests {
         let both = ["HAPAX_SERVER": "http://h", "HAPAX_KEY": "k"]
         let standard = try #require(try Configuration(environment: both))
         #expect(standard.server == URL(string: "http://h") && standard.writeKey == "k")
-        #expect(standard.queueDirectory == Configuration.standardQueueDirectory)
+        #expect(standard.queue.directory == Configuration.standardQueueDirectory)
         let own = try #require(try Configuration(environment: both.merging(["HAPAX_QUEUE": "/q"]) { $1 }))
-        #expect(own.queueDirectory.path == "/q")
+        #expect(own.queue.directory.path == "/q")
     }
 
     @Test("a directory without a name is refused: it would be the working directory")
     func directoryNeedsAName() {
         var configuration = configuration
-        configuration.queueDirectory = URL(filePath: "")
+        configuration.queue.directory = URL(filePath: "")
         #expect(throws: StartError.queueUnusable(StorageFailure(errno: ENOENT))) { _ = try EventClient.start(configuration) }
     }
 

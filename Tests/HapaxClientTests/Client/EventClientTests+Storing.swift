@@ -23,7 +23,7 @@ extension EventClientTests {
 
     @Test("a durable call returns after the commit: a copy of the files taken then holds the event (I6)", arguments: Durability.allCases)
     func durableEventIsOnDisk(durability: Durability) async throws {
-        let test = try TestClient { $0.durability = durability }
+        let test = try TestClient { $0.queue.durability = durability }
         let id = try await test.client.trackDurably("paid", properties: ["amount": 12])
         let copy = TemporaryDirectory()
         try FileManager.default.removeItem(atPath: copy.path)
@@ -37,7 +37,7 @@ extension EventClientTests {
         "`power` flushes the log at each commit, `process` leaves that to the system (I6)",
         arguments: [(Durability.process, 1), (.power, 2)])
     func durabilityReachesSQLite(durability: Durability, synchronous: Int) throws {
-        let test = try TestClient { $0.durability = durability }
+        let test = try TestClient { $0.queue.durability = durability }
         let database = try test.client.file.database
         #expect(try database.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA synchronous") } == synchronous)
         #expect(try database.writeWithoutTransaction { try String.fetchOne($0, sql: "PRAGMA journal_mode") } == "wal")
@@ -105,7 +105,7 @@ extension EventClientTests {
     @Test("a full mailbox refuses: track returns nil, the durable call throws, both are counted (I12, I13)", arguments: [false, true])
     func fullMailboxRefuses(isFullOfBytes: Bool) async throws {
         let test = try TestClient {
-            if isFullOfBytes { $0.mailboxBytes = 1_000 } else { $0.mailboxCapacity = 1 }
+            if isFullOfBytes { $0.queue.mailboxBytes = 1_000 } else { $0.queue.mailboxCapacity = 1 }
         }
         try test.refuseCommits(true)
         let properties: Properties = ["fill": String(repeating: "x", count: 500)]
@@ -163,8 +163,8 @@ extension EventClientTests {
     func conflictIsTold() async throws {
         let shown = Locked<[String]>([])
         let test = try TestClient { configuration in
-            configuration.debugMode = true
-            configuration.debugOutput = { text in shown.withLock { $0.append(text) } }
+            configuration.debug.isOn = true
+            configuration.debug.output = { text in shown.withLock { $0.append(text) } }
         }
         let deliveries = test.client.deliveries()
         let id = try await test.client.trackDurably("order", properties: ["number": 1])

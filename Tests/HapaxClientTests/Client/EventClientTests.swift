@@ -114,7 +114,7 @@ struct EventClientTests {
 
     @Test("16 threads while answers are awaited: uploaded strictly in order, without a gap (R8, R9, I7)")
     func manyThreadsKeepOrder() async throws {
-        let test = try TestClient { $0.mailboxCapacity = 100_000 }
+        let test = try TestClient { $0.queue.mailboxCapacity = 100_000 }
         let client = test.client
         _ = await onThreads(16) { thread in
             for _ in 0..<100 { client.track("thread \(thread)") }

@@ -161,7 +161,7 @@ struct SharedClientTests {
         try FileManager.default.copyItem(atPath: directory.path("queue"), toPath: directory.path("copy"))
         await crashed.shutdown(within: .zero)
         var configuration = configuration
-        configuration.queueDirectory = directory.url.appending(path: "copy")
+        configuration.queue.directory = directory.url.appending(path: "copy")
         let shared = shared()
         shared.identify("anna")
         shared.handle(.didBecomeActive)
@@ -183,10 +183,10 @@ struct SharedClientTests {
         EventClient.bootstrap(configuration)
         let id = try #require(shared.track("event"))
         var other = configuration
-        other.queueDirectory.append(path: "another")
+        other.queue.directory.append(path: "another")
         EventClient.bootstrap(other)
         #expect(EventClient.shared === shared && shared.track("event", id: id) != nil)
-        #expect(!FileManager.default.fileExists(atPath: other.queueDirectory.path))
+        #expect(!FileManager.default.fileExists(atPath: other.queue.directory.path))
         await shared.shutdown(within: .zero)
         #expect(EventClient.shared === shared && shared.track("late") == nil)
     }

@@ -32,8 +32,8 @@ extension ShutdownTests {
     func slowObserverLosesNothing() async throws {
         let gate = Gate()
         let test = try TestClient {
-            $0.debugMode = true
-            $0.debugOutput = { _ in gate.blockUntilOpen() }
+            $0.debug.isOn = true
+            $0.debug.output = { _ in gate.blockUntilOpen() }
         }
         let deliveries = test.client.deliveries()
         // Breaks a limit: a dead letter, which is told behind the output.
@@ -55,8 +55,8 @@ extension ShutdownTests {
     func hungObserverLosesNothing() async throws {
         let gate = Gate()
         let test = try TestClient {
-            $0.debugMode = true
-            $0.debugOutput = { _ in gate.blockUntilOpen() }
+            $0.debug.isOn = true
+            $0.debug.output = { _ in gate.blockUntilOpen() }
         }
         test.client.track("stored")
         await gate.waitForArrivals(1)

@@ -71,8 +71,8 @@ struct CommandSurroundingsTests {
     @Test("--power is obeyed: what the command starts flushes the disk (I6)")
     func powerIsObeyed() throws {
         let place = ["--server", "http://127.0.0.1:1", "--key", "k", "--queue", directory.path]
-        #expect(try TrackCommand.parse(["e", "--power"] + place).configuration().durability == .power)
-        #expect(try TrackCommand.parse(["e"] + place).configuration().durability == .process)
+        #expect(try TrackCommand.parse(["e", "--power"] + place).configuration().queue.durability == .power)
+        #expect(try TrackCommand.parse(["e"] + place).configuration().queue.durability == .process)
     }
 
     @Test("a command that changes the queue says that it is done once that survives a power cut (I6)")

@@ -132,7 +132,7 @@ struct RecoveryTests {
         arguments: [true, false])
     func recoveredFileGoes(isPurged: Bool) async throws {
         for isKept in [true, false] {
-            let test = try TestClient { $0.keepsDamagedFiles = isKept }
+            let test = try TestClient { $0.queue.keepsDamagedFiles = isKept }
             try await test.track(0..<3)
             var isDamaged = true
             try test.client.file.reading { _ in

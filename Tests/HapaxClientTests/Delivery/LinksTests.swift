@@ -29,7 +29,7 @@ struct LinksTests {
         #expect(await slow.client.flush().stored == 300)
         #expect(slow.transport.batches.map(\.ids.count) == [50, 100, 100, 50], "100 take eleven of thirty seconds")
         let debug = try await client(3) {
-            $0.debugMode = true; $0.debugOutput = { _ in }
+            $0.debug.isOn = true; $0.debug.output = { _ in }
         }
         #expect(await debug.client.flush().remaining == 0 && debug.transport.batches.allSatisfy { $0.ids.count == 1 })
     }

@@ -49,8 +49,8 @@ final class EmbeddedHistory: Sendable {
 
     private func open(quota: QueueQuota) throws -> TestClient {
         try TestClient(directory: directory, clock: clock, transport: ScriptedTransport(server.answer)) {
-            $0.quota = quota
-            $0.durability = seed % 3 == 0 ? .power : .process
+            $0.queue.quota = quota
+            $0.queue.durability = seed % 3 == 0 ? .power : .process
             $0.uploads.interval = seed % 2 == 0 ? .seconds(15) : nil
             $0.uploads.bulkSize = 10
             $0.batchSize = 7

@@ -143,7 +143,7 @@ struct DeadLettersTests {
 
     @Test("at the level `power` a letter that was retried or purged is so after a power cut as well (C19, I6)", arguments: [true, false])
     func changeOfLettersIsFlushed(isRetry: Bool) async throws {
-        let test = try TestClient { $0.durability = .power }
+        let test = try TestClient { $0.queue.durability = .power }
         test.client.track("")
         try await test.client.writer.barrier()
         test.transport.script { .success($0.receipt { _ in .rejected }) }

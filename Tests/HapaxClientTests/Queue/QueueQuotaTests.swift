@@ -14,7 +14,7 @@ struct QueueQuotaTests {
     ) throws -> TestClient {
         var quota = QueueQuota()
         change(&quota)
-        return try TestClient(clock: clock, transport: transport) { $0.quota = quota }
+        return try TestClient(clock: clock, transport: transport) { $0.queue.quota = quota }
     }
 
     @Test("exactly as many events as allowed are taken; the others take no sequence and are counted (I12)")
@@ -104,7 +104,7 @@ struct QueueQuotaTests {
         let first = try TestClient(directory: directory)
         try await first.track(0..<5)
         await first.client.shutdown(within: .zero)
-        let test = try TestClient(directory: directory) { $0.quota.maximumEvents = 2 }
+        let test = try TestClient(directory: directory) { $0.queue.quota.maximumEvents = 2 }
         #expect(test.client.track("no room") == nil)
         try await test.client.writer.barrier()
         let status = await test.client.status()
@@ -126,11 +126,11 @@ struct QueueQuotaTests {
         var quota = QueueQuota()
         quota.maximumEvents = 2
         do {
-            let test = try TestClient(directory: directory) { [quota] in $0.quota = quota }
+            let test = try TestClient(directory: directory) { [quota] in $0.queue.quota = quota }
             try await test.track(0..<2)
             test.client.file.close()
         }
-        let test = try TestClient(directory: directory) { [quota] in $0.quota = quota }
+        let test = try TestClient(directory: directory) { [quota] in $0.queue.quota = quota }
         #expect(test.client.track("no room") == nil)
     }
 
@@ -196,8 +196,8 @@ struct QueueQuotaTests {
             return .success(batch.receipt())
         }
         let test = try TestClient(directory: directory, transport: transport) {
-            $0.quota.policy = .dropOldest
-            if isAged { $0.quota.maximumAge = .seconds(60) } else { $0.quota.maximumEvents = 3 }
+            $0.queue.quota.policy = .dropOldest
+            if isAged { $0.queue.quota.maximumAge = .seconds(60) } else { $0.queue.quota.maximumEvents = 3 }
         }
         try await test.track(0..<3)
         sent.withLock { $0 = test }

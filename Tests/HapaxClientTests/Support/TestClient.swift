@@ -25,9 +25,9 @@ struct TestClient {
         configuration.uploads.interval = nil
         // Under a clock that stands still every answer comes at once, and a batch would grow in tests of something else.
         configuration.batchSizeGrows = false
-        configuration.automaticProperties = false
+        configuration.automatic.properties = false
         // For tests that look at them.
-        configuration.keepsDamagedFiles = true
+        configuration.queue.keepsDamagedFiles = true
         configuration.distinctID = "somebody"
         configure(&configuration)
         client = try EventClient.start(configuration, clock: clock) { transport }

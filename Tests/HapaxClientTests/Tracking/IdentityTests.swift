@@ -224,8 +224,8 @@ struct IdentityTests {
     func ownPropertiesWin(isEnriched: Bool) async throws {
         let test = try TestClient {
             if isEnriched { $0.enrichers = [{ $0 }] }
-            $0.automaticProperties = true
-            $0.appVersion = "7.1"
+            $0.automatic.properties = true
+            $0.automatic.appVersion = "7.1"
             $0.enrichers.append(adding(["$os": "computed", "super": "computed", "own": "computed"]))
         }
         test.client.updateCommonProperties { $0 = ["$lib": "super", "$os": "super", "super": "super", "own": "super"] }
@@ -383,7 +383,7 @@ struct IdentityTests {
 
     @Test("once optOut has returned no event is taken in, whatever 8 threads track (D16); refusals are counted (I12)")
     func optOutIsLinear() async throws {
-        let test = try TestClient { $0.mailboxCapacity = 100_000 }
+        let test = try TestClient { $0.queue.mailboxCapacity = 100_000 }
         let client = test.client
         let taken = Locked(0)
         await withTaskGroup(of: Void.self) { group in

@@ -13,8 +13,8 @@ struct DebugModeTests {
     private func client(_ transport: ScriptedTransport = ScriptedTransport(), debugMode: Bool = true) throws -> TestClient {
         try TestClient(transport: transport) { [shown] configuration in
             configuration.uploads.interval = .seconds(15)
-            configuration.debugMode = debugMode
-            configuration.debugOutput = { text in shown.withLock { $0.append(text) } }
+            configuration.debug.isOn = debugMode
+            configuration.debug.output = { text in shown.withLock { $0.append(text) } }
         }
     }
 
@@ -94,7 +94,7 @@ struct DebugModeTests {
 
     @Test("it is off unless switched on: nothing is shown, and batches are batches (I14)")
     func offByDefault() async throws {
-        #expect(!EventClient.Configuration(server: "http://host", writeKey: "k", queueDirectory: "q").debugMode)
+        #expect(!EventClient.Configuration(server: "http://host", writeKey: "k", queueDirectory: "q").debug.isOn)
         let test = try client(debugMode: false)
         try await test.track(0..<100)
         await test.transport.requests(2)

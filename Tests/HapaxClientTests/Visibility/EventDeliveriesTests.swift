@@ -99,8 +99,8 @@ struct EventDeliveriesTests {
     @Test("what the quota removes is told by reason, by the commit that removes it; a later subscriber only hears what comes")
     func quotaIsTold() async throws {
         let test = try TestClient {
-            $0.quota.maximumEvents = 2
-            $0.quota.policy = .dropOldest
+            $0.queue.quota.maximumEvents = 2
+            $0.queue.quota.policy = .dropOldest
         }
         let early = test.client.deliveries()
         for _ in 0..<3 { try await test.client.trackDurably("old") }
@@ -118,7 +118,7 @@ struct EventDeliveriesTests {
 
     @Test("what has become too old is told when an upload that sends nothing removes it (I12)")
     func agedIsTold() async throws {
-        let test = try TestClient { $0.quota.maximumAge = .seconds(60) }
+        let test = try TestClient { $0.queue.quota.maximumAge = .seconds(60) }
         let deliveries = test.client.deliveries()
         try await test.track(0..<2)
         test.clock.advance(by: .seconds(61))
@@ -130,8 +130,8 @@ struct EventDeliveriesTests {
     @Test("what the quota removes while it is being sent is told as dropped only, whatever the server answers (I12)")
     func removedWhileSentIsToldOnce() async throws {
         let test = try TestClient {
-            $0.quota.maximumEvents = 2
-            $0.quota.policy = .dropOldest
+            $0.queue.quota.maximumEvents = 2
+            $0.queue.quota.policy = .dropOldest
         }
         let deliveries = test.client.deliveries()
         let first = try await test.client.trackDurably("first")

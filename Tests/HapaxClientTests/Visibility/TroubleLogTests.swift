@@ -28,7 +28,9 @@ struct TroubleLogTests {
     @Test("one warning with reason and count when it begins, one notice when it has not happened for a minute", arguments: Trouble.allCases)
     func troubleIsLoggedTwice(trouble: Trouble) async throws {
         let test = try client {
-            if !trouble.isOfLetters { ($0.quota.maximumEvents, $0.quota.policy) = (1, trouble == .removed ? .dropOldest : .reject) }
+            if !trouble.isOfLetters {
+                ($0.queue.quota.maximumEvents, $0.queue.quota.policy) = (1, trouble == .removed ? .dropOldest : .reject)
+            }
         }
         test.transport.script { .success($0.receipt { _ in trouble == .rejected ? .rejected : .stored }) }
         try await test.track(0..<1)
@@ -53,7 +55,7 @@ struct TroubleLogTests {
 
     @Test("commits that fail are told when the first does and when one succeeds; what is refused meanwhile is told as well")
     func failingCommitsAreLogged() async throws {
-        let test = try client { $0.mailboxCapacity = 1 }
+        let test = try client { $0.queue.mailboxCapacity = 1 }
         try test.refuseCommits(true)
         test.client.track("secret")
         await test.clock.scheduled(1)
