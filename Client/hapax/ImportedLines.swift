@@ -13,7 +13,7 @@ struct ImportedLines {
         let own = client.counters
         for (install, removed) in installs {
             let counters = install == own.installID ? own : Self.counters(of: install, in: client.directory)
-            guard let counters, counters.gone == removed else {
+            guard let counters, counters.removals == removed else {
                 areWhole = false
                 return
             }
@@ -36,6 +36,6 @@ extension ImportNote {
     /// The client's file is given lines from now on.
     mutating func noteInstall(of client: OpenClient) {
         let counters = client.counters
-        if installs[counters.installID] == nil { installs[counters.installID] = counters.gone }
+        if installs[counters.installID] == nil { installs[counters.installID] = counters.removals }
     }
 }

@@ -44,10 +44,10 @@ extension EventClient {
     /// - ``Consent/granted``: events are taken and sent, those that have waited included.
     /// - ``Consent/pending``: events are taken and stored; no request is made, and ``flush(within:)`` says ``DeliveryFailure/consentPending``.
     /// - ``Consent/denied``: events are refused, and counted as `opted_out`. Those that were taken while it was pending are deleted, dead letters
-    ///   included, and counted as `purged`; the server never learns of them. Those from before stay and are sent (``purge()`` deletes them).
+    ///   included, and counted as `purged`; the server never learns of them, not even how many there were. Those from before stay and are sent (``purge()`` deletes them).
     ///
-    /// An event is taken before or after, never in between. Waits for the disk. Another client that works in the directory
-    /// follows with its next commit, and before its next request.
+    /// An event is taken before or after, never in between, and has the first answer that comes behind it. Waits for the disk. Another client that
+    /// works in the directory follows with its next commit, which counts as behind, and before its next request.
     ///
     /// - Throws: ``ConsentError/notPersisted(_:)``; a denial holds in this process all the same, anything else has changed nothing. So while
     ///   the queue is closed, where it is remembered and holds before anything is tracked or sent.

@@ -63,6 +63,7 @@ extension OpenClient {
         if let refused = refuseAll(isKept) { return refused }
         // The event happened before that code took its time (R58).
         let called = clock.unixMilliseconds
+        let consent = writer.intake.withLock { $0.consent }
         var attemptsLeft = Self.maximumEnrichments
         while true {
             attemptsLeft -= 1
@@ -87,7 +88,7 @@ extension OpenClient {
                 guard $0.context.generation == context.generation || attemptsLeft == 0 else { return nil }
                 return $0.admit(
                     name: draft.name, properties: draft.properties, id: id, time: time, distinctID: draft.distinctID,
-                    now: called, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes)
+                    now: called, waiter: waiter, isComplete: true, isKept: isKept, propertyBytes: bytes, calledUnder: consent)
             }
             if let admission { return admission }
         }

@@ -50,7 +50,10 @@ extension OpenClient {
             // Of changes at the same time, the last one holds here and on disk.
             try self.consent.withLock { mark in
                 // From now on, whether it can be kept or not.
-                if consent == .denied { writer.intake.withLock { $0.context.consent = .denied } }
+                if consent == .denied {
+                    writer.intake.withLock { $0.context.consent = .denied }
+                    Self.forget(session, identified)
+                }
                 let kept = try mark.set(consent, now: clock.unixMilliseconds)
                 writer.intake.withLock { $0.change(kept) }
             }

@@ -145,34 +145,30 @@ package final class OpenClient: Sendable {
             return policy.withLock { $0.uploadsByItself && $0.allows(network) }
         }
         self.gate = gate
-        // Whoever works in the directory may have changed it (D16). Under the lock of the mark, as in a change of our own, which this must not undo.
-        let followConsent: @Sendable () -> KeptConsent = {
-            consent.withLock { mark in
-                let kept = mark.current()
-                intake.withLock { $0.change(kept) }
-                return kept
-            }
-        }
+        let currentConsent: @Sendable () -> KeptConsent = { consent.withLock { $0.current() } }
+        let (session, identified) = (SessionMarker(file: file, clock: clock) { intake.withLock { $0.context } }, identified)
+        self.session = session
         let makeEvent: Delivery.MakeEvent = { name, id, properties, origin in
             let context = intake.withLock { $0.context }
             let time = origin.time ?? clock.unixMilliseconds
             let encoded = Event(
                 id: id, name: name, time: time, distinctID: origin.distinctID ?? context.identity.distinctID, properties: properties
             ).encoded(over: origin.isOwn ? context.encodedBase : EncodedProperties(context.automatic))
-            let pending = consent.withLock { $0.current().pending }
-            return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem, pending: pending)
+            let kept = currentConsent()
+            if kept.consent == .denied { return nil }
+            return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem, pending: kept.pending)
         }
         let delivery = Delivery(
             file,
             Delivery.Parts(
                 endpoint: endpoint, transport: transport, clock: clock,
                 pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
-                consent: followConsent, gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
+                consent: currentConsent, gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
                 attempted: { reporter.attempted(in: $0, answer: $1) },
                 settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
         self.delivery = delivery
         let leftovers = Leftovers(
-            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, consent: followConsent, makeEvent: makeEvent)
+            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, consent: currentConsent, makeEvent: makeEvent)
         self.leftovers = leftovers
         let scheduler = UploadScheduler(
             policy: policy, clock: clock, depth: { Self.sendable(file) }, network: configuration.network,
@@ -184,11 +180,19 @@ package final class OpenClient: Sendable {
         }
         self.scheduler = scheduler
         let onStored = configuration.onStored
-        let session = SessionMarker(file: file, clock: clock) { intake.withLock { $0.context } }
-        self.session = session
         writer = QueueWriter(
             intake: intake, clock: clock, maximumGroupBytes: file.room.groupBytes,
             immediateEvents: { debug == nil ? policy.withLock { $0.settings.immediateEvents } : nil },
+            learnConsent: {
+                // Under the lock of the mark, as in a change of our own, which this must not undo (D16).
+                consent.withLock { mark in
+                    let (now, before) = (mark.current(), intake.withLock { $0.consent })
+                    guard now != before else { return nil }
+                    if now.consent == .denied { Self.forget(session, identified) }
+                    intake.withLock { $0.change(now) }
+                    return (before, now)
+                }
+            },
             keepIdentity: { change in
                 // In a directory that is gone nobody would find it.
                 try file.requireFile()
@@ -201,10 +205,8 @@ package final class OpenClient: Sendable {
                 }
             },
             commit: { events, dropped, committed in
-                // Another client may have changed it beside this one: track itself asks no disk.
-                let consent = followConsent()
                 let appended = try file.append(
-                    events, dropped: dropped, now: clock.unixMilliseconds, consent: consent, committed: committed)
+                    events, dropped: dropped, now: clock.unixMilliseconds, consent: currentConsent(), committed: committed)
                 debug?.stored(events, appended)
                 if let onStored {
                     for (index, event) in events.enumerated() where appended.sequences[index] != nil && appended.letters[index] == nil {
@@ -227,6 +229,12 @@ package final class OpenClient: Sendable {
         reporter.end()
         // Nobody is left who would count them.
         if writer.intake.withLock({ !$0.uncounted.isEmpty }) { writer.whenStored {} }
+    }
+
+    /// The user has denied consent: of what was deleted there is no end, and who logs in again is told again.
+    static func forget(_ session: SessionMarker, _ identified: Locked<String?>) {
+        _ = session.ended()
+        identified.withLock { $0 = nil }
     }
 
     /// Events that an upload would send now, or what is still to be recovered.

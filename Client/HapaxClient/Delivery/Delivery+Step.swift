@@ -13,19 +13,22 @@ extension Delivery {
             return failed(Step(next: .more), error, file, was: install)
         }
         if !isManual, isResting { return Step(next: .held) }
-        if consent.consent == .pending, file.counters.waiting > 0 { return Step(next: .denied, failure: .consentPending) }
+        if consent.consent == .pending || consent.decisions == nil {
+            let isAny = file.counters.waiting > 0 || file.isRecovering
+            return Step(next: isAny ? .denied : .drained, failure: isAny ? .consentPending : nil)
+        }
         var step = Step(next: .more)
         var (plan, batch): (DeliveryStateMachine.Plan, QueueBatch)
-        let recoveryFailure = recover(file)
+        let recoveryFailure = recover(file, consent)
         do {
             (plan, batch) = try read(file, isManual: isManual)
         } catch {
             return failed(step, error, file, was: install)
         }
         step.counts.deadLettered = batch.damaged.count
+        // While the user denies consent nothing is told but with events that the user had agreed to.
+        if plan == .batch(.none), consent.consent == .denied { plan = .drained }
         switch plan {
-        // To whom the user has not agreed, nothing is told but with events that the user had agreed to.
-        case .batch(.none) where consent.consent != .granted: return Step(next: .drained, counts: step.counts)
         case .batch: break
         case .drained, .onlyHeld:
             guard file.isRecovering else {
@@ -52,6 +55,8 @@ extension Delivery {
             // A policy tries again by itself; who asked must learn of it.
             return Step(next: .denied, counts: step.counts, failure: isManual ? .noBackgroundTime : nil)
         }
+        // The user may have been asked meanwhile.
+        guard parts.consent().consent != .pending else { return Step(next: .denied, counts: step.counts, failure: .consentPending) }
         let deadline = timeout ?? parts.endpoint.timeout
         // Events that do not fit a shorter deadline stay where they are.
         let limit = size.limit(within: deadline, of: parts.endpoint.timeout)
@@ -76,11 +81,11 @@ extension Delivery {
     private static let maximumReplacements = 3
 
     /// A chunk of what a damaged file held. What cannot be recovered now, as on a full disk, keeps nothing else back.
-    private func recover(_ file: QueueFile) -> DeliveryFailure? {
+    private func recover(_ file: QueueFile, _ consent: KeptConsent) -> DeliveryFailure? {
         guard file.isRecovering else { return nil }
         do {
             let origin = Origin(isOwn: file === self.file)
-            _ = try file.recoverChunk(now: parts.clock.unixMilliseconds) { parts.makeEvent($0, $1, $2, origin) }
+            _ = try file.recoverChunk(now: parts.clock.unixMilliseconds, consent: consent) { parts.makeEvent($0, $1, $2, origin) }
             return nil
         } catch {
             return .queue(StorageFailure(error))

@@ -65,7 +65,8 @@ package actor Delivery {
         var makeEvent: MakeEvent
     }
 
-    typealias MakeEvent = @Sendable (_ name: String, _ id: EventID, Properties, Origin) -> PreparedEvent
+    /// nil while the user denies consent.
+    typealias MakeEvent = @Sendable (_ name: String, _ id: EventID, Properties, Origin) -> PreparedEvent?
 
     /// Of an event that the client makes itself.
     struct Origin: Sendable {

@@ -140,7 +140,7 @@ package actor Leftovers {
             let end = makeEvent(
                 AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), session.properties,
                 Delivery.Origin(isOwn: false, time: session.lastActivity, distinctID: session.distinctID))
-            _ = try? file.append([end], consent: consent, endingSession: session.start)
+            if let end { _ = try? file.append([end], consent: consent, endingSession: session.start) }
         }
     }
 }

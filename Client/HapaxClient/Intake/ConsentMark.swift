@@ -26,26 +26,69 @@ extension ConsentError: CustomStringConvertible {
     }
 }
 
-/// What a directory's user has agreed to, as it is kept.
-struct KeptConsent: Hashable, Sendable, Codable {
-    var consent: Consent
-    /// When it was denied last, in Unix milliseconds, so that each denial has another number; 0: never. nil: nobody can tell.
-    var denied: Int64? = 0
-
-    private enum CodingKeys: String, CodingKey {
-        case consent
-        case denied = "denied_at"
+/// What a directory's user has agreed to, as it is kept, and what was decided before: an event that waits for consent has the first decision that
+/// comes behind it, however many follow before anybody looks.
+struct KeptConsent: Hashable, Sendable {
+    struct Decision: Hashable, Sendable, Codable {
+        /// In Unix milliseconds, later than the one before.
+        var at: Int64
+        var isGranted: Bool
     }
+
+    var consent: Consent
+    /// Oldest first; nil: nobody can tell.
+    var decisions: [Decision]? = []
+    /// The latest of those that are not kept any more; 0: none.
+    var forgotten: Int64 = 0
+
+    /// More are never about events that still wait: each is followed by events and by a question.
+    private static let maximumDecisions = 100
 
     /// Nobody who may have denied it is taken for somebody who has not.
-    static let unknown = KeptConsent(consent: .denied, denied: nil)
+    static let unknown = KeptConsent(consent: .denied, decisions: nil)
 
-    /// Under which denial an event that is taken now waits for its consent; nil if it does not wait.
-    var pending: Int64? { consent == .pending ? denied : nil }
+    /// The latest decision's; 0 if there was none, nil if nobody can tell.
+    var number: Int64? { decisions.map { $0.last?.at ?? forgotten } }
+
+    /// Behind which decision an event waits that is taken now; nil if it does not wait.
+    var pending: Int64? { consent == .pending ? number : nil }
+
+    /// The first one behind `number`: whether it granted what waited. nil: none yet.
+    ///
+    /// - Parameter number: Negative for an event of which only that is known that it waited: then no denial may ever have been.
+    func decision(after number: Int64) -> Bool? {
+        guard let decisions else { return nil }
+        if number < 0 {
+            if forgotten > 0 || decisions.contains(where: { !$0.isGranted }) { return false }
+            return consent == .granted ? true : nil
+        }
+        return number < forgotten ? false : decisions.first { $0.at > number }?.isGranted
+    }
 
     func changed(to consent: Consent, now: Int64) -> KeptConsent {
-        KeptConsent(consent: consent, denied: consent == .denied ? max((denied ?? 0) + 1, now) : denied ?? now)
+        var changed = self
+        changed.consent = consent
+        guard consent != .pending, consent != self.consent || decisions == nil else { return changed }
+        // Of what nobody can read each number may have been given: this one is later.
+        changed.forgotten = number == nil ? now : forgotten
+        changed.decisions = (decisions ?? []) + [Decision(at: max((number ?? now) + 1, now), isGranted: consent == .granted)]
+        if let all = changed.decisions, all.count > Self.maximumDecisions {
+            (changed.forgotten, changed.decisions) = (all[0].at, Array(all.dropFirst()))
+        }
+        return changed
     }
+}
+
+extension KeptConsent: Codable {
+    init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        consent = try values.decode(Consent.self, forKey: .consent)
+        // Of one that people have written.
+        decisions = try values.decodeIfPresent([Decision].self, forKey: .decisions) ?? []
+        forgotten = try values.decodeIfPresent(Int64.self, forKey: .forgotten) ?? 0
+    }
+
+    private enum CodingKeys: CodingKey { case consent, decisions, forgotten }
 }
 
 /// The directory's file `consent`. Not in the queue's database: whoever denied it has done so also when that is damaged, deleted or replaced (D16).
@@ -68,15 +111,14 @@ struct ConsentFile: Sendable {
 
     /// Durable on return.
     ///
-    /// - Parameter atLeast: The number of a denial that could not be kept.
+    /// - Parameter denial: One that could not be kept.
     @discardableResult
-    func change(to consent: Consent, now: Int64, atLeast denied: Int64 = 0) throws -> KeptConsent {
+    func change(to consent: Consent, now: Int64, after denial: Int64? = nil) throws -> KeptConsent {
         var kept = KeptConsent.unknown
         // What is not known to be kept does not hold: nobody takes or sends events of somebody who may have denied it.
         try file.replace(mayStay: consent == .denied) {
-            // One that nobody can read has a number that nobody knows: the new one is later.
             do { kept = try read() ?? KeptConsent(consent: .granted) } catch { kept = .unknown }
-            kept.denied = kept.denied.map { max($0, denied) }
+            if let denial { kept = kept.changed(to: .denied, now: denial) }
             kept = kept.changed(to: consent, now: now)
             return try JSONEncoder().encode(kept)
         }
@@ -86,7 +128,9 @@ struct ConsentFile: Sendable {
 
     /// Where nobody has said anything, this is said from now on.
     func begin(_ consent: Consent) throws {
-        guard consent != .granted, try read() == nil else { return }
+        guard consent != .granted else { return }
+        // Of what cannot be read something was said.
+        do { if try read() != nil { return } } catch { return }
         try file.begin(try JSONEncoder().encode(KeptConsent(consent: consent)))
     }
 }
@@ -109,6 +153,8 @@ struct ConsentMark: Sendable {
     private let directory: QueueDirectory
     /// What was found last.
     private(set) var known = KeptConsent.unknown
+    /// Whether that was a file: what somebody deletes says nothing.
+    private var wasThere = false
     /// A denial that could not be kept holds as long as this value does, or until something else is kept.
     private var unwritten: KeptConsent?
 
@@ -117,12 +163,16 @@ struct ConsentMark: Sendable {
         _ = current()
     }
 
-    /// What holds now. Where nobody can tell, as while the directory is away, it is what was found last.
+    /// What holds now. Where nobody can tell, as while the directory or the file is away, it is what was found last.
     mutating func current() -> KeptConsent {
         if let unwritten { return unwritten }
         do {
             let found = try file.read()
-            if found != nil || access(directory.path, F_OK) == 0 { known = found ?? KeptConsent(consent: .granted) }
+            if let found {
+                (known, wasThere) = (found, true)
+            } else if !wasThere, access(directory.path, F_OK) == 0 {
+                known = KeptConsent(consent: .granted)
+            }
         } catch {
             // Nobody can tell.
         }
@@ -132,7 +182,7 @@ struct ConsentMark: Sendable {
     /// Durable on return. If it throws, a denial holds as long as this value does.
     mutating func set(_ consent: Consent, now: Int64) throws -> KeptConsent {
         if consent == .denied { unwritten = current().changed(to: .denied, now: now) }
-        known = try file.change(to: consent, now: now, atLeast: unwritten?.denied ?? 0)
+        (known, wasThere) = (try file.change(to: consent, now: now, after: unwritten?.number), true)
         unwritten = nil
         return known
     }

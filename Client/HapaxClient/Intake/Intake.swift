@@ -65,13 +65,16 @@ struct Intake: Sendable {
     ///   - isComplete: Whether the properties hold the context's already.
     ///   - isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
     ///   - isRepeated: Whether it is the client's own and comes again with the next start if it is refused: that counts nothing.
+    ///   - called: The consent at its call, if that was before.
     ///   - propertyBytes: About what the properties take, see ``QueueUsage/bytes(of:)``; added up before, so that nobody waits for it.
     mutating func admit(
         name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
-        isComplete: Bool = false, isKept: Bool = false, isRepeated: Bool = false, propertyBytes: Int64? = nil
+        isComplete: Bool = false, isKept: Bool = false, isRepeated: Bool = false, propertyBytes: Int64? = nil,
+        calledUnder called: KeptConsent? = nil
     ) -> Admission {
         func refuse(_ reason: DropReason) -> Admission { self.refuse(reason, isKept: isKept, isRepeated: isRepeated) }
         if let reason = reasonToRefuseAll { return refuse(reason) }
+        if let number = called?.number, consent.decision(after: number) == false { return refuse(.optedOut) }
         if !isComplete { continueSession(at: now) }
         let base = isComplete ? EncodedProperties.none : context.encodedBase
         let distinctID = distinctID ?? context.identity.distinctID

@@ -8,7 +8,7 @@ struct PreparedEvent: Sendable {
     let bytes: [UInt8]
     /// Why it can only be a dead letter.
     var problem: EventProblem?
-    /// Taken while the user's consent was pending: under which denial, see ``KeptConsent/denied``.
+    /// Taken while the user's consent was pending: behind which decision (``KeptConsent/number``).
     var pending: Int64?
     /// Room that was promised to it at intake.
     var reserved = QueueUsage()

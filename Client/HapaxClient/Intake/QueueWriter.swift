@@ -16,6 +16,9 @@ final class QueueWriter: Sendable {
     /// It calls `committed` before anybody else can read what was stored.
     typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64], _ committed: () -> Void) throws -> Committed
 
+    /// Looks for what the user has decided in another process; nil for nothing new.
+    typealias Learn = @Sendable () -> (before: KeptConsent, now: KeptConsent)?
+
     typealias Encode = @Sendable (Event, _ base: EncodedProperties) -> EncodedEvent
 
     struct Committed: Sendable {
@@ -28,6 +31,7 @@ final class QueueWriter: Sendable {
     let intake: Locked<Intake>
     private let encode: Encode
     private let store: Commit
+    private let learnConsent: Learn
     private let keepIdentity: @Sendable (IdentityChange) throws -> Void
     /// Makes what was committed survive what it was promised to.
     private let flush: @Sendable () throws -> Void
@@ -70,6 +74,10 @@ final class QueueWriter: Sendable {
 
         var isEmpty: Bool { events.isEmpty && waiters.isEmpty && identity == nil }
 
+        mutating func wait(behind number: Int64) {
+            for index in events.indices where events[index].pending == nil { events[index].pending = number }
+        }
+
         mutating func removeAll() {
             events.removeAll(keepingCapacity: true)
             identity = nil
@@ -89,6 +97,8 @@ final class QueueWriter: Sendable {
         var taken: [Intake.Entry] = []
         /// Of the entries that come next.
         var consent: KeptConsent
+        /// Behind which decision those were taken of which this process has learned too late that consent is not granted any more.
+        var unlearned: Int64?
         /// How many of `taken` have gone into a group.
         var used = 0
 
@@ -98,7 +108,8 @@ final class QueueWriter: Sendable {
     init(
         intake: Locked<Intake>, clock: any ClientClock, retryPolicy: RetryPolicy = .storage, maximumGroupBytes: Int = 1024 * 1024,
         immediateEvents: @escaping @Sendable () -> Set<String>?, encode: @escaping Encode = { $0.encoded(over: $1) },
-        keepIdentity: @escaping @Sendable (IdentityChange) throws -> Void = { _ in }, commit: @escaping Commit,
+        learnConsent: @escaping Learn = { nil }, keepIdentity: @escaping @Sendable (IdentityChange) throws -> Void = { _ in },
+        commit: @escaping Commit,
         flush: @escaping @Sendable () throws -> Void = {}, reporter: EventReporter? = nil,
         stored: @escaping @Sendable (Stored) -> Void
     ) {
@@ -111,6 +122,7 @@ final class QueueWriter: Sendable {
         self.encode = encode
         self.keepIdentity = keepIdentity
         store = commit
+        self.learnConsent = learnConsent
         self.flush = flush
         self.stored = stored
         self.reporter = reporter
@@ -180,12 +192,21 @@ final class QueueWriter: Sendable {
                 if intake.withLock({ $0.rest() }) { return }
                 continue
             }
+            learn()
             let encoding = encodeAhead()
             let result = commitGroup()
             encoding?.wait()
             if case .failure(let failure) = result { return failed(failure) }
             work.group.removeAll()
         }
+    }
+
+    /// What was tracked before this process knew that consent is not granted any more was tracked behind that decision, as far as anybody can tell.
+    private func learn() {
+        guard let (before, now) = learnConsent(), now.consent != .granted, let number = before.number else { return }
+        work.unlearned = work.unlearned ?? number
+        work.group.wait(behind: number)
+        work.next.wait(behind: number)
     }
 
     /// Encodes the group behind the one that is committed now, if there is much to do: a disk and a processor can work at the same time.
@@ -227,7 +248,7 @@ final class QueueWriter: Sendable {
             for change in entry.changes {
                 switch change {
                 case .identity(let change): group.identity = group.identity?.followed(by: change) ?? change
-                case .consent(let consent): work.consent = consent
+                case .consent(let consent): (work.consent, work.unlearned) = (consent, nil)
                 }
             }
             if let waiter = entry.waiter { group.waiters.append((waiter, entry.event == nil ? nil : group.events.count)) }
@@ -242,7 +263,7 @@ final class QueueWriter: Sendable {
     private func prepare(_ event: Event, _ entry: Intake.Entry) -> PreparedEvent {
         let encoded = encode(event, entry.base)
         return PreparedEvent(
-            id: event.id, time: event.time, bytes: encoded.bytes, problem: encoded.problem, pending: work.consent.pending,
+            id: event.id, time: event.time, bytes: encoded.bytes, problem: encoded.problem, pending: work.consent.pending ?? work.unlearned,
             reserved: entry.reserved)
     }
 

@@ -41,14 +41,16 @@ struct DamagedFile {
     }
 
     /// Waiting events whose check sums hold.
-    func events(_ range: ClosedRange<Int64>, maximumBytes: Int64) throws -> Chunk<(sequence: Int64, event: PreparedEvent)> {
+    func events(_ range: ClosedRange<Int64>, maximumBytes: Int64) throws -> Chunk<(sequence: Int64, event: PreparedEvent, wasPending: Bool)>
+    {
         try read("events", range, maximumBytes) { row in
             let (sequence, time): (Int64, Int64) = (try row.value("sequence"), try row.value("time"))
             let bytes = [UInt8](try row.value("payload") as Data)
             guard let id = EventID(bytes: try row.value("event_id") as Data) else { return nil }
             let event = PreparedEvent(id: id, time: time, bytes: bytes)
             let sum = RowCheckSum.ofRow(.event, sequence: sequence, id: id, time: time, payload: event.payloadSum)
-            return try row.value("check_sum") == Int64(sum) ? (sequence, event) : nil
+            let wasPending = try row.optional("state") == RowState.pending.rawValue
+            return try row.value("check_sum") == Int64(sum) ? (sequence, event, wasPending) : nil
         }
     }
 

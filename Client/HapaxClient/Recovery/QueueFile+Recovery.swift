@@ -13,10 +13,16 @@ extension QueueFile {
     /// Recovers a chunk of what a damaged file held, oldest first: its events are this install's now, under their ids, and what became of their
     /// old sequences is told as the old install's last word (I11, I12).
     ///
-    /// - Parameter makeEvent: Makes the event that tells of the damage once all has been recovered.
+    /// Events that waited for the user's consent are recovered once that is known, and not at all if it was denied; until then nothing is.
+    ///
+    /// - Parameter makeEvent: Makes the event that tells of the damage once all has been recovered; nil to tell nothing.
     /// - Returns: Whether there is more.
-    func recoverChunk(now: Int64, makeEvent: (_ name: String, _ id: EventID, Properties) -> PreparedEvent) throws -> Bool {
-        guard isRecovering else { return false }
+    func recoverChunk(
+        now: Int64, consent: KeptConsent = KeptConsent(consent: .granted),
+        makeEvent: (_ name: String, _ id: EventID, Properties) -> PreparedEvent?
+    ) throws -> Bool {
+        // Behind events that wait for consent others would wait as well.
+        guard isRecovering, counters.pendingFrom == 0, consent.consent != .pending, consent.decisions != nil else { return false }
         guard var recovery = try reading(Recovery.pending) else {
             damage.withLock { $0.isPending = false }
             writeStatus()
@@ -30,12 +36,18 @@ extension QueueFile {
             removeDamagedFiles([recovery.name])
             return isMore
         }
+        // What the damaged file itself says of what waits for consent.
+        let note = file.counters
+        func isDenied(_ sequence: Int64, wasPending: Bool) -> Bool {
+            guard let note else { return wasPending && consent.decision(after: -1) == false }
+            return note.pendingFrom > 0 && sequence >= note.pendingFrom && consent.decision(after: note.pendingSince) == false
+        }
         if recovery.isOfLetters {
             let chunk = try file.deadLetters(recovery.reached + 1...recovery.highest, maximumBytes: Self.chunkBytes)
             recovery.reached = chunk.reached
             recovery.recoveredLetters += Int64(chunk.rows.count)
             try record(recovery) { db, counters in
-                for letter in chunk.rows {
+                for letter in chunk.rows where !isDenied(letter.number, wasPending: false) {
                     counters.created += 1
                     try Self.bury(
                         DeadLetter(
@@ -57,6 +69,11 @@ extension QueueFile {
             var recovery = recovery
             let insert = try RowInsert(db)
             for row in chunk.rows {
+                guard !isDenied(row.sequence, wasPending: row.wasPending) else {
+                    recovery.recovered += 1
+                    try counters.count("purged", 1, db)
+                    continue
+                }
                 if try Self.place(row.event, insert, db, &counters).letter == nil {
                     recovery.recovered += 1
                 } else {
@@ -94,14 +111,14 @@ extension QueueFile {
         if let next, next <= reached { try tellGone(next...reached, "damaged", of: recovery.install, db, &counters) }
     }
 
-    private func finish(_ recovery: Recovery, _ makeEvent: (String, EventID, Properties) -> PreparedEvent) throws -> Bool {
+    private func finish(_ recovery: Recovery, _ makeEvent: (String, EventID, Properties) -> PreparedEvent?) throws -> Bool {
         var damage = recovery.damage
         damage.isRecovered = true
         // The same one, however often it is told.
         let id = EventID.derived(name: QueueDamage.eventName, key: "\(recovery.install) \(recovery.name)")
         let event = makeEvent(QueueDamage.eventName, id, damage.properties)
         let isMore = try transaction(growing: true) { db, counters in
-            _ = try Self.place(event, try RowInsert(db), db, &counters, pending: event.pending)
+            if let event { _ = try Self.place(event, try RowInsert(db), db, &counters, pending: event.pending) }
             if damage.lost != 0 { try counters.count(damage.lost == nil ? "damaged_unknown" : "damaged", Int64(damage.lost ?? 1), db) }
             try recovery.remove(db)
             return try Recovery.pending(db) != nil

@@ -30,8 +30,8 @@ package struct QueueCounters: Hashable, Sendable {
     package internal(set) var untold: Int64 = 0
     /// The first sequence that was tracked while the user's consent was pending; all from there on wait for that. 0 for none.
     package internal(set) var pendingFrom: Int64 = 0
-    /// Under which denial they wait, see ``KeptConsent/denied``: another one is about them.
-    package internal(set) var pendingDenied: Int64 = 0
+    /// Behind which decision the first of them was taken (``KeptConsent/number``): the next one is about all of them.
+    package internal(set) var pendingSince: Int64 = 0
     /// By reason: refused at intake, removed, dead letters that the quota removed.
     package internal(set) var dropped: [String: Int64] = [:]
 
@@ -47,21 +47,24 @@ package struct QueueCounters: Hashable, Sendable {
     /// Events of which no server has said yet that it refuses them alone.
     package var sendable: Int64 { waiting - held }
 
+    /// Rises whenever an event that waited is removed unsent, also where its sequence is taken back.
+    package var removals: Int64 { gone + (dropped["purged"] ?? 0) }
+
     /// Whether the server is to hear anything new: dead letters and held events alone are nothing to send.
     package var hasSomethingToSend: Bool { sendable > 0 || untold > 0 }
 
-    /// Events refused at intake, which have no sequence.
-    var refused: [String: Int64] { dropped.filter { DropReason(rawValue: $0.key) != nil } }
+    /// Events refused at intake, which have no sequence, as the server is told. What somebody did who had denied consent is nobody's business.
+    var refused: [String: Int64] { dropped.filter { $0.key != DropReason.optedOut.rawValue && DropReason(rawValue: $0.key) != nil } }
 
     // MARK: - On disk
 
     private static let columns = [
         "word", "created", "acknowledged", "waiting", "bytes", "held", "stored", "duplicates", "dead_lettered", "gone", "letters",
-        "letter_bytes", "untold", "pending_from", "pending_denied",
+        "letter_bytes", "untold", "pending_from", "pending_since",
     ]
     private static let fields: [any WritableKeyPath<QueueCounters, Int64> & Sendable] = [
         \.word, \.created, \.acknowledged, \.waiting, \.bytes, \.held, \.stored, \.duplicates, \.deadLettered, \.gone, \.letters,
-        \.letterBytes, \.untold, \.pendingFrom, \.pendingDenied,
+        \.letterBytes, \.untold, \.pendingFrom, \.pendingSince,
     ]
 
     static let tableColumns = columns.map { "\($0) INTEGER NOT NULL DEFAULT 0" }.joined(separator: ", ")

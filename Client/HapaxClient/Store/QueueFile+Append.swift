@@ -41,13 +41,13 @@ extension QueueFile {
             appended.sequences.reserveCapacity(events.count)
             let insert = try RowInsert(db)
             for (index, event) in events.enumerated() {
-                if let pending = event.pending, let denied = consent.denied, pending != denied {
+                let decision = event.pending.map { consent.decision(after: $0) } ?? true
+                if decision == false {
                     appended.sequences.append(nil)
                     appended.denied.insert(index)
                     continue
                 }
-                let place = try Self.place(
-                    event, insert, db, &counters, pending: consent.consent == .granted ? nil : event.pending)
+                let place = try Self.place(event, insert, db, &counters, pending: decision == nil ? event.pending : nil)
                 appended.sequences.append(place.sequence)
                 if let letter = place.letter { appended.letters[index] = letter }
             }
@@ -64,7 +64,7 @@ extension QueueFile {
 
     /// Puts one event where it belongs.
     ///
-    /// - Parameter pending: Under which denial it waits for the user's consent, and with it all that come behind it; nil if it does not.
+    /// - Parameter pending: Behind which decision it waits for the user's consent, and with it all that come after it; nil if it does not.
     /// - Returns: Its sequence, nil if it waits already; and why it is a dead letter.
     static func place(
         _ event: PreparedEvent, _ insert: RowInsert, _ db: Database, _ counters: inout QueueCounters, pending: Int64? = nil
@@ -72,13 +72,14 @@ extension QueueFile {
         let sequence = counters.created + 1
         defer {
             if let pending, counters.created == sequence, counters.pendingFrom == 0 {
-                (counters.pendingFrom, counters.pendingDenied) = (sequence, pending)
+                (counters.pendingFrom, counters.pendingSince) = (sequence, pending)
             }
         }
         var letter = event.problem.map { (reason: $0.reason.rawValue, detail: $0.detail) }
         if letter == nil {
             let isNew = try insert.insert(
-                sequence: sequence, id: event.id, time: event.time, payload: event.bytes, payloadSum: event.payloadSum)
+                sequence: sequence, id: event.id, time: event.time, state: pending == nil ? .waiting : .pending, payload: event.bytes,
+                payloadSum: event.payloadSum)
             if isNew {
                 counters.created = sequence
                 counters.waiting += 1

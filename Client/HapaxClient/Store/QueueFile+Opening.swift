@@ -95,13 +95,6 @@ extension QueueFile {
             let damaged = try? DamagedFile(path: claim.directory.path + "/" + name)
             for unfinished in damaged?.recoveries ?? [] { try unfinished.insert(db) }
             try Recovery(name: name, in: claim.directory, of: former).insert(db)
-            // What is recovered may be what waited for consent.
-            if var counters = damaged?.counters, counters.pendingFrom > 0 {
-                let denied = counters.pendingDenied
-                counters = try QueueCounters(db)
-                (counters.pendingFrom, counters.pendingDenied) = (1, denied)
-                try counters.write(db)
-            }
         }
     }
 

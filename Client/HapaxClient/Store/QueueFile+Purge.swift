@@ -10,11 +10,11 @@ extension QueueFile {
     @discardableResult
     package func purgeWaiting() throws -> Int {
         try forgetRecoveries()
-        let last = max(counters.created, 1)
+        let last = counters.created
         var purged = 0
         try erasing {
             try inChunks {
-                let count = try transaction { try purgeChunk(1...last, $0, &$1) }
+                let count = try purgeChunk(upTo: last)
                 purged += count
                 return count > 0
             }
@@ -23,59 +23,77 @@ extension QueueFile {
         return purged
     }
 
-    private func purgeChunk(_ range: ClosedRange<Int64>, _ db: Database, _ counters: inout QueueCounters) throws -> Int {
-        let sql = """
-            DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE sequence BETWEEN ? AND ? ORDER BY sequence LIMIT ?)
-            RETURNING sequence, state, length(payload) AS bytes
-            """
-        let rows = try Row.fetchAll(db, sql: sql, arguments: [range.lowerBound, range.upperBound, chunkLimit])
-        for row in rows {
-            counters.bytes -= try row.value("bytes")
-            if try row.value("state") == RowState.held.rawValue { counters.held -= 1 }
+    private func purgeChunk(upTo last: Int64) throws -> Int {
+        try transaction { db, counters in
+            let sql = """
+                DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE sequence <= ? ORDER BY sequence LIMIT ?)
+                RETURNING sequence, state, length(payload) AS bytes
+                """
+            let rows = try Row.fetchAll(db, sql: sql, arguments: [last, chunkLimit])
+            for row in rows {
+                counters.bytes -= try row.value("bytes")
+                if try row.value("state") == RowState.held.rawValue { counters.held -= 1 }
+            }
+            counters.waiting -= Int64(rows.count)
+            counters.gone += Int64(rows.count)
+            try counters.count("purged", Int64(rows.count), db)
+            try Self.tellGone(try rows.map { try $0.value("sequence") }.sorted(), "purged", db, &counters)
+            return rows.count
         }
-        counters.waiting -= Int64(rows.count)
-        counters.gone += Int64(rows.count)
-        try counters.count("purged", Int64(rows.count), db)
-        try Self.tellGone(try rows.map { try $0.value("sequence") }.sorted(), "purged", db, &counters)
-        return rows.count
     }
 
-    /// Does what the user has decided about events that wait for it: once consent has been denied since they were taken they are purged, dead
-    /// letters included, in chunks. Cut off, it goes on when it is called again: by each commit, and before each request.
+    /// Does what the user has decided about events that wait for it. Denied, they are deleted, dead letters included, from the last one back, in
+    /// chunks; cut off, it goes on when it is called again: by each commit, and before each request.
+    ///
+    /// No request ever spoke of their sequences. They are taken back, so that the server never learns how many there were.
     ///
     /// - Returns: Whether anything was decided.
     @discardableResult
     func decidePending(_ consent: KeptConsent) throws -> Bool {
-        guard let denied = consent.denied, counters.pendingFrom > 0 else { return false }
-        guard denied != counters.pendingDenied else {
-            guard consent.consent == .granted else { return false }
-            try transaction { _, counters in counters.pendingFrom = 0 }
+        guard counters.pendingFrom > 0, let isGranted = consent.decision(after: counters.pendingSince) else { return false }
+        // Each time anew: another thread may have done it, and taken events that nobody has decided about.
+        func isStillSo(_ counters: QueueCounters) -> Bool {
+            counters.pendingFrom > 0 && consent.decision(after: counters.pendingSince) == isGranted
+        }
+        if isGranted {
+            try transaction { _, counters in if isStillSo(counters) { counters.pendingFrom = 0 } }
             return true
         }
-        // What is still to be recovered of a damaged file may be of the same time.
-        try forgetRecoveries()
         try erasing {
-            try inChunks {
-                try transaction { db, counters in
-                    // Another thread may have done it, and taken events that nobody has denied.
-                    guard counters.pendingFrom > 0, counters.pendingDenied != denied else { return false }
-                    let range = counters.pendingFrom...max(counters.created, counters.pendingFrom)
-                    let count = try purgeChunk(range, db, &counters)
-                    let letters = try Self.purgeLetters(
-                        """
-                        sequence IN (SELECT sequence FROM dead_letters WHERE sequence BETWEEN \(range.lowerBound) AND \(range.upperBound)
-                        ORDER BY sequence LIMIT \(chunkLimit))
-                        """, db, &counters)
-                    if count + letters == 0 {
-                        counters.pendingFrom = 0
-                        // Its `$AppStart` was one of them.
-                        try db.execute(sql: "UPDATE session SET start_id = NULL")
-                    }
-                    return count + letters > 0
-                }
-            }
+            try inChunks { try transaction { db, counters in try isStillSo(counters) && takeBackChunk(db, &counters) } }
         }
         try flushDrive()
         return true
+    }
+
+    /// - Returns: Whether there may be more.
+    private func takeBackChunk(_ db: Database, _ counters: inout QueueCounters) throws -> Bool {
+        let first = counters.pendingFrom
+        let last = try Int64.fetchAll(
+            db,
+            sql: """
+                SELECT sequence FROM (SELECT sequence FROM events UNION ALL SELECT sequence FROM dead_letters)
+                WHERE sequence >= ? ORDER BY sequence DESC LIMIT ?
+                """, arguments: [first, chunkLimit])
+        let cut = last.count < chunkLimit ? first : last.last ?? first
+        let bytes = try Int64.fetchAll(db, sql: "DELETE FROM events WHERE sequence >= ? RETURNING length(payload)", arguments: [cut])
+        let letters = try Self.purgeLetters("sequence >= \(cut)", db, &counters)
+        counters.waiting -= Int64(bytes.count)
+        counters.bytes -= bytes.reduce(0, +)
+        // What else had taken a sequence was removed before.
+        let removed = counters.created - (cut - 1) - Int64(bytes.count + letters)
+        let gone = min(removed, counters.gone)
+        counters.gone -= gone
+        counters.deadLettered -= Int64(letters) + removed - gone
+        counters.created = cut - 1
+        try db.execute(sql: "DELETE FROM gone WHERE install_id IS NULL AND first >= ?", arguments: [cut])
+        counters.untold -= Int64(db.changesCount)
+        try db.execute(sql: "UPDATE gone SET last = ? WHERE install_id IS NULL AND last >= ?", arguments: [cut - 1, cut])
+        try counters.count("purged", Int64(bytes.count), db)
+        guard cut == first else { return true }
+        counters.pendingFrom = 0
+        // Its `$AppStart` was one of them.
+        try db.execute(sql: "UPDATE session SET start_id = NULL")
+        return false
     }
 }

@@ -10,6 +10,8 @@ enum RowState: Int64 {
     case held = 1
     /// It was a dead letter, and comes under its old sequence.
     case retried = 2
+    /// It was taken while the user's consent was pending. For who recovers it: whether it still waits for that, the counters say.
+    case pending = 3
 }
 
 /// Inserts events by SQLite's own interface: with values that are copied and wrapped, binding takes as long as storing.

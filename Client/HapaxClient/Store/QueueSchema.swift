@@ -86,7 +86,7 @@ enum QueueSchema {
         try db.execute(
             sql: """
                 ALTER TABLE counters ADD COLUMN pending_from INTEGER NOT NULL DEFAULT 0;
-                ALTER TABLE counters ADD COLUMN pending_denied INTEGER NOT NULL DEFAULT 0;
+                ALTER TABLE counters ADD COLUMN pending_since INTEGER NOT NULL DEFAULT 0;
                 ALTER TABLE session RENAME TO former;
                 \(session)
                 INSERT INTO session SELECT id, last_activity, NULL, NULL, start_id, distinct_id, '{}' FROM former;

@@ -47,6 +47,9 @@ struct SmallFile: Sendable {
         defer { unlink(temporary) }
         // Unlike a rename, it fails if another client was first.
         guard link(temporary, path) == 0 || errno == EEXIST else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
+        defer { close(directory) }
+        guard directory >= 0, flush(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
     }
 
     /// - Returns: Where it is, under a name that no other process uses.

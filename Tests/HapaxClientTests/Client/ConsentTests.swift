@@ -45,14 +45,18 @@ struct ConsentTests {
         #expect(test.client.track("refused") == nil)
         #expect(await test.client.flush().stored == 2)
         let status = await test.client.status()
-        #expect(status.depth == 0 && status.removed == 3 && status.dropped == ["purged": 3, "opted_out": 1] && status.isBalanced)
+        #expect(status.depth == 0 && status.created == 2 && status.dropped == ["purged": 3, "opted_out": 1] && status.isBalanced)
         #expect(try test.client.file.deadLetters(after: 0, limit: 1).isEmpty)
-        // Its numbers alone would say that there was something.
         _ = await test.client.flush()
-        #expect(test.transport.batches.map(\.names) == [["event 1", "event 2"]])
         try test.client.setConsent(.granted)
+        _ = await test.client.flush()
         try await test.track(6...6)
-        #expect(await test.client.flush().stored == 1 && test.transport.batches.last?.names == ["event 6"])
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches.map(\.names) == [["event 1", "event 2"], ["event 6"]])
+        // Numbers alone would say that there was something.
+        let envelopes = test.transport.batches.map(\.scanned.envelope)
+        #expect(envelopes.map(\.created) == [2, 3] && envelopes.allSatisfy { $0.gone.isEmpty && $0.refused.isEmpty })
+        #expect(test.transport.batches.map(\.sequences) == [[1, 2], [3]])
         await test.client.shutdown(within: .zero)
     }
 
@@ -72,6 +76,84 @@ struct ConsentTests {
         #expect(status.created == 1 && status.dropped == ["opted_out": 501] && status.isBalanced)
         #expect(test.transport.batches.map(\.names) == [["event 1"]])
         await test.client.shutdown(within: .zero)
+    }
+
+    @Test("an answer is about what waited for it: what had been granted is sent, whatever is said later and whoever looks when")
+    func firstAnswerCounts() async throws {
+        let test = try TestClient { $0.consent = .pending }
+        try await test.track(1...2)
+        let writer = try await test.holdWriter()
+        test.client.track("event 3")
+        try test.client.setConsent(.granted)
+        test.client.track("event 4")
+        try test.client.setConsent(.pending)
+        test.client.track("event 5")
+        try test.client.setConsent(.denied)
+        writer.signal()
+        try await test.client.writer.barrier()
+        #expect(await test.client.flush().stored == 4)
+        #expect(test.transport.batches.flatMap(\.names) == (1...4).map { "event \($0)" })
+        #expect(await test.client.status().dropped == ["opted_out": 1])
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "a client that was idle while another process asked or was denied takes its next event as behind that",
+        arguments: [Consent.pending, .denied])
+    func idleClientFollows(consent: Consent) async throws {
+        let test = try TestClient()
+        try await test.track(1...1)
+        try test.client.file.directory.setConsent(consent)
+        test.client.track("late")
+        try? await test.client.writer.barrier()
+        #expect(test.client.consent == consent)
+        try test.client.file.directory.setConsent(.denied)
+        #expect(await test.client.flush().stored == 1)
+        #expect(test.transport.batches.map(\.names) == [["event 1"]])
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "a user who has denied and agrees later is told of anew: `$identify` comes again, and no end of a session whose start was deleted")
+    func denialForgets() async throws {
+        let test = try TestClient { $0.consent = .pending }
+        test.client.handle(.didBecomeActive)
+        test.client.identify("anna")
+        try await test.client.writer.barrier()
+        for consent in [Consent.denied, .granted] { try test.client.setConsent(consent) }
+        test.client.identify("anna")
+        test.client.handle(.didEnterBackground)
+        test.client.handle(.didBecomeActive)
+        _ = await test.client.flush()
+        #expect(test.transport.batches.flatMap(\.names) == ["$identify", "$AppStart"])
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "of a damaged file what waited for consent waits on, and a denial deletes that and nothing else, whether the file still says what waited or not",
+        arguments: [true, false], [Consent.granted, .denied])
+    func damageIsNoConsent(isReadable: Bool, answer: Consent) async throws {
+        let first = try TestClient()
+        try await first.track(1...2)
+        try first.client.setConsent(.pending)
+        try await first.track(3...4)
+        await first.client.shutdown(within: .zero)
+        let path = first.client.file.directory.databasePath(1)
+        let database = try DatabaseQueue(path: path)
+        try await database.write { try $0.execute(sql: isReadable ? "DROP TABLE recoveries" : "UPDATE counters SET waiting = waiting + 1") }
+        try database.close()
+        let second = try TestClient(directory: first.directory)
+        try await second.track(5...5)
+        #expect(await second.client.flush().failure == .consentPending)
+        try second.client.setConsent(answer)
+        try second.client.setConsent(.granted)
+        while second.client.file.isRecovering { _ = await second.client.flush() }
+        _ = await second.client.flush()
+        let names = Set(second.transport.batches.flatMap(\.names))
+        let waited: Set = answer == .granted ? ["event 3", "event 4", "event 5"] : []
+        #expect(names == waited.union(["event 1", "event 2", "$QueueDamaged"]))
+        #expect(await second.client.status().isBalanced)
+        await second.client.shutdown(within: .zero)
     }
 
     /// What a kill would have left after each of a file's commits, and after what was done between them.

@@ -133,9 +133,11 @@ final class EmbeddedHistory: Sendable {
         case 90..<93: say("\(name) step \(await client.flushNextBatch())")
         case 93..<95:
             do {
-                try client.setConsent(.denied)
+                // In one history what waits is never denied.
+                try client.setConsent(seed % 5 < 2 ? .denied : .pending)
+                for _ in 0..<pick(0...20) { await Task.yield() }
                 try client.setConsent(.granted)
-            } catch { say("\(name) opt-out: \(error)") }
+            } catch { say("\(name) consent: \(error)") }
         case 95..<97: client.identify("ann\(pick(0...3))")
         default: client.handle([.didBecomeActive, .didEnterBackground, .willEnterForeground, .willResignActive][pick(0...3)])
         }

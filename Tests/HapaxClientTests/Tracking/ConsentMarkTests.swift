@@ -11,17 +11,17 @@ struct ConsentMarkTests {
 
     init() throws { try directory.make() }
 
-    @Test("whatever is said, once or twice, holds, and each denial has a later number, also on a clock that stands still")
+    @Test("whatever is said, once or twice, holds, and each decision has a later number, also on a clock that stands still")
     func repetitionsAreNothing() throws {
         var mark = ConsentMark(directory)
-        var last: Int64 = 0
+        var (last, before) = (Int64(0), Consent.granted)
         for consent in [Consent.granted, .denied, .denied, .pending, .pending, .denied, .granted] {
             let kept = try mark.set(consent, now: 1)
             #expect(
                 kept.consent == consent && mark.current() == kept && ConsentMark(directory).known == kept && directory.consent == consent)
-            let denied = try #require(kept.denied)
-            #expect(consent == .denied ? denied > last : denied == last)
-            last = denied
+            let number = try #require(kept.number)
+            #expect(consent == before || consent == .pending ? number == last : number > last)
+            (last, before) = (number, consent)
         }
     }
 
@@ -33,12 +33,12 @@ struct ConsentMarkTests {
         #expect(mark.current().consent == .pending, "nobody can tell")
         for consent in [Consent.denied, .granted] {
             #expect(throws: POSIXError(.ENOENT)) { try mark.set(consent, now: 2) }
-            #expect(mark.current() == KeptConsent(consent: .denied, denied: 2))
+            #expect(mark.current().consent == .denied && mark.current().decision(after: 0) == false)
         }
         try FileManager.default.moveItem(atPath: directory.path + ".moved", toPath: directory.path)
         #expect(directory.consent == .pending)
         let kept = try mark.set(.granted, now: 3)
-        #expect(kept == KeptConsent(consent: .granted, denied: 2), "what waited before was denied")
+        #expect(kept.consent == .granted && kept.decision(after: 0) == false, "what waited before was denied")
         try directory.setConsent(.denied)
         #expect(mark.current().consent == .denied, "what others say counts again")
     }
@@ -79,15 +79,53 @@ struct ConsentMarkTests {
             try FileManager.default.removeItem(atPath: path)
             try Data().write(to: URL(filePath: path))
         }
-        #expect(try mark.set(.granted, now: 7) == KeptConsent(consent: .granted, denied: 7))
+        let kept = try mark.set(.granted, now: 7)
+        #expect(kept.consent == .granted && kept.decision(after: 6) == false, "nobody knows what it was about")
     }
 
     @Test("the file by which earlier versions remembered an opt-out is a denial until something else is said")
     func formerMarkCounts() throws {
         #expect(FileManager.default.createFile(atPath: directory.path + "/opt-out", contents: nil))
-        #expect(ConsentMark(directory).known == KeptConsent(consent: .denied, denied: 0))
+        #expect(ConsentMark(directory).known == KeptConsent(consent: .denied))
         try directory.setConsent(.granted)
         #expect(ConsentMark(directory).known.consent == .granted)
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["consent"])
+    }
+
+    @Test("what waits has the first decision behind it, however many follow; of what is too long ago it is a denial")
+    func firstDecisionCounts() throws {
+        var kept = KeptConsent(consent: .pending)
+        #expect(kept.decision(after: 0) == nil)
+        for consent in [Consent.granted, .pending, .denied, .pending] { kept = kept.changed(to: consent, now: 1) }
+        #expect([0, 1, 2].map { kept.decision(after: $0) } == [true, false, nil], "\(kept)")
+        #expect(kept.decision(after: -1) == false && KeptConsent(consent: .granted).decision(after: -1) == true)
+        #expect(KeptConsent.unknown.decision(after: 0) == nil)
+        for _ in 0..<200 { for consent in [Consent.granted, .pending] { kept = kept.changed(to: consent, now: 1) } }
+        let number = try #require(kept.number)
+        #expect(kept.decisions?.count == 100 && kept.decision(after: 0) == false && kept.decision(after: number - 1) == true)
+        let data = try JSONEncoder().encode(kept)
+        #expect(try JSONDecoder().decode(KeptConsent.self, from: data) == kept)
+        #expect(try JSONDecoder().decode(KeptConsent.self, from: Data(#"{"consent":"pending"}"#.utf8)) == KeptConsent(consent: .pending))
+    }
+
+    @Test("a file that is gone, with its directory or alone, says nothing new to who has read it")
+    func missingFileSaysNothing() throws {
+        var mark = ConsentMark(directory)
+        _ = try mark.set(.pending, now: 1)
+        try FileManager.default.removeItem(atPath: directory.consentPath)
+        #expect(mark.current().consent == .pending)
+        try FileManager.default.removeItem(atPath: directory.path)
+        try directory.make()
+        #expect(mark.current().consent == .pending && ConsentMark(directory).known.consent == .granted)
+    }
+
+    @Test("what a configuration says is kept where nobody has said anything, and not where that cannot be read")
+    func configuredOnce() throws {
+        try ConsentFile(directory).begin(.pending)
+        try ConsentFile(directory).begin(.denied)
+        #expect(directory.consent == .pending)
+        try Data().write(to: URL(filePath: directory.consentPath))
+        try ConsentFile(directory).begin(.pending)
+        #expect(ConsentMark(directory).known == .unknown)
     }
 }
