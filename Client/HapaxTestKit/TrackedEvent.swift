@@ -2,7 +2,7 @@ import Foundation
 import HapaxModel
 
 /// An event as the client has stored it, with everything that it adds.
-public struct TrackedEvent: Sendable, Hashable {
+public struct TrackedEvent: Sendable, Hashable, CustomStringConvertible {
     /// Made by the client, or the caller's own.
     public let id: EventID
     /// What happened.
@@ -26,6 +26,9 @@ public struct TrackedEvent: Sendable, Hashable {
         decoder.dateDecodingStrategy = .millisecondsSince1970
         return try decoder.decode(type, from: Data(json))
     }
+
+    /// On one line, for a test that fails.
+    public var description: String { "\(name) \(String(decoding: json, as: UTF8.self)) of \(distinctID)" }
 
     init?(_ bytes: [UInt8]) {
         let scanned = EventScanner.scan(bytes[...])

@@ -42,8 +42,9 @@ extension EventClient {
         public var drainTime: Duration = .seconds(8)
         /// For development.
         public var debug = DebugSettings()
-        /// Where failures are told: statuses and causes, never events or keys.
-        public var logger: Logger?
+        /// Where failures are told: statuses and causes, never events or keys. By default warnings and errors go where swift-log sends them, which is
+        /// standard error unless the app says otherwise (`LoggingSystem.bootstrap`); nil for nowhere.
+        public var logger: Logger? = Self.standardLogger
         /// Where the client counts, see docs/operations.md for the labels; nil stands for the factory that `MetricsSystem` has when the client
         /// starts. Clients of one factory share its counters, and overwrite each other's gauges.
         public var metricsFactory: (any MetricsFactory)?
@@ -74,10 +75,17 @@ extension EventClient {
             }
         }
 
-        /// From texts, as of arguments: one that is no URL is refused when the client starts.
+        private static var standardLogger: Logger {
+            var logger = Logger(label: "hapax")
+            logger.logLevel = .warning
+            return logger
+        }
+
+        /// From texts, as of a command's arguments: one that is no URL is refused when the client starts. A command says itself what is wrong.
         package init(server: String, writeKey: String, queueDirectory: String) {
             self.init(
                 server: Self.url(server), writeKey: writeKey, queueDirectory: URL(filePath: queueDirectory, directoryHint: .isDirectory))
+            logger = nil
         }
 
         /// A file's URL, which no server has, for what is none.

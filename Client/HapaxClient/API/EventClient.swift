@@ -78,7 +78,7 @@ public final class EventClient: Sendable {
     ///
     /// - Parameters:
     ///   - configuration: nil for a client that stays disabled, as in a preview or in a service that runs without events.
-    ///   - logger: The configuration's, unless it has one.
+    ///   - logger: In place of the configuration's.
     public convenience init(_ configuration: Configuration?, logger: Logger? = nil) {
         self.init(Self.unlessInPreview(configuration, logger), logger: logger, clock: SystemClock(), open: Self.openQueue)
     }
@@ -88,7 +88,7 @@ public final class EventClient: Sendable {
         _ configuration: Configuration?, _ logger: Logger? = nil, environment: [String: String] = ProcessInfo.processInfo.environment
     ) -> Configuration? {
         guard let configuration, environment["XCODE_RUNNING_FOR_PREVIEWS"] == "1" else { return configuration }
-        (configuration.logger ?? logger)?.notice("Events are disabled in a preview")
+        (logger ?? configuration.logger)?.warning("Events are disabled in a preview")
         return nil
     }
 
@@ -117,7 +117,7 @@ public final class EventClient: Sendable {
 
     init(_ configuration: Configuration?, logger: Logger? = nil, clock: any ClientClock, open: @escaping Open) {
         var configuration = configuration
-        if let logger, configuration?.logger == nil { configuration?.logger = logger }
+        if let logger { configuration?.logger = logger }
         let (hub, timers) = (DeliveryHub(), EventTimers())
         (self.hub, self.timers, self.clock, openQueue) = (hub, timers, clock, open)
         var state = State(configuration: configuration, logger: configuration?.logger ?? logger)
