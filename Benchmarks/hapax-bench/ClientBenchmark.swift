@@ -9,6 +9,8 @@ struct ClientBenchmark {
     var rounds: Int
 
     private struct Round {
+        /// What the harness itself takes for a call that does nothing.
+        var nothing: [Double] = []
         var trackOne: [Double] = []
         var trackFour: [Double] = []
         var trackLiteral: [Double] = []
@@ -26,6 +28,7 @@ struct ClientBenchmark {
         var figures = Round()
         for round in 1...rounds {
             note("round \(round) of \(rounds): track")
+            figures.nothing.append(try await track(threads: 1) { _, _ in })
             figures.trackOne.append(try await track(threads: 1))
             figures.trackFour.append(try await track(threads: 4))
             figures.trackLiteral.append(try await track(threads: 1) { Self.trackLiteral($0, Plain($1)) })
@@ -198,6 +201,7 @@ struct ClientBenchmark {
         print("\(events) events a measurement, medians of \(rounds) rounds.\n")
         print("| What | figure | limit in the same run | ratio |")
         print("|---|---|---|---|")
+        print("| a call that does nothing, timed in the same way | \(Int(figures.nothing.median)) ns | – | – |")
         print("| `track` on the caller, 1 thread, median | \(Int(figures.trackOne.median)) ns | – | – |")
         print("| `track` on the caller, 4 threads, median | \(Int(figures.trackFour.median)) ns | – | – |")
         let (whole, literal) = (figures.trackLiteral.median, figures.literal.median)

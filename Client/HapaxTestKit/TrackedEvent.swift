@@ -43,3 +43,10 @@ public struct TrackedEvent: Sendable, Hashable, CustomStringConvertible {
         json = [UInt8](scanned.properties)
     }
 }
+
+/// Compares a property with a plain variable: `paid["amount"] == order.amount`.
+@_disfavoredOverload
+public func == (value: PropertyValue?, other: (some PropertyValueConvertible)?) -> Bool {
+    guard let value, let other = other?.propertyValue else { return value == nil && other == nil }
+    return value == other
+}

@@ -7,7 +7,7 @@ import Darwin
 #endif
 
 /// A value guarded by a lock. `Synchronization.Mutex` would do, but needs iOS 18 and macOS 15.
-// Unchecked: every access to `value` is between lock and unlock of `mutex`, and only `withLock` touches either.
+// Unchecked: every access to `value` is between lock and unlock of `mutex`, and only `withLock`, and who calls `lock`, touches either.
 package final class Locked<Value>: @unchecked Sendable {
     /// A pointer: for a stored property Swift would check each access for exclusivity, which the lock ensures already.
     private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
@@ -39,13 +39,29 @@ package final class Locked<Value>: @unchecked Sendable {
     package func withLock<Result, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        #if canImport(Darwin)
-        os_unfair_lock_lock(mutex)
-        defer { os_unfair_lock_unlock(mutex) }
-        #else
-        pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
-        #endif
+        lock()
+        defer { unlock() }
         return try body(&value.pointee)
     }
+
+    // For what stands in front of each event: a closure that another module is handed is not specialized and costs as much as the lock.
+
+    package func lock() {
+        #if canImport(Darwin)
+        os_unfair_lock_lock(mutex)
+        #else
+        pthread_mutex_lock(mutex)
+        #endif
+    }
+
+    package func unlock() {
+        #if canImport(Darwin)
+        os_unfair_lock_unlock(mutex)
+        #else
+        pthread_mutex_unlock(mutex)
+        #endif
+    }
+
+    /// The value, for who has called ``lock()`` and not yet ``unlock()``.
+    package var locked: UnsafeMutablePointer<Value> { value }
 }

@@ -15,6 +15,8 @@ public final class EventClient: Sendable {
 
     /// What a client is whose queue was open from the start; looked at first, since it takes no lock.
     private let first: OpenClient?
+    /// The same, which this client keeps: for each event, counting one more reference would cost as much as a lock.
+    private let unowned: Unmanaged<OpenClient>?
     private let state: Locked<State>
     private let hub: DeliveryHub
     let timers: EventTimers
@@ -112,6 +114,7 @@ public final class EventClient: Sendable {
         _ configuration: Configuration, _ client: OpenClient, _ hub: DeliveryHub, _ timers: EventTimers, _ clock: any ClientClock
     ) {
         (first, self.hub, self.timers, self.clock, openQueue) = (client, hub, timers, clock, Self.openQueue)
+        unowned = .passUnretained(client)
         state = Locked(State(configuration: configuration, logger: configuration.logger))
     }
 
@@ -126,9 +129,9 @@ public final class EventClient: Sendable {
         let opening = configuration.map { open($0, hub, timers) }
         switch opening {
         case .success(let client):
-            first = client
+            (first, unowned) = (client, .passUnretained(client))
             client.begin()
-        case .failure, nil: first = nil
+        case .failure, nil: (first, unowned) = (nil, nil)
         }
         self.state = Locked(state)
         if case .failure(let failure) = opening { failed(failure) }
@@ -309,6 +312,11 @@ public final class EventClient: Sendable {
     /// - Returns: nil if the event is refused, which has been counted then.
     func openOrRefusal() -> OpenClient? {
         if let first { return first }
+        // The shared client, for each event.
+        state.lock()
+        let alreadyOpened = state.locked.pointee.opened
+        state.unlock()
+        if let alreadyOpened { return alreadyOpened }
         let (opened, known, factory) = state.withLock { state in
             if state.opened == nil { state.refused += 1 }
             return (state.opened, state.refusals, state.configuration?.metricsFactory)
@@ -345,6 +353,18 @@ public final class EventClient: Sendable {
     @discardableResult
     public func track(
         _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+    ) -> EventID? {
+        if let unowned {
+            return unowned._withUnsafeGuaranteedRef {
+                $0.track(name, properties: properties, id: id, time: time, distinctID: distinctID)
+            }
+        }
+        return trackOnceOpened(name, properties, id, time, distinctID)
+    }
+
+    @inline(never)
+    private func trackOnceOpened(
+        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Date?, _ distinctID: String?
     ) -> EventID? {
         openOrRefusal()?.track(name, properties: properties, id: id, time: time, distinctID: distinctID)
     }

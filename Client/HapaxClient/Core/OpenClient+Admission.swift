@@ -52,8 +52,11 @@ extension OpenClient {
     ) -> Intake.Admission {
         func admit(_ own: Properties, now: Int64?) -> Intake.Admission {
             let bytes = QueueUsage.bytes(of: own)
-            return writer.intake.withLock {
-                $0.admit(
+            // The client keeps it: counting one more reference costs as much as the lock.
+            return Unmanaged.passUnretained(writer.intake)._withUnsafeGuaranteedRef { intake in
+                intake.lock()
+                defer { intake.unlock() }
+                return intake.locked.pointee.admit(
                     name: name, properties: own, id: id, time: time, distinctID: distinctID, now: now ?? clock.unixMilliseconds,
                     waiter: waiter, isKept: isKept, propertyBytes: bytes)
             }

@@ -19,6 +19,8 @@ struct EventContext: Sendable {
     private(set) var base: Properties = [:]
     /// The same as it will travel.
     private(set) var encodedBase = EncodedProperties.none
+    /// Whom events concern that do not say it.
+    private(set) var distinctID = ""
     /// Which version this is; another one after each change.
     private(set) var generation = 0
 
@@ -53,6 +55,7 @@ struct EventContext: Sendable {
         if identity.loginID != nil { base[Self.anonymousID] = .string(identity.anonymousID) }
         if let screenName { base[Self.screenName] = .string(screenName) }
         markState(of: &base)
+        distinctID = identity.distinctID
         encodedBase = EncodedProperties(base)
         generation += 1
     }

@@ -40,6 +40,8 @@ struct Intake: Sendable {
     private let maximumBytes: Int64
     /// Room on disk; nil if that is not limited.
     private let quota: Locked<QuotaAccount>?
+    /// Taken of that, and by no event yet.
+    private var spare = QueueUsage()
     private var isDraining = false
     private(set) var isClosed = false
     /// Refused, and counted by no commit yet.
@@ -76,22 +78,47 @@ struct Intake: Sendable {
         if let reason = reasonToRefuseAll { return refuse(reason) }
         if let number = called?.number, consent.decision(after: number) == false { return refuse(.optedOut) }
         if !isComplete { continueSession(at: now) }
-        let base = isComplete ? EncodedProperties.none : context.encodedBase
-        let distinctID = distinctID ?? context.identity.distinctID
         let room = QueueUsage(
             events: 1,
-            bytes: QueueUsage.bytes(name, distinctID) + (propertyBytes ?? QueueUsage.bytes(of: properties)) + Int64(base.byteCount))
+            bytes: QueueUsage.bytes(name, distinctID ?? context.distinctID) + (propertyBytes ?? QueueUsage.bytes(of: properties))
+                + (isComplete ? 0 : Int64(context.encodedBase.byteCount)))
         let wanted = uncommitted + room
         // One alone may be larger than all together: it is a dead letter then.
         guard wanted.events <= capacity, wanted.bytes <= maximumBytes || uncommitted.events == 0 else { return refuse(.mailboxFull) }
-        guard quota?.withLock({ $0.reserve(room) }) ?? true else { return refuse(.quotaFull) }
+        guard reserve(room) else { return refuse(.quotaFull) }
         uncommitted = wanted
-        let event = Event(
-            id: id ?? ids.next(unixMilliseconds: now), name: name, time: time ?? now, distinctID: distinctID,
-            properties: isComplete || !context.isPassive ? properties : context.own(properties))
-        mailbox.append(Entry(event: event, base: base, reserved: room, waiter: waiter))
-        return .admitted(event.id, wake: wake())
+        let id = id ?? ids.next(unixMilliseconds: now)
+        // Made where it stays: each copy counts the references to all of its parts.
+        mailbox.append(
+            Entry(
+                event: Event(
+                    id: id, name: name, time: time ?? now, distinctID: distinctID ?? context.distinctID,
+                    properties: isComplete || !context.isPassive ? properties : context.own(properties)),
+                base: isComplete ? EncodedProperties.none : context.encodedBase, reserved: room, waiter: waiter))
+        return .admitted(id, wake: wake())
     }
+
+    /// Takes room on disk for an event: of what was taken before for many, so that the account is asked once for them.
+    private mutating func reserve(_ room: QueueUsage) -> Bool {
+        guard let quota else { return true }
+        if room.events <= spare.events, room.bytes <= spare.bytes {
+            spare = spare - room
+            return true
+        }
+        return quota.withLock { account in
+            let many = QueueUsage(events: Self.reservedAtOnce, bytes: Self.reservedAtOnce * room.bytes)
+            if account.reserve(many) {
+                spare = spare + many - room
+                return true
+            }
+            // What is left is exact.
+            account.committed(QueueUsage(), releasing: spare)
+            spare = QueueUsage()
+            return account.reserve(room)
+        }
+    }
+
+    private static let reservedAtOnce: Int64 = 64
 
     /// Adds a mark; its waiter is told when everything tracked before is durable.
     ///
