@@ -29,6 +29,13 @@ final class ScreenStack {
         settle()
     }
 
+    /// A view that is there already says another name.
+    func renamed(_ place: Place, _ name: String, _ properties: Properties) {
+        guard let index = screens.firstIndex(where: { $0.place === place }), screens[index].name != name else { return }
+        (screens[index].name, screens[index].properties) = (name, properties)
+        settle()
+    }
+
     func disappeared(_ place: Place) {
         screens.removeAll { $0.place === place }
         settle()

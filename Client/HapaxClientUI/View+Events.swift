@@ -66,7 +66,8 @@ private struct TrackedScreen: ViewModifier {
         content
             .onAppear { screens.appeared(place, name, properties, client) }
             .onDisappear { screens.disappeared(place) }
-            .onChange(of: name) { screens.appeared(place, $0, properties, client) }
+            // `onChange` has two forms, each of which is deprecated or missing on some system.
+            .task(id: name) { [screens, place, name, properties] in screens.renamed(place, name, properties) }
     }
 }
 #endif

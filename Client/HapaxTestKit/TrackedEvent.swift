@@ -44,9 +44,12 @@ public struct TrackedEvent: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Compares a property with a plain variable: `paid["amount"] == order.amount`.
-@_disfavoredOverload
+/// Compares a property with a plain variable: `paid["amount"] == order.amount`. Without it a variable and a property would be two `AnyHashable`,
+/// which are never equal.
 public func == (value: PropertyValue?, other: (some PropertyValueConvertible)?) -> Bool {
     guard let value, let other = other?.propertyValue else { return value == nil && other == nil }
     return value == other
 }
+
+/// The opposite.
+public func != (value: PropertyValue?, other: (some PropertyValueConvertible)?) -> Bool { !(value == other) }

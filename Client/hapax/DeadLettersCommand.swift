@@ -34,18 +34,19 @@ struct DeadLettersCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            try DeadLettersCommand.forEach(queue, page) { file, letter in
+            try DeadLettersCommand.forEach(queue, page) { file, deadLetter in
                 if output.json {
                     return Terminal.say(json: [
-                        "file": .count(file), "number": .string("\(RowName(file, letter.number))"),
-                        "event_id": .optional(letter.eventID), "reason": .string(letter.reason), "detail": .string(letter.detail),
-                        "time": .integer(letter.unixMilliseconds),
+                        "file": .count(file), "number": .string("\(RowName(file, deadLetter.number))"),
+                        "event_id": .optional(deadLetter.eventID), "reason": .string(deadLetter.reason),
+                        "detail": .string(deadLetter.detail),
+                        "time": .integer(deadLetter.unixMilliseconds),
                     ])
                 }
-                let time = letter.time.formatted(.iso8601)
-                let id = letter.eventID?.description ?? "no readable id"
-                let why = Terminal.printable("\(letter.reason)  \(letter.detail)")
-                Terminal.say("\(RowName(file, letter.number))  \(time)  \(id)  \(why)")
+                let time = deadLetter.time.formatted(.iso8601)
+                let id = deadLetter.eventID?.description ?? "no readable id"
+                let why = Terminal.printable("\(deadLetter.reason)  \(deadLetter.detail)")
+                Terminal.say("\(RowName(file, deadLetter.number))  \(time)  \(id)  \(why)")
             }
         }
     }
@@ -84,7 +85,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
                   hapax dead-letters retry 1-3 1-4 && hapax flush
                 """)
 
-        @OptionGroup var wanted: WantedLetters
+        @OptionGroup var wanted: WantedDeadLetters
         @OptionGroup var queue: QueueOptions
         @OptionGroup var output: OutputOptions
 
@@ -117,10 +118,10 @@ struct DeadLettersCommand: AsyncParsableCommand {
             defer { file.close() }
             var last = after
             while left > 0 {
-                let letters = try Terminal.working { try file.deadLetters(after: last, limit: min(left, 500)) }
-                guard let end = letters.last else { break }
-                for letter in letters { body(number, letter) }
-                left -= letters.count
+                let deadLetters = try Terminal.working { try file.deadLetters(after: last, limit: min(left, 500)) }
+                guard let end = deadLetters.last else { break }
+                for deadLetter in deadLetters { body(number, deadLetter) }
+                left -= deadLetters.count
                 last = end.number
             }
         }
@@ -130,7 +131,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
 }
 
 /// Which dead letters a command is to work on.
-struct WantedLetters: ParsableArguments {
+struct WantedDeadLetters: ParsableArguments {
     @Argument(help: ArgumentHelp("Their names, as list shows them.", valueName: "file-number"))
     var names: [RowName] = []
     @Flag(help: "All of them.")

@@ -28,14 +28,14 @@ struct PurgeQueue: AsyncParsableCommand {
         let numbers = try queue.numbers()
         try confirmation.ask("Delete every waiting event\(withDeadLetters ? " and dead letter" : "") in \(queue.path) for ever?")
         var unopened = UnopenedFiles()
-        var (waiting, letters) = (0, 0)
-        defer { tell(waiting, letters, unopened) }
+        var (waiting, deadLetters) = (0, 0)
+        defer { tell(waiting, deadLetters, unopened) }
         for number in numbers {
             guard let file = unopened.open(number, in: queue.directory) else { continue }
             defer { file.close() }
             try Terminal.working {
                 waiting += try file.purgeWaiting()
-                if withDeadLetters { letters += try file.purgeDeadLetters() }
+                if withDeadLetters { deadLetters += try file.purgeDeadLetters() }
                 try file.flushDrive()
             }
         }
@@ -43,14 +43,14 @@ struct PurgeQueue: AsyncParsableCommand {
         try unopened.requireAll()
     }
 
-    private func tell(_ waiting: Int, _ letters: Int, _ unopened: UnopenedFiles) {
+    private func tell(_ waiting: Int, _ deadLetters: Int, _ unopened: UnopenedFiles) {
         if output.json {
             return Terminal.say(json: [
-                "purged": .count(waiting), "purged_dead_letters": .count(letters), "owned_files": .count(unopened.owned.count),
+                "purged": .count(waiting), "purged_dead_letters": .count(deadLetters), "owned_files": .count(unopened.owned.count),
                 "unusable_files": .count(unopened.unusable.count),
             ])
         }
-        Terminal.say("\(waiting) waiting events deleted" + (withDeadLetters ? ", \(letters) dead letters deleted" : ""))
+        Terminal.say("\(waiting) waiting events deleted" + (withDeadLetters ? ", \(deadLetters) dead letters deleted" : ""))
     }
 }
 
@@ -69,7 +69,7 @@ struct PurgeDeadLetters: AsyncParsableCommand {
               hapax dead-letters export > refused.ndjson && hapax dead-letters purge --all --yes
             """)
 
-    @OptionGroup var wanted: WantedLetters
+    @OptionGroup var wanted: WantedDeadLetters
     @OptionGroup var confirmation: Confirmation
     @OptionGroup var queue: QueueOptions
     @OptionGroup var output: OutputOptions

@@ -87,16 +87,17 @@ struct QueueCommand: AsyncParsableCommand {
 
         func run() async throws {
             var unopened = UnopenedFiles()
-            var letter: DeadLetter?
+            var deadLetter: DeadLetter?
             for number in try queue.numbers() {
                 guard let file = unopened.open(number, in: queue.directory) else { continue }
                 defer { file.close() }
                 if let event = try Terminal.working({ try file.event(of: id) }) { return Terminal.write(event.bytes + [0x0A]) }
-                letter = try letter ?? Terminal.working { try file.deadLetter(of: id) }
+                deadLetter = try deadLetter ?? Terminal.working { try file.deadLetter(of: id) }
             }
-            if let letter {
+            if let deadLetter {
                 Terminal.complain(
-                    "the event does not wait: it is in the dead letters: \(letter.reason): \(letter.detail); see hapax dead-letters export")
+                    "the event does not wait: it is in the dead letters: \(deadLetter.reason): \(deadLetter.detail); see hapax dead-letters export"
+                )
                 throw ExitCode.deadLettered
             }
             unopened.complain(of: "events")

@@ -106,7 +106,7 @@ struct TrackCommand: AsyncParsableCommand {
         // and lies beside the queue or in a file that was set aside.
         let fate = Task { [deliveries = client.ownDeliveries(bufferLimit: 100_000)] in await Self.fate(of: id, deliveries) }
         let stored: EventID
-        let lettersBefore = await client.status().deadLettered
+        let deadLettersBefore = await client.status().deadLettered
         do throws(TrackError) {
             stored = try await client.trackDurably(
                 name, properties: properties, id: id, time: (time?.unixMilliseconds).map(Date.init(unixMilliseconds:)),
@@ -118,7 +118,7 @@ struct TrackCommand: AsyncParsableCommand {
         // Before anything that may take its time: a script that is interrupted then knows what it has.
         let unsaid = output.json ? nil : Terminal.attempt(Array("\(stored)\n".utf8))
         // Those that the flush makes are others then.
-        let isLetterAlready = await client.status().deadLettered > lettersBefore
+        let isDeadLetterAlready = await client.status().deadLettered > deadLettersBefore
         var report: FlushReport?
         if !noFlush && timeout > 0 {
             let flush = await client.finalFlush(within: .seconds(timeout), leftovers: Self.leftoversTime, cutsRests: false)
@@ -126,15 +126,15 @@ struct TrackCommand: AsyncParsableCommand {
             Terminal.complain(ofOthers: flush.leftovers)
         }
         let status = await client.status()
-        let damaged = status.damage == nil ? nil : await Self.damagedLetter(of: stored, client)
+        let damaged = status.damage == nil ? nil : await Self.damagedDeadLetter(of: stored, client)
         _ = await client.shutdown(within: .zero)
         if let unsaid { Terminal.exit(after: unsaid) }
         var told = await fate.value
-        told.letter = told.letter ?? damaged
-        told.isOfFlush = !isLetterAlready
+        told.deadLetter = told.deadLetter ?? damaged
+        told.isOfFlush = !isDeadLetterAlready
         Terminal.complain(of: [status.damage].compactMap(\.self))
         tell(stored, report, told)
-        if told.letter != nil { throw ExitCode.deadLettered }
+        if told.deadLetter != nil { throw ExitCode.deadLettered }
     }
 
     /// A commit that has failed may still succeed while the client ends: then it is on disk after all.
@@ -154,7 +154,7 @@ struct TrackCommand: AsyncParsableCommand {
         if !output.json { Terminal.say(id.description) }
         let told = await fate.value
         tell(id, nil, told)
-        if told.letter != nil { throw ExitCode.deadLettered }
+        if told.deadLetter != nil { throw ExitCode.deadLettered }
         Terminal.complain("stored, not delivered yet: \(error)")
     }
 
@@ -164,7 +164,7 @@ struct TrackCommand: AsyncParsableCommand {
             switch delivery {
             case .stored(id), .duplicate(id): fate.isDelivered = true
             // The first: the flush may reject another one that was given this id.
-            case .rejected(id, let reason, let detail): fate.letter = fate.letter ?? Letter(reason: reason, detail: detail)
+            case .rejected(id, let reason, let detail): fate.deadLetter = fate.deadLetter ?? Letter(reason: reason, detail: detail)
             default: continue
             }
         }
@@ -174,13 +174,13 @@ struct TrackCommand: AsyncParsableCommand {
     /// What became of the event while this command ran.
     private struct Fate: Sendable {
         var isDelivered = false
-        var letter: Letter?
+        var deadLetter: Letter?
         /// Whether a letter was made by the flush, which counts it.
         var isOfFlush = false
     }
 
     /// The file was damaged under this command: its event may be one whose bytes changed.
-    private static func damagedLetter(of id: EventID, _ client: OpenClient) async -> Letter? {
+    private static func damagedDeadLetter(of id: EventID, _ client: OpenClient) async -> Letter? {
         let found = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: id) } ?? nil
         guard let found, !found.holdsWhatWasTracked else { return nil }
         return Letter(reason: found.reason, detail: found.detail)
@@ -192,24 +192,24 @@ struct TrackCommand: AsyncParsableCommand {
     }
 
     private func tell(_ id: EventID, _ report: FlushReport?, _ fate: Fate) {
-        let letter = fate.letter
-        let others = max((report?.deadLettered ?? 0) - (letter != nil && fate.isOfFlush ? 1 : 0), 0)
-        let delivered = letter == nil && (fate.isDelivered || report?.remaining == 0)
+        let deadLetter = fate.deadLetter
+        let others = max((report?.deadLettered ?? 0) - (deadLetter != nil && fate.isOfFlush ? 1 : 0), 0)
+        let delivered = deadLetter == nil && (fate.isDelivered || report?.remaining == 0)
         // Without an attempt nothing has failed.
-        let isResting = report.map { !delivered && letter == nil && $0.failure == nil } ?? false
+        let isResting = report.map { !delivered && deadLetter == nil && $0.failure == nil } ?? false
         let failure = report?.failure?.text(timeout: timeout) ?? (isResting ? "the server is not asked again so soon after a failure" : nil)
         if output.json {
             Terminal.say(json: [
-                "event_id": .string(id.description), "delivered": .bool(delivered), "dead_letter": .optional(letter?.reason),
-                "detail": .optional(letter?.detail),
+                "event_id": .string(id.description), "delivered": .bool(delivered), "dead_letter": .optional(deadLetter?.reason),
+                "detail": .optional(deadLetter?.detail),
                 "failure": .optional(failure), "others_dead_lettered": .count(others),
             ])
             return
         }
         // Nobody else would tell: the next flush counts its own.
         if others > 0 { Terminal.complain("\(others) other events became dead letters; see hapax dead-letters list") }
-        if let letter {
-            Terminal.complain("the event is in the dead letters: \(letter.reason): \(letter.detail)")
+        if let deadLetter {
+            Terminal.complain("the event is in the dead letters: \(deadLetter.reason): \(deadLetter.detail)")
         } else if let failure {
             Terminal.complain("\(delivered ? "delivered; other events are not" : "stored, not delivered yet"): \(failure)")
         }

@@ -18,9 +18,19 @@ public protocol ViewModifier {
 }
 
 @propertyWrapper
-public struct State<Value> {
-    public let wrappedValue: Value
-    public init(wrappedValue: Value) { self.wrappedValue = wrappedValue }
+public struct State<Value>: StubState {
+    private final class Place {
+        var value: Value
+        init(_ value: Value) { self.value = value }
+    }
+    private let place: Place
+    public init(wrappedValue: Value) { place = Place(wrappedValue) }
+    public var wrappedValue: Value { place.value }
+    func take(_ other: any StubState) { if let other = other as? Self { place.value = other.place.value } }
+}
+
+protocol StubState {
+    func take(_ other: any StubState)
 }
 
 public protocol EnvironmentKey {
@@ -59,9 +69,11 @@ extension View {
     public func onDisappear(perform action: (() -> Void)? = nil) -> some View {
         StubContent(self) { window, _ in window.disappears.append(action ?? {}) }
     }
-    public func onChange<Value: Equatable>(of value: Value, perform action: @escaping (_ newValue: Value) -> Void) -> some View {
+    public func task<Value: Equatable>(
+        id value: Value, priority: TaskPriority = .userInitiated, @_inheritActorContext _ action: @escaping @Sendable () async -> Void
+    ) -> some View {
         StubContent(self) { window, _ in
-            if let before = window.watched as? Value, before != value { window.changes.append { action(value) } }
+            if (window.watched as? Value) != value { window.changes.append(action) }
             window.watched = value
         }
     }
@@ -115,19 +127,39 @@ public protocol App {
 public final class StubWindow {
     fileprivate var appears: [() -> Void] = []
     fileprivate var disappears: [() -> Void] = []
-    fileprivate var changes: [() -> Void] = []
+    fileprivate var changes: [@Sendable () async -> Void] = []
     fileprivate var watched: Any?
+    private var isShown = false
+    /// Of the views, in their order: it outlasts them.
+    private var states: [any StubState] = []
+    private var state = 0
 
     public init() {}
 
     /// Once more to show it with other values.
     public func show(_ view: some View) {
-        (appears, disappears, changes) = ([], [], [])
+        (appears, disappears, changes, state) = ([], [], [], 0)
         show(view, EnvironmentValues())
-        for change in changes { change() }
+        // As with a view that is shown: the task of another value begins.
+        if isShown { begin() }
     }
 
-    public func appear() { for action in appears { action() } }
+    public func appear() {
+        isShown = true
+        for action in appears { action() }
+        begin()
+    }
+
+    private func begin() {
+        for change in changes { Task { await change() } }
+        changes = []
+    }
+
+    private func keep(_ new: any StubState) {
+        if state < states.count { new.take(states[state]) } else { states.append(new) }
+        state += 1
+    }
+
     public func disappear() { for action in disappears { action() } }
 
     private func show(_ view: any View, _ values: EnvironmentValues) {
@@ -137,7 +169,10 @@ public final class StubWindow {
             view.change(self, &values)
             if let content = view.content { show(content, values) }
         case let view as StubModified:
-            for child in Mirror(reflecting: view.modifier).children { (child.value as? any StubEnvironmentReader)?.take(values) }
+            for child in Mirror(reflecting: view.modifier).children {
+                (child.value as? any StubEnvironmentReader)?.take(values)
+                if let state = child.value as? any StubState { keep(state) }
+            }
             show(view.modifier.applied(to: view.content), values)
         case is Text, is Button: break
         default: show(view.shown, values)

@@ -75,10 +75,10 @@ final class ClientUnderTest: Sendable {
     func contribute(to audit: inout Audit) async throws {
         let status = await client.status()
         audit.reports += reported
-        audit.deadLetters += try await client.deadLetters.list(limit: 10_000).map { letter in
+        audit.deadLetters += try await client.deadLetters.list(limit: 10_000).map { deadLetter in
             Audit.DeadLetter(
-                id: letter.eventID ?? installID, install: installID,
-                sequence: letter.number, reason: letter.reason)
+                id: deadLetter.eventID ?? installID, install: installID,
+                sequence: deadLetter.number, reason: deadLetter.reason)
         }
         audit.books.append(
             Audit.Books(

@@ -87,7 +87,7 @@ struct HistoryTests {
         stored.isWhole = false
         #expect(violations { $0.rows[row] = stored } == [.changed(report.id, report.mark)])
         // Stored after a purge, and after an opt-out.
-        let purge = HistoryAudit.Purge(step: report.step + 1, stored: Set(end.rows.map(\.id)).subtracting([report.id]), letters: [])
+        let purge = HistoryAudit.Purge(step: report.step + 1, stored: Set(end.rows.map(\.id)).subtracting([report.id]), deadLetters: [])
         #expect(violations { $0.purges = [purge] } == [.storedAfterPurge(report.mark, step: purge.step)])
         #expect(violations { $0.refused = [report.mark] } == [.storedAlthoughRefused(report.mark)])
         // Books that do not add up, and a queue that is not empty.

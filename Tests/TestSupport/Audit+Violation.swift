@@ -101,7 +101,7 @@ extension Audit {
             if let install, let sequence { owners[install, default: [:]][sequence, default: []].insert(id) }
         }
         for row in rows { note(row.install, row.sequence, row.id) }
-        for letter in deadLetters { note(letter.install, letter.sequence, letter.id) }
+        for deadLetter in deadLetters { note(deadLetter.install, deadLetter.sequence, deadLetter.id) }
         let arrived = owners.mapValues { Set($0.keys) }
         // Reports take part in finding repeats; what is only reported has not arrived and does not fill a gap.
         for report in reports { note(report.install, report.sequence, report.id) }

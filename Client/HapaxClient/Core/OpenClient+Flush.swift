@@ -7,7 +7,7 @@ extension OpenClient {
             await underAssertion {
                 try? await writer.barrier(retrying: true)
                 var report = await upload(upTo: Delivery.Bound(file)) { isAwaited() ? .granted(timeout: nil) : .unwanted }
-                if isAwaited() { report.deadLettered += reporter.takeLettersOfIntake() }
+                if isAwaited() { report.deadLettered += reporter.takeDeadLettersOfIntake() }
                 return report
             }
         }

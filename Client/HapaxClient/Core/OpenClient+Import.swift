@@ -23,7 +23,7 @@ extension OpenClient {
             let prepared = events.map { PreparedEvent(id: $0.id, time: $0.time, bytes: $0.bytes, pending: consent.pending) }
             let appended = try file.append(prepared, now: clock.unixMilliseconds, consent: consent)
             try file.flushDrive()
-            return (events.count - appended.created, appended.letters.count)
+            return (events.count - appended.created, appended.deadLetters.count)
         } catch {
             throw StorageFailure(error)
         }

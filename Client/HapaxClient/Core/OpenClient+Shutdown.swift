@@ -50,7 +50,7 @@ extension OpenClient {
         let counters = file.counters
         let isThere = wasThereAtClose.withLock { $0 } ?? true
         return ShutdownReport(
-            stored: isThere ? Int(counters.waiting) : 0, lost: inMemory + (isThere ? 0 : Int(counters.waiting + counters.letters)),
+            stored: isThere ? Int(counters.waiting) : 0, lost: inMemory + (isThere ? 0 : Int(counters.waiting + counters.deadLetters)),
             failure: failure.withLock { $0 }, mayLeaveMore: file.isRecovering)
     }
 

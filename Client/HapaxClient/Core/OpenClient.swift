@@ -209,7 +209,7 @@ package final class OpenClient: Sendable {
                     events, dropped: dropped, now: clock.unixMilliseconds, consent: currentConsent(), committed: committed)
                 debug?.stored(events, appended)
                 if let onStored {
-                    for (index, event) in events.enumerated() where appended.sequences[index] != nil && appended.letters[index] == nil {
+                    for (index, event) in events.enumerated() where appended.sequences[index] != nil && appended.deadLetters[index] == nil {
                         onStored(event.bytes)
                     }
                 }

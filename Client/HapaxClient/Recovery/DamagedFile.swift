@@ -57,8 +57,8 @@ struct DamagedFile {
     /// Dead letters whose check sums hold.
     func deadLetters(_ range: ClosedRange<Int64>, maximumBytes: Int64) throws -> Chunk<DeadLetter> {
         try read("dead_letters", range, maximumBytes) { row in
-            let letter = try QueueFile.deadLetter(row)
-            return letter.reason == DeadLetter.changed.reason ? nil : letter
+            let deadLetter = try QueueFile.deadLetter(row)
+            return deadLetter.reason == DeadLetter.changed.reason ? nil : deadLetter
         }
     }
 

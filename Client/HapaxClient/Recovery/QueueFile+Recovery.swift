@@ -29,7 +29,7 @@ extension QueueFile {
             return false
         }
         let opened = Result { try DamagedFile(path: directory.path + "/" + recovery.name) }
-        guard case .success(let file) = opened, recovery.reached < recovery.highest || !recovery.isOfLetters else {
+        guard case .success(let file) = opened, recovery.reached < recovery.highest || !recovery.isOfDeadLetters else {
             let isMore = try finish(recovery, makeEvent)
             // One that could not be opened for another reason may be read another time, by people.
             if case .failure(let error) = opened, !error.isDamage { return isMore }
@@ -42,23 +42,23 @@ extension QueueFile {
             guard let note else { return wasPending && consent.decision(after: -1) == false }
             return note.pendingFrom > 0 && sequence >= note.pendingFrom && consent.decision(after: note.pendingSince) == false
         }
-        if recovery.isOfLetters {
+        if recovery.isOfDeadLetters {
             let chunk = try file.deadLetters(recovery.reached + 1...recovery.highest, maximumBytes: Self.chunkBytes)
             recovery.reached = chunk.reached
-            recovery.recoveredLetters += Int64(chunk.rows.count)
+            recovery.recoveredDeadLetters += Int64(chunk.rows.count)
             try record(recovery) { db, counters in
-                for letter in chunk.rows where !isDenied(letter.number, wasPending: false) {
+                for deadLetter in chunk.rows where !isDenied(deadLetter.number, wasPending: false) {
                     counters.created += 1
                     try Self.bury(
                         DeadLetter(
-                            number: counters.created, eventID: letter.eventID, reason: letter.reason, detail: letter.detail,
-                            time: letter.unixMilliseconds, event: letter.event), isTold: false, db, &counters)
+                            number: counters.created, eventID: deadLetter.eventID, reason: deadLetter.reason, detail: deadLetter.detail,
+                            time: deadLetter.unixMilliseconds, event: deadLetter.event), isTold: false, db, &counters)
                 }
             }
             return true
         }
         guard recovery.reached < recovery.highest else {
-            (recovery.isOfLetters, recovery.reached) = (true, 0)
+            (recovery.isOfDeadLetters, recovery.reached) = (true, 0)
             try record(recovery) { _, _ in }
             return true
         }
@@ -74,7 +74,7 @@ extension QueueFile {
                     try counters.count("purged", 1, db)
                     continue
                 }
-                if try Self.place(row.event, insert, db, &counters).letter == nil {
+                if try Self.place(row.event, insert, db, &counters).deadLetter == nil {
                     recovery.recovered += 1
                 } else {
                     recovery.deadLettered += 1

@@ -9,16 +9,16 @@ struct Recovery: Hashable, Sendable {
     var install: EventID
     /// How much it held, if it says so.
     var waiting: Int64?
-    var letters: Int64?
+    var deadLetters: Int64?
     /// No event below was waiting, as far as that is known; then what is not recovered from here on is told as lost.
     var lowest: Int64?
     /// No row has a higher number.
     var highest: Int64
     /// The dead letters come after the events.
-    var isOfLetters = false
+    var isOfDeadLetters = false
     var reached: Int64 = 0
     var recovered: Int64 = 0
-    var recoveredLetters: Int64 = 0
+    var recoveredDeadLetters: Int64 = 0
     var deadLettered: Int64 = 0
 
     /// Where nobody knows how many rows there are.
@@ -30,17 +30,17 @@ struct Recovery: Hashable, Sendable {
         let counters = file?.counters
         (self.name, self.install) = (name, counters?.installID ?? install)
         waiting = counters?.waiting
-        letters = counters?.letters
+        deadLetters = counters?.deadLetters
         lowest = counters.map { $0.acknowledged + 1 }
         highest = counters?.created ?? file?.highestSequence ?? Self.anyRow
     }
 
     var damage: QueueDamage {
         var damage = QueueDamage(file: name)
-        (damage.recovered, damage.recoveredDeadLetters) = (Int(recovered), Int(recoveredLetters))
+        (damage.recovered, damage.recoveredDeadLetters) = (Int(recovered), Int(recoveredDeadLetters))
         damage.deadLettered = Int(deadLettered)
         damage.lost = waiting.map { Int(max($0 - recovered - deadLettered, 0)) }
-        damage.lostDeadLetters = letters.map { Int(max($0 - recoveredLetters, 0)) }
+        damage.lostDeadLetters = deadLetters.map { Int(max($0 - recoveredDeadLetters, 0)) }
         return damage
     }
 
@@ -58,9 +58,9 @@ struct Recovery: Hashable, Sendable {
         guard let install = EventID(bytes: try row.value("install_id") as Data) else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
         self.install = install
         name = try row.value("name")
-        (waiting, letters, lowest) = (try row.optional("waiting"), try row.optional("letters"), try row.optional("lowest"))
-        (highest, isOfLetters, reached) = (try row.value("highest"), try row.value("is_of_letters"), try row.value("reached"))
-        (recovered, recoveredLetters) = (try row.value("recovered"), try row.value("recovered_letters"))
+        (waiting, deadLetters, lowest) = (try row.optional("waiting"), try row.optional("letters"), try row.optional("lowest"))
+        (highest, isOfDeadLetters, reached) = (try row.value("highest"), try row.value("is_of_letters"), try row.value("reached"))
+        (recovered, recoveredDeadLetters) = (try row.value("recovered"), try row.value("recovered_letters"))
         deadLettered = try row.value("dead_lettered")
     }
 
@@ -70,7 +70,7 @@ struct Recovery: Hashable, Sendable {
                 INSERT INTO recoveries (name, install_id, waiting, letters, lowest, highest) VALUES (?, ?, ?, ?, ?, ?)
                 ON CONFLICT DO NOTHING
                 """,
-            arguments: [name, Data(install.bytes), waiting, letters, lowest, highest])
+            arguments: [name, Data(install.bytes), waiting, deadLetters, lowest, highest])
         try update(db)
     }
 
@@ -79,7 +79,7 @@ struct Recovery: Hashable, Sendable {
             sql: """
                 UPDATE recoveries SET is_of_letters = ?, reached = ?, recovered = ?, recovered_letters = ?, dead_lettered = ? WHERE name = ?
                 """,
-            arguments: [isOfLetters, reached, recovered, recoveredLetters, deadLettered, name])
+            arguments: [isOfDeadLetters, reached, recovered, recoveredDeadLetters, deadLettered, name])
     }
 
     func remove(_ db: Database) throws {

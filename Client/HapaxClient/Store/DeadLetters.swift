@@ -21,7 +21,7 @@ public struct DeadLetters: Sendable {
     }
 
     /// How many there are.
-    public var count: Int { Int(client?.file.counters.letters ?? 0) }
+    public var count: Int { Int(client?.file.counters.deadLetters ?? 0) }
 
     /// Puts them back among what waits, in their old places; durable on return. Those that break a limit stay.
     ///
@@ -40,10 +40,10 @@ public struct DeadLetters: Sendable {
         var count = 0
         var last: Int64 = 0
         while true {
-            let letters = try await list(after: last, limit: Self.page)
-            guard let end = letters.last else { return count }
-            for letter in letters { try write(letter.line) }
-            count += letters.count
+            let deadLetters = try await list(after: last, limit: Self.page)
+            guard let end = deadLetters.last else { return count }
+            for deadLetter in deadLetters { try write(deadLetter.line) }
+            count += deadLetters.count
             last = end.number
         }
     }

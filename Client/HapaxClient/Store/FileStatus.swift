@@ -15,7 +15,7 @@ package struct FileStatus: Hashable, Sendable, Codable {
         install = counters.installID.description
         (created, waiting, held, bytes) = (counters.created, counters.waiting, counters.held, counters.bytes)
         (stored, duplicates, deadLettered, gone) = (counters.stored, counters.duplicates, counters.deadLettered, counters.gone)
-        (deadLetters, dropped, self.oldest) = (counters.letters, counters.dropped, oldest)
+        (deadLetters, dropped, self.oldest) = (counters.deadLetters, counters.dropped, oldest)
     }
 
     /// - Returns: nil if nobody has written one as a whole: then nothing is known.

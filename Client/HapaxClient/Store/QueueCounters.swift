@@ -24,8 +24,8 @@ package struct QueueCounters: Hashable, Sendable {
     /// Removed unsent after they had been stored: by the quota or a purge.
     package internal(set) var gone: Int64 = 0
     /// Dead letters that are in the file now, and their bytes.
-    package internal(set) var letters: Int64 = 0
-    package internal(set) var letterBytes: Int64 = 0
+    package internal(set) var deadLetters: Int64 = 0
+    package internal(set) var deadLetterBytes: Int64 = 0
     /// Ranges of sequences that will never come, of which the server is still to be told.
     package internal(set) var untold: Int64 = 0
     /// The first sequence that was tracked while the user's consent was pending; all from there on wait for that. 0 for none.
@@ -40,9 +40,9 @@ package struct QueueCounters: Hashable, Sendable {
     /// I12.
     package var isBalanced: Bool { created == waiting + stored + duplicates + deadLettered + gone }
 
-    var usage: QueueUsage { QueueUsage(events: waiting + letters, bytes: bytes + letterBytes) }
+    var usage: QueueUsage { QueueUsage(events: waiting + deadLetters, bytes: bytes + deadLetterBytes) }
 
-    var letterUsage: QueueUsage { QueueUsage(events: letters, bytes: letterBytes) }
+    var deadLetterUsage: QueueUsage { QueueUsage(events: deadLetters, bytes: deadLetterBytes) }
 
     /// Events of which no server has said yet that it refuses them alone.
     package var sendable: Int64 { waiting - held }
@@ -63,8 +63,8 @@ package struct QueueCounters: Hashable, Sendable {
         "letter_bytes", "untold", "pending_from", "pending_since",
     ]
     private static let fields: [any WritableKeyPath<QueueCounters, Int64> & Sendable] = [
-        \.word, \.created, \.acknowledged, \.waiting, \.bytes, \.held, \.stored, \.duplicates, \.deadLettered, \.gone, \.letters,
-        \.letterBytes, \.untold, \.pendingFrom, \.pendingSince,
+        \.word, \.created, \.acknowledged, \.waiting, \.bytes, \.held, \.stored, \.duplicates, \.deadLettered, \.gone, \.deadLetters,
+        \.deadLetterBytes, \.untold, \.pendingFrom, \.pendingSince,
     ]
 
     static let tableColumns = columns.map { "\($0) INTEGER NOT NULL DEFAULT 0" }.joined(separator: ", ")

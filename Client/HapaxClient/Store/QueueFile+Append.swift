@@ -8,7 +8,7 @@ extension QueueFile {
         /// nil for an event that waits already, as the same one: the first stays, and this one takes no sequence.
         var sequences: [Int64?]
         /// Why an event is a dead letter and does not wait.
-        var letters: [Int: (reason: String, detail: String)] = [:]
+        var deadLetters: [Int: (reason: String, detail: String)] = [:]
         /// Gone again with this very commit: the quota had no room for it, or it was too old.
         var removed: Set<Int> = []
         /// The user has denied consent since these were taken: they took no sequence.
@@ -49,7 +49,7 @@ extension QueueFile {
                 }
                 let place = try Self.place(event, insert, db, &counters, pending: decision == nil ? event.pending : nil)
                 appended.sequences.append(place.sequence)
-                if let letter = place.letter { appended.letters[index] = letter }
+                if let deadLetter = place.deadLetter { appended.deadLetters[index] = deadLetter }
             }
             for (reason, count) in dropped { try counters.count(reason, count, db) }
             try counters.count(DropReason.optedOut.rawValue, Int64(appended.denied.count), db)
@@ -68,15 +68,15 @@ extension QueueFile {
     /// - Returns: Its sequence, nil if it waits already; and why it is a dead letter.
     static func place(
         _ event: PreparedEvent, _ insert: RowInsert, _ db: Database, _ counters: inout QueueCounters, pending: Int64? = nil
-    ) throws -> (sequence: Int64?, letter: (reason: String, detail: String)?) {
+    ) throws -> (sequence: Int64?, deadLetter: (reason: String, detail: String)?) {
         let sequence = counters.created + 1
         defer {
             if let pending, counters.created == sequence, counters.pendingFrom == 0 {
                 (counters.pendingFrom, counters.pendingSince) = (sequence, pending)
             }
         }
-        var letter = event.problem.map { (reason: $0.reason.rawValue, detail: $0.detail) }
-        if letter == nil {
+        var deadLetter = event.problem.map { (reason: $0.reason.rawValue, detail: $0.detail) }
+        if deadLetter == nil {
             let isNew = try insert.insert(
                 sequence: sequence, id: event.id, time: event.time, state: pending == nil ? .waiting : .pending, payload: event.bytes,
                 payloadSum: event.payloadSum)
@@ -88,15 +88,16 @@ extension QueueFile {
             }
             let differences = try differences(event.id, event.bytes, db)
             if differences.isEmpty { return (nil, nil) }
-            letter = PreparedEvent.conflict(differences)
+            deadLetter = PreparedEvent.conflict(differences)
         }
-        guard let letter else { return (nil, nil) }
+        guard let deadLetter else { return (nil, nil) }
         counters.created = sequence
         try bury(
             DeadLetter(
-                number: sequence, eventID: event.id, reason: letter.reason, detail: letter.detail, time: event.time, event: event.bytes),
+                number: sequence, eventID: event.id, reason: deadLetter.reason, detail: deadLetter.detail, time: event.time,
+                event: event.bytes),
             isTold: false, db, &counters)
-        return (sequence, letter)
+        return (sequence, deadLetter)
     }
 
     /// Where an event differs from the one that waits under its id, by the server's own rule; nowhere if it is the same one. A derived id says

@@ -4,21 +4,22 @@ import HapaxModel
 
 extension QueueFile {
     /// - Parameter isTold: Whether the server knows, since it refused the event itself.
-    static func bury(_ letter: DeadLetter, isTold: Bool, _ db: Database, _ counters: inout QueueCounters) throws {
-        let sum = checkSum(letter.number, letter.eventID, letter.unixMilliseconds, letter.event)
+    static func bury(_ deadLetter: DeadLetter, isTold: Bool, _ db: Database, _ counters: inout QueueCounters) throws {
+        let sum = checkSum(deadLetter.number, deadLetter.eventID, deadLetter.unixMilliseconds, deadLetter.event)
         try db.cachedStatement(
             sql: """
                 INSERT OR REPLACE INTO dead_letters (sequence, event_id, time, reason, detail, check_sum, payload) VALUES (?, ?, ?, ?, ?, ?, ?)
                 """
         ).execute(
             arguments: [
-                letter.number, letter.eventID.map { Data($0.bytes) }, letter.unixMilliseconds, letter.reason, letter.detail, sum,
-                Data(letter.event),
+                deadLetter.number, deadLetter.eventID.map { Data($0.bytes) }, deadLetter.unixMilliseconds, deadLetter.reason,
+                deadLetter.detail, sum,
+                Data(deadLetter.event),
             ])
         counters.deadLettered += 1
-        counters.letters += 1
-        counters.letterBytes += Int64(letter.event.count)
-        if !isTold { try tellGone(letter.number...letter.number, letter.reason, db, &counters) }
+        counters.deadLetters += 1
+        counters.deadLetterBytes += Int64(deadLetter.event.count)
+        if !isTold { try tellGone(deadLetter.number...deadLetter.number, deadLetter.reason, db, &counters) }
     }
 
     private static func checkSum(_ sequence: Int64, _ id: EventID?, _ time: Int64, _ bytes: [UInt8]) -> Int64 {
@@ -62,13 +63,13 @@ extension QueueFile {
                 var (done, bytes, rows) = (RetriedDeadLetters(), Int64(0), 0)
                 let insert = try RowInsert(db)
                 while rows < chunkLimit, bytes < Self.chunkBytes {
-                    guard let row = try Self.nextLetter(after: &after, upTo: last, of: &left, db) else { return (done, nil) }
+                    guard let row = try Self.nextDeadLetter(after: &after, upTo: last, of: &left, db) else { return (done, nil) }
                     guard let row else { continue }
                     rows += 1
-                    let letter = try Self.deadLetter(row)
-                    bytes += Int64(letter.event.count)
-                    if try Self.retry(letter, insert, db, &counters) {
-                        if let id = letter.eventID { done.retried.append(id) }
+                    let deadLetter = try Self.deadLetter(row)
+                    bytes += Int64(deadLetter.event.count)
+                    if try Self.retry(deadLetter, insert, db, &counters) {
+                        if let id = deadLetter.eventID { done.retried.append(id) }
                     } else {
                         done.unfit += 1
                     }
@@ -84,7 +85,7 @@ extension QueueFile {
     }
 
     /// - Returns: nil at the end; inside, nil for a number that is none.
-    private static func nextLetter(
+    private static func nextDeadLetter(
         after: inout Int64, upTo last: Int64, of numbers: inout ArraySlice<Int64>?, _ db: Database
     ) throws -> Row?? {
         let row: Row?
@@ -101,21 +102,22 @@ extension QueueFile {
     }
 
     /// - Returns: false if it stays a dead letter.
-    private static func retry(_ letter: DeadLetter, _ insert: RowInsert, _ db: Database, _ counters: inout QueueCounters) throws -> Bool {
-        let scanned = EventScanner.scan(letter.event[...])
-        guard scanned.problem == nil, let id = scanned.id, letter.holdsWhatWasTracked,
-            letter.event.count + OutgoingEvent.addedBytes <= EventLimits.maximumEventBytes,
+    private static func retry(_ deadLetter: DeadLetter, _ insert: RowInsert, _ db: Database, _ counters: inout QueueCounters) throws -> Bool
+    {
+        let scanned = EventScanner.scan(deadLetter.event[...])
+        guard scanned.problem == nil, let id = scanned.id, deadLetter.holdsWhatWasTracked,
+            deadLetter.event.count + OutgoingEvent.addedBytes <= EventLimits.maximumEventBytes,
             // If its id waits, perhaps with other content: one at a time.
             try insert.insert(
-                sequence: letter.number, id: id, time: scanned.time, state: .retried, payload: letter.event,
-                payloadSum: RowCheckSum.ofPayload(letter.event))
+                sequence: deadLetter.number, id: id, time: scanned.time, state: .retried, payload: deadLetter.event,
+                payloadSum: RowCheckSum.ofPayload(deadLetter.event))
         else { return false }
-        try db.cachedStatement(sql: "DELETE FROM dead_letters WHERE sequence = ?").execute(arguments: [letter.number])
+        try db.cachedStatement(sql: "DELETE FROM dead_letters WHERE sequence = ?").execute(arguments: [deadLetter.number])
         counters.deadLettered -= 1
-        counters.letters -= 1
-        counters.letterBytes -= Int64(letter.event.count)
+        counters.deadLetters -= 1
+        counters.deadLetterBytes -= Int64(deadLetter.event.count)
         counters.waiting += 1
-        counters.bytes += Int64(letter.event.count)
+        counters.bytes += Int64(deadLetter.event.count)
         return true
     }
 
@@ -130,11 +132,11 @@ extension QueueFile {
             if let numbers {
                 for start in stride(from: 0, to: numbers.count, by: chunkLimit) {
                     let chunk = numbers[start..<min(start + chunkLimit, numbers.count)].map(String.init)
-                    purged += try purgeLetters("sequence IN (\(chunk.joined(separator: ",")))")
+                    purged += try purgeDeadLetterRows("sequence IN (\(chunk.joined(separator: ",")))")
                 }
             } else {
                 try inChunks {
-                    let count = try purgeLetters(
+                    let count = try purgeDeadLetterRows(
                         "sequence IN (SELECT sequence FROM dead_letters WHERE sequence <= \(last) ORDER BY sequence LIMIT \(chunkLimit))")
                     purged += count
                     return count > 0
@@ -145,14 +147,14 @@ extension QueueFile {
         return purged
     }
 
-    private func purgeLetters(_ condition: String) throws -> Int {
-        try transaction { try Self.purgeLetters(condition, $0, &$1) }
+    private func purgeDeadLetterRows(_ condition: String) throws -> Int {
+        try transaction { try Self.purgeDeadLetterRows(condition, $0, &$1) }
     }
 
-    static func purgeLetters(_ condition: String, _ db: Database, _ counters: inout QueueCounters) throws -> Int {
+    static func purgeDeadLetterRows(_ condition: String, _ db: Database, _ counters: inout QueueCounters) throws -> Int {
         let lengths = try Int64.fetchAll(db, sql: "DELETE FROM dead_letters WHERE \(condition) RETURNING length(payload)")
-        counters.letters -= Int64(lengths.count)
-        counters.letterBytes -= lengths.reduce(0, +)
+        counters.deadLetters -= Int64(lengths.count)
+        counters.deadLetterBytes -= lengths.reduce(0, +)
         return lengths.count
     }
 }

@@ -77,14 +77,14 @@ extension QueueFile {
                 """, arguments: [first, chunkLimit])
         let cut = last.count < chunkLimit ? first : last.last ?? first
         let bytes = try Int64.fetchAll(db, sql: "DELETE FROM events WHERE sequence >= ? RETURNING length(payload)", arguments: [cut])
-        let letters = try Self.purgeLetters("sequence >= \(cut)", db, &counters)
+        let deadLetters = try Self.purgeDeadLetterRows("sequence >= \(cut)", db, &counters)
         counters.waiting -= Int64(bytes.count)
         counters.bytes -= bytes.reduce(0, +)
         // What else had taken a sequence was removed before.
-        let removed = counters.created - (cut - 1) - Int64(bytes.count + letters)
+        let removed = counters.created - (cut - 1) - Int64(bytes.count + deadLetters)
         let gone = min(removed, counters.gone)
         counters.gone -= gone
-        counters.deadLettered -= Int64(letters) + removed - gone
+        counters.deadLettered -= Int64(deadLetters) + removed - gone
         counters.created = cut - 1
         try db.execute(sql: "DELETE FROM gone WHERE install_id IS NULL AND first >= ?", arguments: [cut])
         counters.untold -= Int64(db.changesCount)

@@ -12,10 +12,11 @@ extension QueueFile {
         if let oldestTime = quota.oldestTime(now: now) {
             try removeOldest(db, &counters, .age, limit, &removed) { event, _ in event.time < oldestTime }
         }
-        let letters = try removeLetters(db, &counters, limit: limit - removed.count)
-        guard quota.policy == .dropOldest, !quota.allows(counters.usage) else { return removed + letters }
-        try removeOldest(db, &counters, .oldest, limit - letters.count, &removed) { [quota] _, counters in !quota.allows(counters.usage) }
-        return removed + letters
+        let deadLetters = try removeDeadLetters(db, &counters, limit: limit - removed.count)
+        guard quota.policy == .dropOldest, !quota.allows(counters.usage) else { return removed + deadLetters }
+        try removeOldest(db, &counters, .oldest, limit - deadLetters.count, &removed) { [quota] _, counters in !quota.allows(counters.usage)
+        }
+        return removed + deadLetters
     }
 
     /// Removes what is too old by now, or too much, a chunk at a time.
@@ -67,17 +68,17 @@ extension QueueFile {
 
     /// From the oldest on. The server is told, also of one that it refused itself: the event is nowhere any more.
     @discardableResult
-    func removeLetters(_ db: Database, _ counters: inout QueueCounters, limit: Int) throws -> [Int64] {
+    func removeDeadLetters(_ db: Database, _ counters: inout QueueCounters, limit: Int) throws -> [Int64] {
         var removed: [Int64] = []
         func isOver() -> Bool {
-            !quota.allowsLetters(counters.letterUsage) || (quota.policy == .dropOldest && !quota.allows(counters.usage))
+            !quota.allowsDeadLetters(counters.deadLetterUsage) || (quota.policy == .dropOldest && !quota.allows(counters.usage))
         }
-        while removed.count < limit, counters.letters > 0, isOver() {
+        while removed.count < limit, counters.deadLetters > 0, isOver() {
             let sql =
                 "DELETE FROM dead_letters WHERE sequence = (SELECT min(sequence) FROM dead_letters) RETURNING sequence, length(payload)"
             guard let row = try Row.fetchOne(db.cachedStatement(sql: sql)) else { break }
-            counters.letters -= 1
-            counters.letterBytes -= try row.value("length(payload)")
+            counters.deadLetters -= 1
+            counters.deadLetterBytes -= try row.value("length(payload)")
             removed.append(try row.value("sequence"))
         }
         try counters.count(RemovalReason.deadLetter.rawValue, Int64(removed.count), db)

@@ -174,11 +174,11 @@ package final class QueueFile: Sendable {
         var (after, value, oldest) = (before, Value?.none, Int64?.none)
         try db.inTransaction(.immediate) {
             value = try body(db, &after)
-            try removeLetters(db, &after, limit: chunkLimit)
+            try removeDeadLetters(db, &after, limit: chunkLimit)
             oldest = try Int64.fetchOne(db.cachedStatement(sql: "SELECT time FROM events ORDER BY sequence LIMIT 1"))
             // A sum that changed on the disk would fill the quota for ever.
             if after.waiting == 0 { after.bytes = 0 }
-            if after.letters == 0 { after.letterBytes = 0 }
+            if after.deadLetters == 0 { after.deadLetterBytes = 0 }
             if isWritten || after != before {
                 after.word += 1
                 try after.write(db)

@@ -45,7 +45,7 @@ public struct QueueQuota: Sendable, Hashable {
     }
 
     /// Whether dead letters keep within their share. One may always stay, if it is not too large.
-    func allowsLetters(_ usage: QueueUsage) -> Bool {
+    func allowsDeadLetters(_ usage: QueueUsage) -> Bool {
         usage.events <= maximumEvents.map { max(Int64($0) / 4, 1) } ?? .max && usage.bytes <= maximumBytes.map { Int64($0) / 4 } ?? .max
     }
 

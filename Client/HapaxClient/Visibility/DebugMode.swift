@@ -17,7 +17,7 @@ struct DebugMode: Sendable {
     func stored(_ events: [PreparedEvent], _ appended: QueueFile.Appended) {
         for (index, event) in events.enumerated() where appended.sequences[index] != nil {
             let text = Self.readable(event.bytes)
-            output(appended.letters[index].map { "dead letter: \($0.reason)\n" + text } ?? text)
+            output(appended.deadLetters[index].map { "dead letter: \($0.reason)\n" + text } ?? text)
         }
     }
 

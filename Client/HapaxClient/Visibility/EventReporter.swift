@@ -14,7 +14,7 @@ final class EventReporter: Sendable {
     /// The drops that have been told.
     private let told: Locked<[String: Int64]>
     /// Dead letters that were made as events were stored, and that no flush has reported.
-    private let lettersOfIntake = Locked(0)
+    private let deadLettersOfIntake = Locked(0)
     /// What goes wrong at the moment.
     private let episodes = Locked(Episodes())
     /// Of another server or write key, as far as that has been told.
@@ -41,16 +41,16 @@ final class EventReporter: Sendable {
     /// - Parameter appended: What became of each; nil if all of them wait.
     func committed(_ events: [PreparedEvent], _ appended: QueueFile.Appended?, in duration: Duration) {
         metrics.committed(appended?.created ?? events.count, in: duration)
-        let letters = appended?.letters.sorted { $0.key < $1.key } ?? []
-        if !letters.isEmpty { lettersOfIntake.withLock { $0 += letters.count } }
-        buried(letters.map(\.value.reason))
-        hub.publish { letters.map { .rejected(events[$0.key].id, reason: $0.value.reason, detail: $0.value.detail) } }
+        let deadLetters = appended?.deadLetters.sorted { $0.key < $1.key } ?? []
+        if !deadLetters.isEmpty { deadLettersOfIntake.withLock { $0 += deadLetters.count } }
+        buried(deadLetters.map(\.value.reason))
+        hub.publish { deadLetters.map { .rejected(events[$0.key].id, reason: $0.value.reason, detail: $0.value.detail) } }
         countersChanged()
     }
 
     /// How many events became dead letters as they were stored, since this was last asked.
-    func takeLettersOfIntake() -> Int {
-        lettersOfIntake.withLock { count in
+    func takeDeadLettersOfIntake() -> Int {
+        deadLettersOfIntake.withLock { count in
             defer { count = 0 }
             return count
         }
@@ -171,17 +171,17 @@ final class EventReporter: Sendable {
     ///
     /// - Parameter scope: Whether it was this client that took them.
     func settled(_ settlements: [Settlement], _ scope: DeliveryScope = .own) {
-        var (stored, duplicates, letters) = (0, 0, [String]())
+        var (stored, duplicates, deadLetters) = (0, 0, [String]())
         for settlement in settlements {
             switch settlement.fate {
             case .stored: stored += 1
             case .duplicate: duplicates += 1
-            case .deadLetter(let reason, _): letters.append(reason)
+            case .deadLetter(let reason, _): deadLetters.append(reason)
             }
         }
         metrics.stored(stored)
         metrics.duplicates(duplicates)
-        buried(letters)
+        buried(deadLetters)
         hub.publish(scope) { settlements.map(\.delivery) }
         countersChanged()
     }

@@ -206,8 +206,8 @@ extension EventClientTests {
                 "properties.c, properties.d, properties.e, properties.f, properties.g, 1 more",
         ]
         for (other, _) in others { #expect(try store(other) == 1, "\(other)") }
-        let letters = try await test.client.deadLetters.list()
-        #expect(letters.map(\.detail) == others.map { "another event waits under this id: it differs in " + $0.value })
+        let deadLetters = try await test.client.deadLetters.list()
+        #expect(deadLetters.map(\.detail) == others.map { "another event waits under this id: it differs in " + $0.value })
         #expect(await test.client.flush().stored == 1)
     }
 
@@ -257,8 +257,8 @@ extension EventClientTests {
         await first.client.shutdown(within: .zero)
         let second = try TestClient(directory: directory)
         for name in ["other", String(repeating: "x", count: 201), "order"] { try await second.client.trackDurably(name, id: id) }
-        let letters = try await second.client.deadLetters.list()
-        #expect(letters.map(\.reason) == ["conflict", "name_too_long"])
+        let deadLetters = try await second.client.deadLetters.list()
+        #expect(deadLetters.map(\.reason) == ["conflict", "name_too_long"])
         let status = await second.client.status()
         #expect(status.created == 3 && status.depth == 1 && status.deadLettered == 2 && status.isBalanced)
     }

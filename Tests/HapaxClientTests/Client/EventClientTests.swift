@@ -33,10 +33,10 @@ struct EventClientTests {
         try await test.client.trackDurably("order_paid", encoding: Order(lines: []))
         test.client.track("order_paid", encoding: [1, 2])
         try await test.client.trackDurably("order_paid", encoding: Double.nan)
-        let letters = try await test.client.deadLetters.list()
-        #expect(letters.map(\.reason) == ["invalid_properties", "invalid_properties"])
+        let deadLetters = try await test.client.deadLetters.list()
+        #expect(deadLetters.map(\.reason) == ["invalid_properties", "invalid_properties"])
         // C19: what was tracked is not lost.
-        let kept = letters.map { String(decoding: $0.event, as: UTF8.self) }
+        let kept = deadLetters.map { String(decoding: $0.event, as: UTF8.self) }
         #expect(kept[0].hasSuffix(#""properties":[1,2]}"#) && kept[1].hasSuffix(#""properties":"\"nan\""}"#))
         #expect(try await test.client.deadLetters.retry().unfit == 2)
         _ = await test.client.flush()
@@ -148,8 +148,8 @@ struct EventClientTests {
         test.client.track("late", time: Date(unixMilliseconds: -1))
         #expect(await test.client.flush().stored == 1)
         #expect(test.transport.batches.flatMap(\.names) == ["good"])
-        let letters = try await test.client.deadLetters.list()
-        #expect(letters.map(\.reason) == ["name_too_long", "invalid_number", "event_too_large", "invalid_time"])
+        let deadLetters = try await test.client.deadLetters.list()
+        #expect(deadLetters.map(\.reason) == ["name_too_long", "invalid_number", "event_too_large", "invalid_time"])
         let status = await test.client.status()
         #expect(status.created == 5 && status.deadLettered == 4 && status.stored == 1)
         #expect(status.isBalanced)

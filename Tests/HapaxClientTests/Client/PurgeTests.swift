@@ -61,14 +61,14 @@ struct PurgeTests {
         func databaseDidRollback(_ db: Database) {}
     }
 
-    enum Purge: CaseIterable { case waiting, letters }
+    enum Purge: CaseIterable { case waiting, deadLetters }
 
     @Test("what was deleted for ever is in no file of the queue any more", arguments: Purge.allCases)
     func purgedEventsAreGone(purge: Purge) async throws {
         let queue = try open()
         defer { queue.close() }
         var events = (1...200).map { PreparedEvent.sample($0, fill: 700) }
-        if purge == .letters { for index in events.indices { events[index].problem = EventProblem(.nameTooLong, detail: "") } }
+        if purge == .deadLetters { for index in events.indices { events[index].problem = EventProblem(.nameTooLong, detail: "") } }
         try queue.append(events[...])
         func holders() throws -> [String] {
             try FileManager.default.contentsOfDirectory(atPath: path).filter { $0.hasPrefix("1.sqlite") }.filter {
@@ -78,7 +78,7 @@ struct PurgeTests {
         #expect(try !holders().isEmpty, "control")
         switch purge {
         case .waiting: #expect(try queue.purgeWaiting() == 200)
-        case .letters: #expect(try queue.purgeDeadLetters() == 200)
+        case .deadLetters: #expect(try queue.purgeDeadLetters() == 200)
         }
         #expect(try holders() == [])
     }

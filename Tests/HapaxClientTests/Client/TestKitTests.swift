@@ -21,12 +21,49 @@ struct TestKitTests {
         let order = Order(order: "A-17", at: Date(timeIntervalSince1970: 1_763_679_999))
         events.client.track("order_shipped", encoding: order, distinctID: "anna")
         let shipped = try await events.first(named: "order_shipped")
-        let coupon: String? = nil
-        #expect(shipped["order"] == order.order && shipped["at"] == order.at && shipped["coupon"] == coupon && shipped["order"] != "B-18")
         #expect(try shipped.decode(Order.self) == order && shipped.distinctID == "anna" && shipped.time == events.clock.now)
         #expect(await events.all().map(\.name) == ["order_paid", "order_shipped"])
         await events.clear()
         #expect(await events.all() == [])
+    }
+
+    private enum Plan: String, PropertyValueConvertible { case free, pro }
+
+    @Test("a property is compared with a variable, a literal or another property, each alone, as people write it")
+    func propertyIsCompared() async throws {
+        let events = try TestEvents()
+        let (order, amount, items, at, plan, coupon, skus) = (
+            "A-17", 12.5, 3, Date(timeIntervalSince1970: 1), Plan.pro, String?.none, ["a"]
+        )
+        events.client.track(
+            "paid",
+            properties: [
+                "order": order, "amount": amount, "items": items, "at": at, "plan": plan, "coupon": coupon, "gift": true, "skus": skus,
+            ])
+        let paid = try await events.first(named: "paid")
+        #expect(paid["order"] == order)
+        #expect(paid["amount"] == amount)
+        #expect(paid["items"] == items)
+        #expect(paid["at"] == at)
+        #expect(paid["plan"] == plan)
+        #expect(paid["coupon"] == coupon)
+        #expect(paid["skus"] == skus)
+        #expect(paid["order"] != "B-18")
+        #expect(paid["order"] != coupon)
+        #expect(paid["order"] == "A-17")
+        #expect(paid["amount"] == 12.5)
+        #expect(paid["items"] == 3)
+        #expect(paid["gift"] == true)
+        #expect(paid["plan"] == "pro")
+        #expect(paid["skus"] == ["a"])
+        #expect(paid["coupon"] == nil)
+        #expect(paid["order"] != nil)
+        #expect(paid["order"] == paid["order"])
+        #expect(paid["order"] != paid["amount"])
+        #expect(paid["order"] == order && paid["items"] == items)
+        #expect(try #require(paid["order"]) == .string(order))
+        let wrong = "B-18"
+        #expect(!(paid["order"] == wrong) && !(paid["order"] == coupon) && !(paid["coupon"] == wrong))
     }
 
     @Test("who waits for an event that comes later gets it; one that does not come is an error that names what came")

@@ -48,8 +48,8 @@ struct QueueCommandTests {
         }
         let shown = try await hapax.run("queue", "show", first)
         #expect(shown.json["sequence"] as? Int == 1)
-        let letter = try await hapax.run("queue", "show", dead)
-        #expect(letter.status == 3 && letter.error.contains("name_too_long"))
+        let deadLetter = try await hapax.run("queue", "show", dead)
+        #expect(deadLetter.status == 3 && deadLetter.error.contains("name_too_long"))
         #expect(try await hapax.run("queue", "flush").status == 64)
         #expect(try await hapax.run("flush").status == 0)
         #expect(try await hapax.run("queue", "show", first).status == 1, "delivered")

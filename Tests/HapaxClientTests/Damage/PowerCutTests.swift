@@ -65,8 +65,8 @@ struct PowerCutTests {
                 case 0..<11: try append(to: queue, pick(1...8))
                 case 11..<16: try deliver(from: queue, pick(1...6))
                 case 16:
-                    let letters = try queue.deadLetters(after: 0, limit: 2)
-                    _ = try queue.retryDeadLetters(letters.map(\.number))
+                    let deadLetters = try queue.deadLetters(after: 0, limit: 2)
+                    _ = try queue.retryDeadLetters(deadLetters.map(\.number))
                 case 17 where isDamaged: damage(queue)
                 default:
                     queue.close()

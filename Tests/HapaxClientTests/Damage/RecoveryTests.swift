@@ -235,8 +235,8 @@ struct RecoveryTests {
         }
         let report = await first.client.flush()
         #expect(report.stored == 3, "two events and what tells of the damage")
-        let letters = try await first.client.deadLetters.list()
-        #expect(letters.map(\.reason) == ["invalid_event", "invalid_event", "invalid_event"])
+        let deadLetters = try await first.client.deadLetters.list()
+        #expect(deadLetters.map(\.reason) == ["invalid_event", "invalid_event", "invalid_event"])
         #expect(await first.client.status().damage?.lost == 1, "a row that is not what was stored is not recovered")
         #expect(first.transport.batches.flatMap(\.ids).contains(ids[0]))
         let second = try TestClient()

@@ -31,9 +31,9 @@ struct PoisonTests {
         var report = await client.flush()
         for _ in 0..<50 where report.remaining > 0 { report = await client.flush() }
         #expect(report.remaining == 0)
-        let letters = try await client.deadLetters.list()
-        #expect(letters.map(\.reason) == ["malformed"])
-        #expect(Set(server.stored.keys).union(letters.compactMap(\.eventID)) == Set(ids))
+        let deadLetters = try await client.deadLetters.list()
+        #expect(deadLetters.map(\.reason) == ["malformed"])
+        #expect(Set(server.stored.keys).union(deadLetters.compactMap(\.eventID)) == Set(ids))
         #expect(server.stored.count == 9_999)
         #expect(server.poisonedBatches > 1, "it was searched for")
         await client.shutdown(within: .zero)

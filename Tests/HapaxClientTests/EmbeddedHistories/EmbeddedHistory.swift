@@ -124,7 +124,7 @@ final class EmbeddedHistory: Sendable {
             disk.fail(.init(at: at, count: count, code: code.rawValue, operations: operations))
         case 70..<74: disk.fail(nil)
         case 74..<78: damage(test, name)
-        case 78..<84: await letters(client, name)
+        case 78..<84: await deadLetters(client, name)
         case 84..<87: say("\(name) \(await client.status().depth) waiting")
         case 87..<90:
             client.updateUploads { $0.interval = .seconds(pick(5...60)) }
@@ -156,15 +156,15 @@ final class EmbeddedHistory: Sendable {
         if chance(60) { try? queue.readPagesAnew() }
     }
 
-    private func letters(_ client: EventClient, _ name: String) async {
+    private func deadLetters(_ client: EventClient, _ name: String) async {
         do {
             switch pick(0...2) {
             case 0: say("\(name) retries \(try await client.deadLetters.retry().retried.count) letters")
             case 1:
-                let letters = try await client.deadLetters.list(limit: 3)
+                let deadLetters = try await client.deadLetters.list(limit: 3)
                 // Before: it may be gone although the call fails.
-                told.withLock { $0.excused.formUnion(letters.compactMap(\.eventID)) }
-                say("\(name) purges \(try await client.deadLetters.purge(letters.map(\.number))) letters")
+                told.withLock { $0.excused.formUnion(deadLetters.compactMap(\.eventID)) }
+                say("\(name) purges \(try await client.deadLetters.purge(deadLetters.map(\.number))) letters")
             default:
                 let count = Locked(0)
                 say("\(name) exports \(try await client.deadLetters.export { _ in count.withLock { $0 += 1 } }) letters")
@@ -307,11 +307,11 @@ final class EmbeddedHistory: Sendable {
         let status = await client.status()
         await client.shutdown(within: .zero)
         let contents = try await whole()
-        let letters = contents.files.flatMap { $0.letters.compactMap(\.eventID) }
+        let deadLetters = contents.files.flatMap { $0.deadLetters.compactMap(\.eventID) }
         let (told, state) = (told.withLock { $0 }, server.state.withLock { $0 })
         let audit = EmbeddedHistoryAudit(
             promised: told.stored, refused: told.refused, excused: told.excused, lost: told.lost, isDamaged: told.damages > 0,
-            discards: told.discards, isTakenBack: told.isTakenBack, stored: Set(state.stored.keys), letters: Set(letters),
+            discards: told.discards, isTakenBack: told.isTakenBack, stored: Set(state.stored.keys), deadLetters: Set(deadLetters),
             complaints: state.complaints, damage: state.damage, dropped: counted(contents, state), status: status, flush: report,
             holdsMore: contents.waiting > 0)
         say("\(audit)")

@@ -19,7 +19,7 @@ struct EmbeddedHistoryAudit: Sendable {
     var isTakenBack: Bool
 
     var stored: Set<EventID>
-    var letters: Set<EventID>
+    var deadLetters: Set<EventID>
     /// What the server saw that must not be: other bytes under an id, a number of two events.
     var complaints: [String]
     /// The properties of each `$QueueDamaged`.
@@ -42,13 +42,13 @@ struct EmbeddedHistoryAudit: Sendable {
         case complaint(String)
     }
 
-    private var missing: Int { promised.subtracting(stored).subtracting(letters).subtracting(excused).count }
+    private var missing: Int { promised.subtracting(stored).subtracting(deadLetters).subtracting(excused).count }
 
     var violations: [Violation] {
         var violations: [Violation] = isTakenBack ? [] : complaints.map { .complaint($0) }
         if flush.failure != nil || flush.remaining > 0 || holdsMore { violations.append(.undelivered) }
         if !status.isBalanced { violations.append(.unbalanced) }
-        let refusedAndThere = refused.intersection(stored.union(letters)).count
+        let refusedAndThere = refused.intersection(stored.union(deadLetters)).count
         if refusedAndThere > 0 { violations.append(.refusedAndThere(refusedAndThere)) }
         let counted = Int(dropped.values.reduce(0, +))
         // One damaged file is told of without the number that nobody knows.
@@ -62,6 +62,6 @@ struct EmbeddedHistoryAudit: Sendable {
 
 extension EmbeddedHistoryAudit: CustomStringConvertible {
     var description: String {
-        "\(promised.count) promised, \(stored.count) stored, \(letters.count) letters, \(missing) missing, \(dropped) dropped, \(damage)"
+        "\(promised.count) promised, \(stored.count) stored, \(deadLetters.count) letters, \(missing) missing, \(dropped) dropped, \(damage)"
     }
 }

@@ -18,13 +18,15 @@ struct DeadLettersTests {
     @Test("a retried letter is in the queue and no longer a letter, then stored once (I1)")
     func retriedLetterIsDelivered() async throws {
         let test = try await rejectingClient()
-        let letters = try await test.client.deadLetters.list()
-        let retried = try await test.client.deadLetters.retry([letters[1].number])
-        #expect(retried.retried == [letters[1].eventID])
+        let deadLetters = try await test.client.deadLetters.list()
+        let retried = try await test.client.deadLetters.retry([deadLetters[1].number])
+        #expect(retried.retried == [deadLetters[1].eventID])
         #expect(test.client.deadLetters.count == 2)
         #expect(await test.client.status().isBalanced)
         let books = test.client.file.counters
-        #expect(books.bytes == Int64(letters[1].event.count) && books.letterBytes == Int64(letters[0].event.count + letters[2].event.count))
+        #expect(
+            books.bytes == Int64(deadLetters[1].event.count)
+                && books.deadLetterBytes == Int64(deadLetters[0].event.count + deadLetters[2].event.count))
         #expect(test.client.file.oldestTime == TestClock.start, "and as old")
         test.transport.script { .success($0.receipt()) }
         #expect(await test.client.flush().stored == 1)
@@ -45,10 +47,10 @@ struct DeadLettersTests {
     @Test("a letter whose id waits again stays one: the event that waits may be another (R12)")
     func letterOfAWaitingIDStays() async throws {
         let test = try await rejectingClient()
-        let letter = try #require(try await test.client.deadLetters.list().first)
-        test.client.track("again", id: letter.eventID)
+        let deadLetter = try #require(try await test.client.deadLetters.list().first)
+        test.client.track("again", id: deadLetter.eventID)
         try await test.client.writer.barrier()
-        let result = try await test.client.deadLetters.retry([letter.number])
+        let result = try await test.client.deadLetters.retry([deadLetter.number])
         #expect(result.retried.isEmpty && result.unfit == 1)
         let status = await test.client.status()
         #expect(test.client.deadLetters.count == 3 && status.depth == 1 && status.isBalanced)
@@ -128,7 +130,7 @@ struct DeadLettersTests {
         let word = file.counters.word
         if isRetry { #expect(try file.retryDeadLetters(nil).retried.count == count) } else { #expect(try file.purgeDeadLetters() == count) }
         #expect(file.counters.word - word >= 3, "each transaction is a word")
-        #expect(file.counters.letters == 0 && file.counters.waiting == (isRetry ? count : 0) && file.counters.isBalanced)
+        #expect(file.counters.deadLetters == 0 && file.counters.waiting == (isRetry ? count : 0) && file.counters.isBalanced)
     }
 
     @Test("a purged letter is gone and stays counted")
@@ -137,7 +139,7 @@ struct DeadLettersTests {
         #expect(try await test.client.deadLetters.purge([1, 99]) == 1)
         let left = try await test.client.deadLetters.list()
         #expect(left.map(\.number) == [2, 3])
-        #expect(test.client.file.counters.letterBytes == Int64(left.reduce(0) { $0 + $1.event.count }))
+        #expect(test.client.file.counters.deadLetterBytes == Int64(left.reduce(0) { $0 + $1.event.count }))
         #expect(await test.client.status().deadLettered == 3)
     }
 

@@ -84,15 +84,15 @@ struct QueueQuotaTests {
         }
         try await track(5)
         #expect(await test.client.flush().deadLettered == 5)
-        for letters in [5, 0] {
-            try await track(letters > 0 ? 8 : 30)
+        for deadLetters in [5, 0] {
+            try await track(deadLetters > 0 ? 8 : 30)
             let kept = try sizes("dead_letters") + sizes("events")
             let sum = kept.reduce(0, +)
             #expect(sum <= 24_000)
             #expect(try await test.client.status().bytes == sizes("events").reduce(0, +))
-            #expect(try sizes("dead_letters").count == letters)
+            #expect(try sizes("dead_letters").count == deadLetters)
             // All are of one size: another would not have fitted.
-            if letters == 0 { #expect(kept.count > 10 && sum + (kept.max() ?? 0) > 24_000) }
+            if deadLetters == 0 { #expect(kept.count > 10 && sum + (kept.max() ?? 0) > 24_000) }
         }
         #expect(await test.client.status().isBalanced)
         await test.client.shutdown(within: .zero)

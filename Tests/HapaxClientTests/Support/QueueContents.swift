@@ -8,7 +8,7 @@ struct QueueContents {
         var number: Int
         var counters: QueueCounters
         var waiting: Set<EventID>
-        var letters: [DeadLetter]
+        var deadLetters: [DeadLetter]
     }
 
     private(set) var files: [File] = []
@@ -24,7 +24,7 @@ struct QueueContents {
             files.append(
                 File(
                     number: number, counters: file.counters, waiting: Set(waiting.map(\.id)),
-                    letters: try file.deadLetters(after: 0, limit: 1_000_000)))
+                    deadLetters: try file.deadLetters(after: 0, limit: 1_000_000)))
         }
     }
 

@@ -49,9 +49,9 @@ struct EventDeliveriesTests {
         let id = try #require(test.client.track(String(repeating: "n", count: 201)))
         let told = try #require(await read(1, deliveries).first)
         // Not before the commit: whoever is told finds the letter.
-        let letter = try #require(try await test.client.deadLetters.list().first)
-        #expect(letter.eventID == id)
-        #expect(told == .rejected(id, reason: letter.reason, detail: letter.detail))
+        let deadLetter = try #require(try await test.client.deadLetters.list().first)
+        #expect(deadLetter.eventID == id)
+        #expect(told == .rejected(id, reason: deadLetter.reason, detail: deadLetter.detail))
     }
 
     @Test("nothing is told before the commit that records it: the reader finds the queue without the event (I5)")

@@ -22,13 +22,13 @@ struct TroubleLogTests {
     enum Trouble: String, CaseIterable, Sendable {
         case refused = "quota_full", removed = "quota_oldest", overLimit = "name_too_long", rejected
 
-        var isOfLetters: Bool { self == .overLimit || self == .rejected }
+        var isOfDeadLetters: Bool { self == .overLimit || self == .rejected }
     }
 
     @Test("one warning with reason and count when it begins, one notice when it has not happened for a minute", arguments: Trouble.allCases)
     func troubleIsLoggedTwice(trouble: Trouble) async throws {
         let test = try client {
-            if !trouble.isOfLetters {
+            if !trouble.isOfDeadLetters {
                 ($0.queue.quota.maximumEvents, $0.queue.quota.policy) = (1, trouble == .removed ? .dropOldest : .reject)
             }
         }
@@ -41,7 +41,7 @@ struct TroubleLogTests {
             test.clock.advance(by: .seconds(30))
         }
         let (begins, ends) =
-            trouble.isOfLetters
+            trouble.isOfDeadLetters
             ? ("warning Events become dead letters", "notice Events no longer become dead letters")
             : ("warning Events are dropped", "notice Events are no longer dropped")
         #expect(messages == [begins] && log.lines[0].contains(trouble.rawValue))

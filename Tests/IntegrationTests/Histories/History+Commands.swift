@@ -98,7 +98,7 @@ extension History {
         audit.purgedLetters += said?.purged_dead_letters ?? 0
         guard exit == .exited(0) else { return }
         audit.purges.append(
-            HistoryAudit.Purge(step: step, stored: stored, letters: Set((try? letters().compactMap(\.id)) ?? [])))
+            HistoryAudit.Purge(step: step, stored: stored, deadLetters: Set((try? deadLetters().compactMap(\.id)) ?? [])))
     }
 
     func retryLetters(_ isKilled: Bool) async throws {
@@ -123,7 +123,7 @@ extension History {
         say("  damaged file \(number)")
         audit.damages += 1
         if kind.isUntellable {
-            audit.untellable.formUnion(held.waiting.union(held.letters))
+            audit.untellable.formUnion(held.waiting.union(held.deadLetters))
             audit.logWasDamaged = true
         } else {
             audit.lastDamage = step
@@ -131,10 +131,10 @@ extension History {
     }
 
     /// What a file holds; what it could hold, if that cannot be read.
-    func ids(_ number: Int) -> (waiting: Set<EventID>, letters: Set<EventID>) {
+    func ids(_ number: Int) -> (waiting: Set<EventID>, deadLetters: Set<EventID>) {
         guard let file = try? QueueContents(queue).files.first(where: { $0.number == number }) else {
             return (Set(audit.reports.map(\.id)), Set(audit.reports.filter(\.isLetter).map(\.id)))
         }
-        return (file.waiting, Set(file.letters.compactMap(\.eventID)))
+        return (file.waiting, Set(file.deadLetters.compactMap(\.eventID)))
     }
 }

@@ -35,7 +35,7 @@ extension History {
         if let damage = work.damage {
             // The file of a running client; what is in its memory is not touched.
             let number = try directory.numbers().first { FileClaim.note(of: $0, in: directory)?.install == main.install }
-            audit.untellable.formUnion(ids(0).letters)
+            audit.untellable.formUnion(ids(0).deadLetters)
             audit.damages += 1
             audit.lastDamage = step
             say("  damaged meanwhile: \(try number.map { try damage.inflict(on: directory.databasePath($0)) } ?? false)")

@@ -187,16 +187,16 @@ actor History {
         if let line = lines.first { audit.status = try? JSONDecoder().decode(HistoryStatus.self, from: Data(line.utf8)) }
         if let status = audit.status { say("  \(status)") }
         audit.filesAside = directory.filesSetAside().count
-        audit.letters = try letters()
+        audit.deadLetters = try deadLetters()
     }
 
-    func letters() throws -> [HistoryAudit.Letter] {
+    func deadLetters() throws -> [HistoryAudit.Letter] {
         try QueueContents(queue).files.flatMap { file in
-            file.letters.map { letter in
-                let object = try? JSONSerialization.jsonObject(with: Data(letter.event)) as? [String: Any]
+            file.deadLetters.map { deadLetter in
+                let object = try? JSONSerialization.jsonObject(with: Data(deadLetter.event)) as? [String: Any]
                 let properties = object?["properties"] as? [String: Any]
                 return HistoryAudit.Letter(
-                    id: letter.eventID, install: file.counters.installID, sequence: letter.number, reason: letter.reason,
+                    id: deadLetter.eventID, install: file.counters.installID, sequence: deadLetter.number, reason: deadLetter.reason,
                     mark: properties.flatMap { StoredEvent.mark(of: $0).mark })
             }
         }

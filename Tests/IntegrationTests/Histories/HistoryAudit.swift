@@ -28,7 +28,7 @@ struct HistoryAudit: Sendable {
     struct Purge: Sendable {
         var step: Int
         var stored: Set<EventID>
-        var letters: Set<EventID>
+        var deadLetters: Set<EventID>
     }
 
     // MARK: - What clients said
@@ -64,7 +64,7 @@ struct HistoryAudit: Sendable {
     // MARK: - What is there
 
     var rows: [StoredEvent] = []
-    var letters: [Letter] = []
+    var deadLetters: [Letter] = []
     var filesAside = 0
     var status: HistoryStatus?
     /// What went wrong on the way: a crash, a hang, an exit code that means something else.
@@ -104,7 +104,7 @@ struct HistoryAudit: Sendable {
 
     /// One report of each, the latest.
     private var missing: [Report] {
-        let kept = Set(rows.map(\.id)).union(letters.compactMap(\.id))
+        let kept = Set(rows.map(\.id)).union(deadLetters.compactMap(\.id))
         var seen: Set<EventID> = []
         return reports.reversed().filter { !kept.contains($0.id) && !untellable.contains($0.id) && seen.insert($0.id).inserted }
     }
@@ -115,7 +115,7 @@ struct HistoryAudit: Sendable {
         let late = missing.filter { $0.step > last }
         // Letters of which the damage has left no id can be anybody's.
         let ids = Set(reports.map(\.id))
-        let nameless = letters.count { $0.reason == "damaged" && !($0.id.map(ids.contains) ?? false) }
+        let nameless = deadLetters.count { $0.reason == "damaged" && !($0.id.map(ids.contains) ?? false) }
         guard let told else { return late.map { .lost($0.mark) } }
         let untold = missing.count > told + nameless ? [Violation.lossUntold(missing: missing.count, told: told + nameless)] : []
         return late.map { .lost($0.mark) } + untold
@@ -128,8 +128,8 @@ struct HistoryAudit: Sendable {
         guard notices.count >= filesAside else { return nil }
         var told = purged + purgedLetters
         for notice in notices {
-            guard let lost = notice.lost, let letters = notice.lostLetters else { return nil }
-            told += lost + letters
+            guard let lost = notice.lost, let deadLetters = notice.lostLetters else { return nil }
+            told += lost + deadLetters
         }
         return told
     }
@@ -139,18 +139,18 @@ struct HistoryAudit: Sendable {
         let byMark = Dictionary(grouping: rows.filter { $0.mark != nil }, by: \.mark).filter { $0.value.count > 1 }
         let twice = Set(byID.values.compactMap { $0.first?.mark } + byMark.keys.compactMap { $0 })
         let stored = Set(rows.map(\.id))
-        let dead = letters.filter { $0.reason != "conflict" }
+        let dead = deadLetters.filter { $0.reason != "conflict" }
         // What was stored and waited for its answer when the damage came, or what a lost commit had settled, can be in both.
-        let both = dead.filter { letter in
+        let both = dead.filter { deadLetter in
             // Of two events under one id, one can be stored and the other dead.
-            guard let id = letter.id, stored.contains(id), rivals[id] == nil else { return false }
-            return !(letter.reason == "damaged" && isDamaged) && !logWasDamaged
+            guard let id = deadLetter.id, stored.contains(id), rivals[id] == nil else { return false }
+            return !(deadLetter.reason == "damaged" && isDamaged) && !logWasDamaged
         }
         let deadTwice = Dictionary(grouping: dead.compactMap(\.id)) { $0 }.filter {
             $0.value.count > 1 && rivals[$0.key] == nil && !isDamaged
         }
         return twice.map { .storedTwice($0) } + both.map { .storedAndDead($0.mark) } + deadTwice.keys.map { .deadTwice($0) }
-            + letters.filter(\.reason.isEmpty).map { _ in .withoutReason }
+            + deadLetters.filter(\.reason.isEmpty).map { _ in .withoutReason }
     }
 
     // MARK: - Fidelity (I3)
@@ -193,7 +193,7 @@ struct HistoryAudit: Sendable {
         return purges.flatMap { purge in
             rows.compactMap { row -> Violation? in
                 guard let mark = row.mark, !mark.run.hasPrefix("import"), let step = steps[mark.run], step < purge.step,
-                    !purge.stored.contains(row.id), !purge.letters.contains(row.id)
+                    !purge.stored.contains(row.id), !purge.deadLetters.contains(row.id)
                 else { return nil }
                 return .storedAfterPurge(mark, step: purge.step)
             }
@@ -220,7 +220,7 @@ struct HistoryAudit: Sendable {
         }
         for row in rows { note(row.install, row.sequence, row.id) }
         // Of a letter whose bytes changed the id may not be its event's any more.
-        for letter in letters where letter.reason != "damaged" { note(letter.install, letter.sequence, letter.id) }
+        for deadLetter in deadLetters where deadLetter.reason != "damaged" { note(deadLetter.install, deadLetter.sequence, deadLetter.id) }
         let arrived = Dictionary(grouping: owners.keys, by: \.install).mapValues { Set($0.map(\.sequence)) }
         for report in reports where rivals[report.id] == nil { note(report.install, report.sequence, report.id) }
         let repeated =
@@ -269,8 +269,8 @@ struct HistoryAudit: Sendable {
             violations.append(.notDrained("\(status)"))
         }
         let sum = status.waiting + status.stored + status.duplicates + status.dead_lettered + status.gone
-        if status.created != sum || status.dead_letters != letters.count {
-            violations.append(.booksDoNotBalance("\(status), \(letters.count) letters"))
+        if status.created != sum || status.dead_letters != deadLetters.count {
+            violations.append(.booksDoNotBalance("\(status), \(deadLetters.count) letters"))
         }
         if !isDamaged {
             // What was refused at intake is no event; the rest must be what the purges said.
@@ -286,7 +286,7 @@ struct HistoryAudit: Sendable {
 extension HistoryAudit: CustomStringConvertible {
     /// What a run shows of a history that went well.
     var description: String {
-        "\(reports.count) reports, \(rows.count) rows, \(letters.count) letters, \(missing.count) missing, "
+        "\(reports.count) reports, \(rows.count) rows, \(deadLetters.count) letters, \(missing.count) missing, "
             + "\(told.map(String.init) ?? "?") told, \(purges.count) purges, \(damages) damages, \(filesAside) files set aside"
     }
 }

@@ -81,7 +81,16 @@ timer.end(properties: ["items": order.items.count])
 
 // 10. What became of it.
 let report = await client.flush()
+switch report.failure {
+case nil: print("all of it has been acknowledged")
+case .transport(let failure)?: print("no answer, tried again later: \(failure)")
+case .status(401, _)?: print("the write key is wrong")
+case .consentPending?: print("the user has not been asked yet")
+case let failure?: print(failure)
+}
+for letter in try await client.deadLetters.list() { print(letter.reason, letter.detail) }
+let retried = try await client.deadLetters.retry().retried.count
 let status = await client.status()
-print("\(status.depth) events wait, \(report.stored) were delivered, \(status.deadLettered) are dead letters")
+print("\(status.depth) events wait, \(report.stored) were delivered, \(status.deadLettered) are dead letters, \(retried) were put back")
 await client.shutdown(within: .seconds(1))
 guard status.depth == 14, status.deadLettered == 0, report.failure != nil else { exit(1) }
