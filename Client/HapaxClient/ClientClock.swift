@@ -27,7 +27,7 @@ extension ClientClock {
     package var reading: ClockReading { ClockReading(monotonic: monotonic, unixMilliseconds: unixMilliseconds) }
 }
 
-/// What both clocks said at one moment.
+/// Both clocks, read at one moment.
 package struct ClockReading: Hashable, Sendable {
     package var monotonic: Duration
     package var unixMilliseconds: Int64

@@ -56,13 +56,13 @@ public final class TestEvents: Sendable {
         let stored = stored
         configuration.onStored = { bytes in
             guard let event = TrackedEvent(bytes) else { return }
-            let told = stored.withLock { stored in
+            let waiters = stored.withLock { stored in
                 stored.events.append(event)
-                let told = stored.waiters.filter { $0.name == event.name }
+                let waiters = stored.waiters.filter { $0.name == event.name }
                 stored.waiters.removeAll { $0.name == event.name }
-                return told
+                return waiters
             }
-            for waiter in told { waiter.waiter.resume(returning: event) }
+            for waiter in waiters { waiter.waiter.resume(returning: event) }
         }
         let transport = server.transport
         client = try EventClient.start(configuration, clock: clock) { transport }

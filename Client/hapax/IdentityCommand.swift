@@ -38,7 +38,7 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            IdentityCommand.tell(try Terminal.working { try IdentityFile(queue.directory).read() }, queue, output)
+            IdentityCommand.printIdentity(try Terminal.working { try IdentityFile(queue.directory).read() }, queue, output)
         }
     }
 
@@ -143,7 +143,7 @@ struct IdentityCommand: AsyncParsableCommand {
             try queue.directory.make()
             return try IdentityFile(queue.directory).change(change)
         }
-        tell(identity, queue, output)
+        printIdentity(identity, queue, output)
     }
 
     private static func set(_ consent: Consent, _ queue: QueueOptions, _ output: OutputOptions) throws {
@@ -152,10 +152,10 @@ struct IdentityCommand: AsyncParsableCommand {
             try queue.directory.setConsent(consent)
             return try IdentityFile(queue.directory).read()
         }
-        tell(identity, queue, output)
+        printIdentity(identity, queue, output)
     }
 
-    private static func tell(_ identity: KeptIdentity?, _ queue: QueueOptions, _ output: OutputOptions) {
+    private static func printIdentity(_ identity: KeptIdentity?, _ queue: QueueOptions, _ output: OutputOptions) {
         let consent = queue.directory.consent
         if output.json {
             return Terminal.say(json: [

@@ -26,9 +26,9 @@ package struct EventBatch: Sendable {
         package var created: Int64?
         /// The highest sequence that an answer has settled.
         package var acknowledged: Int64?
-        /// The sequences below the last event of this batch that still wait and are not in it; at most ``EventLimits/maximumSaidRanges`` ranges.
+        /// The sequences below the last event of this batch that still wait and are not in it; at most ``EventLimits/maximumReportedRanges`` ranges.
         package var held: [ClosedRange<Int64>]
-        /// The sequences of removed events, which will never come; at most ``EventLimits/maximumSaidRanges`` ranges.
+        /// The sequences of removed events, which will never come; at most ``EventLimits/maximumReportedRanges`` ranges.
         package var gone: [Gone]
         /// Counts of events refused at intake, which have no sequence, since the install began; at most ``EventLimits/maximumDropReasons``
         /// reasons.

@@ -46,7 +46,7 @@ public enum EventLimits {
     package static let maximumDetailBytes = 200
 
     /// Ranges of sequences in an envelope's `held`, and as many in its `gone`; further ones are not read.
-    package static let maximumSaidRanges = 1_000
+    package static let maximumReportedRanges = 1_000
 
     /// Reasons listed in an envelope's `refused`.
     package static let maximumDropReasons = 32

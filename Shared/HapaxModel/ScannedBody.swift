@@ -247,7 +247,7 @@ package struct BodyScan {
     }
 
     /// - Parameter value: JSON that has been checked.
-    /// - Returns: The first ``EventLimits/maximumSaidRanges`` ranges; nil if the value is not a list of ranges.
+    /// - Returns: The first ``EventLimits/maximumReportedRanges`` ranges; nil if the value is not a list of ranges.
     private func ranges(_ value: JSONCursor, hasReasons: Bool) -> [EventBatch.Envelope.Gone]? {
         var cursor = value
         var ranges: [EventBatch.Envelope.Gone] = []
@@ -258,7 +258,7 @@ package struct BodyScan {
             guard let range = range(&cursor, hasReason: hasReasons) else { return nil }
             ranges.append(range)
             cursor.skipWhitespace()
-        } while ranges.count < EventLimits.maximumSaidRanges && cursor.skip(UInt8(ascii: ","))
+        } while ranges.count < EventLimits.maximumReportedRanges && cursor.skip(UInt8(ascii: ","))
         return ranges
     }
 

@@ -19,7 +19,7 @@ extension EventClient {
         public var uploads = UploadSettings()
         /// Whom events concern that do not say it themselves while nobody is logged in; nil stands for the install's anonymous id.
         public var distinctID: String?
-        /// What the user has agreed to, where nobody has said it yet (``EventClient/setConsent(_:)``); kept from the first start on.
+        /// What the user has agreed to, where no consent has been set yet (``EventClient/setConsent(_:)``); kept from the first start on.
         public var consent = Consent.granted
         /// Whether this is an app, which has one user at a time: then each event has a session (``EventClient/sessionID``), and
         /// ``EventClient/commonProperties`` are kept for later runs. On Apple's systems for what is in a bundle, elsewhere not.
@@ -29,7 +29,7 @@ extension EventClient {
         /// Change or drop events before they are stored, one after the other.
         public var enrichers: [EventClient.Enricher] = []
         /// What the device is connected by at the moment, nil for nothing; asked often, on any thread, and must answer at once. By default
-        /// what the system tells on Apple's platforms, `wired` elsewhere.
+        /// what the system reports on Apple's platforms, `wired` elsewhere.
         public var network: @Sendable () -> NetworkType? = Self.standardNetwork
         /// Events of the first request, 1…1000. Later ones hold more, up to 1000 and 512 KiB, as long as they are
         /// answered within a third of ``requestTimeout``, and fewer where the link is too slow or a proxy refuses them.
@@ -42,7 +42,7 @@ extension EventClient {
         public var drainTime: Duration = .seconds(8)
         /// For development.
         public var debug = DebugSettings()
-        /// Where failures are told: statuses and causes, never events or keys. By default warnings and errors go where swift-log sends them, which is
+        /// Where failures are logged: statuses and causes, never events or keys. By default warnings and errors go where swift-log sends them, which is
         /// standard error unless the app says otherwise (`LoggingSystem.bootstrap`); nil for nowhere.
         public var logger: Logger? = Self.standardLogger
         /// Where the client counts, see docs/operations.md for the labels; nil stands for the factory that `MetricsSystem` has when the client

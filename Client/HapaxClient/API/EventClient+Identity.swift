@@ -35,8 +35,8 @@ extension EventClient {
 
     // MARK: - Consent
 
-    /// What the user of the directory has agreed to: what was said last, in this run or an earlier one, else what the configuration says
-    /// (``Configuration/consent``). While the queue is closed nobody knows what an earlier run has said.
+    /// What the user of the directory has agreed to: the last decision, in this run or an earlier one, else what the configuration says
+    /// (``Configuration/consent``). While the queue is closed an earlier run's decision is not known.
     public var consent: Consent { context.consent }
 
     /// From now on, for this process and all others that work in the directory, and for later runs:

@@ -8,7 +8,7 @@ import Logging
 /// Safe to use from any thread. Any number of clients, in any number of processes, work in one queue directory, each with a file of its own.
 ///
 /// A client always exists. Until its queue is open it is *disabled*: it refuses events and counts them as ``DropReason/disabled``, remembers what
-/// it was told of users, consent, properties and the app, and does it when the queue opens.
+/// it was given of users, consent, properties and the app, and does it when the queue opens.
 public final class EventClient: Sendable {
     /// Opens the queue. Returns instead of throwing: a typed error in its type takes a newer system on Apple's platforms.
     typealias Open = @Sendable (Configuration, DeliveryHub, EventTimers) -> Result<OpenClient, StartError>
@@ -25,7 +25,7 @@ public final class EventClient: Sendable {
 
     struct State {
         var opened: OpenClient?
-        /// Its queue is open, and what was said before is still to be done.
+        /// Its queue is open, and earlier calls are still to be performed.
         var opening: OpenClient?
         var configuration: Configuration?
         var logger: Logger?
@@ -41,9 +41,9 @@ public final class EventClient: Sendable {
         /// Events refused while it is closed, and what counts them for metrics.
         var refused = 0
         var refusals: Counter?
-        /// What was said of it while it was closed, as far as it is still to be done.
+        /// Calls made while it was closed that are still to be performed.
         var wishes = Wishes()
-        /// All that was said while it was closed, for who asks.
+        /// All calls made while it was closed, for getters.
         var context = EventContext(identity: Identity(anonymousID: ""))
     }
 
@@ -426,12 +426,12 @@ extension EventClient {
         open?.updateUploads { $0.take(changed, over: before) }
     }
 
-    /// What becomes of this client's events from now on: stored, duplicate, rejected, dropped, each told after its commit.
+    /// What becomes of this client's events from now on: stored, duplicate, rejected, dropped, each reported after its commit.
     ///
-    /// Queues of other clients that this one delivers because they found its own taken are included: what is told is what this client
+    /// Queues of other clients that this one delivers because they found its own taken are included: what is reported is what this client
     /// learned from the server. Any number of subscribers; none of them ever holds up tracking or delivery.
     ///
-    /// - Parameter bufferLimit: Deliveries that wait for this subscriber, from 1. One who takes longer loses the oldest, and is told how
+    /// - Parameter bufferLimit: Deliveries that wait for this subscriber, from 1. One who takes longer loses the oldest, and learns how
     ///   many by ``EventDelivery/missed(_:)`` in their place.
     public func deliveries(bufferLimit: Int = EventDeliveries.defaultBufferLimit) -> EventDeliveries {
         EventDeliveries(subscription: hub.subscribe(limit: bufferLimit))

@@ -2,7 +2,7 @@ import HapaxModel
 
 /// Measures how long something takes, on a monotonic clock; ``EventClient/startTimer(_:)`` makes it.
 ///
-/// It lives in memory: one that runs when the process ends is gone, and so is one that nobody keeps. It stands still while the app is in the
+/// It lives in memory: one that runs when the process ends is lost, and so is one that nobody keeps. It stands still while the app is in the
 /// background, unless it is started or resumed there. Any number may have the same name.
 public final class EventTimer: Sendable {
     private let name: String

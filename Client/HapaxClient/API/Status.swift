@@ -35,7 +35,7 @@ extension EventClient {
         public var duplicates: Int64
         /// Moved to the dead letters since the file began and not put back; those that were deleted since count as well.
         public var deadLettered: Int64
-        /// Events gone unsent after they had been stored: removed by the quota, or purged.
+        /// Events removed unsent after they had been stored: by the quota, or by a purge.
         public var removed: Int64
         /// By reason: events refused at intake, which took no sequence; removed ones; dead letters that did not stay.
         public var dropped: [String: Int64]

@@ -12,10 +12,10 @@ import CoreTelephony
 import Dispatch
 import HapaxModel
 
-/// What the device is connected by, as the system tells; the default of ``EventClient/Configuration/network`` on Apple's platforms.
+/// What the device is connected by, as the system reports; the default of ``EventClient/Configuration/network`` on Apple's platforms.
 ///
-/// The path says whether there is a network and of what kind; only the telephony framework tells 3G from 5G. Its answer is taken when the
-/// path changes. Until the system has told for the first time, some milliseconds after the start, there is none.
+/// The path says whether there is a network and of what kind; only the telephony framework distinguishes 3G from 5G. Its answer is taken when the
+/// path changes. Until the system's first report, some milliseconds after the start, there is none.
 final class DeviceNetwork: Sendable {
     /// One monitor for all clients of a process; it lives as long as that.
     static let shared = DeviceNetwork()

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What Apple's systems are told about a queue's files. Does nothing elsewhere; where the system does not take it, the queue works all the same.
+/// Attributes of a queue's files on Apple's systems. Does nothing elsewhere; where the system does not take it, the queue works all the same.
 enum DeviceStorage {
     /// An app that has its files locked with the device could store nothing then, and that is when it enters the background
     /// (https://developer.apple.com/documentation/uikit/encrypting-your-app-s-files). What is made in the directory follows.

@@ -52,7 +52,7 @@ final class UIKitApplication: ApplicationAdapter {
     /// In the foreground UIKit gives the greatest number there is.
     private static let maximumRemainingSeconds = 3_600.0
 
-    /// UIKit connects the first scene of an app that is shown, and tells that it enters the foreground, only behind
+    /// UIKit connects the first scene of an app that is shown, and notifies that it enters the foreground, only behind
     /// `application(_:didFinishLaunchingWithOptions:)` (https://developer.apple.com/documentation/uikit/about-the-app-launch-sequence).
     static let sceneTime: Duration = .seconds(2)
 

@@ -25,7 +25,7 @@ extension OpenClient {
     package func takeOverRefusals(_ count: Int) {
         guard count > 0 else { return }
         let counts = [DropReason.disabled.rawValue: Int64(count)]
-        reporter.hasTold(counts)
+        reporter.hasReported(counts)
         writer.intake.withLock { $0.addRefusals(counts) }
         countRefusalsSoon()
     }

@@ -25,11 +25,11 @@ extension OpenClient {
         within limit: Duration? = nil, _ work: @escaping @Sendable (_ isAwaited: @escaping @Sendable () -> Bool) async -> Value
     ) async -> Result<Value, DeliveryFailure> {
         let (end, value) = (CommitWaiter(), Locked<Value?>(nil))
-        let timer = limit.map { clock.schedule(after: $0) { end.tell(.success(nil)) } }
+        let timer = limit.map { clock.schedule(after: $0) { end.resume(.success(nil)) } }
         Task {
-            let done = await work { !end.isTold }
+            let done = await work { !end.isResumed }
             value.withLock { $0 = done }
-            end.tell(.success(nil))
+            end.resume(.success(nil))
         }
         var ending = DeliveryFailure.outOfTime
         do { try await end.waitUnlessCancelled() } catch { ending = .cancelled }
@@ -68,13 +68,13 @@ extension OpenClient {
         let end = CommitWaiter()
         // What hangs is ended at the limit by taking away what it waits for.
         let closing = clock.schedule(after: limit) { [transport] in transport.close() }
-        let leaving = clock.schedule(after: limit + Self.minimumStoringTime) { end.tell(.success(nil)) }
+        let leaving = clock.schedule(after: limit + Self.minimumStoringTime) { end.resume(.success(nil)) }
         Task {
             try? await writer.barrier(retrying: true)
             if !cutsRests, await delivery.isResting {
                 let resting = FinalFlush(own: FlushReport(DeliveryCounts(), remaining: remaining, failure: nil))
                 result.withLock { $0 = resting }
-                return end.tell(.success(nil))
+                return end.resume(.success(nil))
             }
             var whole = FinalFlush(own: await upload())
             if whole.own.failure == nil || whole.own.failure?.isAboutEvents == true {
@@ -84,7 +84,7 @@ extension OpenClient {
                 }
             }
             result.withLock { [whole] in $0 = whole }
-            end.tell(.success(nil))
+            end.resume(.success(nil))
         }
         _ = try? await end.wait()
         closing.cancel()

@@ -4,7 +4,7 @@ import HapaxModel
 package enum BatchFlush: Hashable, Sendable {
     /// Nothing waits, or there is no network: what waits stays.
     case noData
-    /// The server has acknowledged a batch; `more` tells whether events are left.
+    /// The server has acknowledged a batch; `more`: whether events are left.
     case good(more: Bool)
     /// Nothing was acknowledged, or not all of it; what was not stays.
     case failed(DeliveryFailure)

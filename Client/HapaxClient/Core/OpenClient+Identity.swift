@@ -20,11 +20,11 @@ extension OpenClient {
             defer { identified = key }
             return identified != key
         }
-        // Whoever logs in meanwhile is not this user: both are said here.
+        // Whoever logs in meanwhile is not this user: both are recorded here.
         guard isNew else { return }
         let tracked = track(
             "$identify", properties: [EventContext.anonymousID: anonymousID], id: .derived(name: "$identify", key: key), distinctID: id)
-        // Refused, as while the user has opted out, it is still to be said.
+        // Refused, as while the user has opted out, it is still to be recorded.
         if tracked == nil { identified.withLock { if $0 == key { $0 = nil } } }
     }
 

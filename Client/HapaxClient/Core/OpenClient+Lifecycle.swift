@@ -37,7 +37,7 @@ extension OpenClient {
         } else {
             stored.wait()
         }
-        // For whoever else is told to terminate.
+        // For other handlers of the same signal.
         stored.signal()
     }
 

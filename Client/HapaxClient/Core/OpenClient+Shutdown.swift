@@ -17,7 +17,7 @@ extension OpenClient {
             }
         }
         let storing = clock.schedule(after: storingTime) { [writer] in writer.giveUp() }
-        let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.tell(.success(nil)) }
+        let leaving = clock.schedule(after: storingTime + Self.closingTime) { end.resume(.success(nil)) }
         Task {
             var (isStored, last) = (false, Delivery.Step?.none)
             repeat {
@@ -40,7 +40,7 @@ extension OpenClient {
             writer.giveUp()
             await closeFile()
             await writer.rests()
-            end.tell(.success(nil))
+            end.resume(.success(nil))
         }
         _ = try? await end.wait()
         leaving.cancel()

@@ -14,7 +14,7 @@ extension OpenClient {
             storageFailure: writer.lastFailure,
             nextAttempt: delivery.nextAttempt.map(Date.init(unixMilliseconds:)), created: counters.created, stored: counters.stored,
             duplicates: counters.duplicates,
-            deadLettered: counters.deadLettered, removed: counters.gone,
+            deadLettered: counters.deadLettered, removed: counters.removed,
             dropped: counters.dropped.merging(uncounted, uniquingKeysWith: +), damage: file.latestDamage)
     }
 

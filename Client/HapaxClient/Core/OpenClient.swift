@@ -194,7 +194,7 @@ package final class OpenClient: Sendable {
                 }
             },
             keepIdentity: { change in
-                // In a directory that is gone nobody would find it.
+                // In a directory that was removed no later run would find it.
                 try file.requireFile()
                 // What another process has changed meanwhile stays.
                 _ = try IdentityFile(file.directory).change { kept in
@@ -231,7 +231,7 @@ package final class OpenClient: Sendable {
         if writer.intake.withLock({ !$0.uncounted.isEmpty }) { writer.whenStored {} }
     }
 
-    /// The user has denied consent: of what was deleted there is no end, and who logs in again is told again.
+    /// The user has denied consent: of what was deleted there is no end, and a user who logs in again is identified again.
     static func forget(_ session: SessionMarker, _ identified: Locked<String?>) {
         _ = session.ended()
         identified.withLock { $0 = nil }
@@ -240,7 +240,7 @@ package final class OpenClient: Sendable {
     /// Events that an upload would send now, or what is still to be recovered.
     private static func sendable(_ file: QueueFile) -> Int {
         let counters = file.counters
-        return max(Int(counters.sendable), file.isRecovering || counters.untold > 0 ? 1 : 0)
+        return max(Int(counters.sendable), file.isRecovering || counters.unreported > 0 ? 1 : 0)
     }
 
     private var sendable: Int { Self.sendable(file) }

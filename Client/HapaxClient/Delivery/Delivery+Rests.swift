@@ -21,7 +21,7 @@ extension Delivery {
     }
 
     func endRests() {
-        for end in rests { end.tell(.success(nil)) }
+        for end in rests { end.resume(.success(nil)) }
         rests = []
     }
 

@@ -26,7 +26,7 @@ extension Delivery {
             return failed(step, error, file, was: install)
         }
         step.counts.deadLettered = batch.damaged.count
-        // While the user denies consent nothing is told but with events that the user had agreed to.
+        // While consent is denied, a report goes only with events that the user had agreed to.
         if plan == .batch(.none), consent.consent == .denied { plan = .drained }
         switch plan {
         case .batch: break
@@ -119,7 +119,7 @@ extension Delivery {
 
     private func send(_ batch: QueueBatch, timeout: Duration) async -> (AnswerClassifier.Answer, Duration) {
         let batchID = batchIDs.next(unixMilliseconds: parts.clock.unixMilliseconds)
-        var envelope = batch.said.envelope
+        var envelope = batch.report.envelope
         envelope.batchID = batchID
         envelope.sentAt = min(max(parts.clock.unixMilliseconds, 0), EventLimits.maximumTime)
         var request = parts.endpoint.request(EventBatch(envelope: envelope, events: batch.events.map(\.wire)).encoded())
@@ -186,7 +186,7 @@ extension Delivery {
         _ verdicts: [Receipt.Result], _ batch: QueueBatch, wasHeld: Bool, _ file: QueueFile, _ before: Step
     ) throws -> Step {
         var step = before
-        var outcome = BatchOutcome(install: batch.install, said: batch.said)
+        var outcome = BatchOutcome(install: batch.install, report: batch.report)
         outcome.settlements = zip(batch.events, verdicts).compactMap { event, verdict in
             Self.fate(verdict).map { Settlement(event: event, fate: $0) }
         }

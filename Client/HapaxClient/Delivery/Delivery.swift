@@ -57,9 +57,9 @@ package actor Delivery {
         var gate: @Sendable (_ isManual: Bool) -> RequestPermission = { _ in .granted(timeout: nil) }
         /// Called when a pass begins that nobody asked for; what it returns, when that ends.
         var beginPass: @Sendable () -> @Sendable () -> Void = { {} }
-        /// Told of each request, with how long it took.
+        /// Called after each request, with how long it took.
         var attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in }
-        /// Told of what was settled, and whether it was the client's own file's; and of other changes of the counters.
+        /// Called after a settlement, with whether it was the client's own file's; and after other changes of the counters.
         var settled: @Sendable ([Settlement], DeliveryScope) -> Void = { _, _ in }
         /// Makes an event of the client's own, as that a file was damaged.
         var makeEvent: MakeEvent

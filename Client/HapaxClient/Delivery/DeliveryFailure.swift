@@ -20,7 +20,7 @@ public enum DeliveryFailure: Error, Hashable, Sendable {
     case notOpen
     /// The client is shut down, or was while this was under way.
     case shutDown
-    /// The task that asked for it was cancelled. What was under way goes on; what became of it the next report tells.
+    /// The task that asked for it was cancelled. What was under way goes on; the next report has its outcome.
     case cancelled
     /// The limit of ``EventClient/flush(within:)`` has passed; as for ``cancelled``.
     case outOfTime

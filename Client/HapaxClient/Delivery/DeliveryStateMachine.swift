@@ -72,7 +72,7 @@ struct DeliveryStateMachine: Sendable {
         if let lastRequest, now - lastRequest > Self.suspicionTime { rested() }
         if counters.sendable <= aside.count { aside = [] }
         if counters.sendable > 0 { return .batch(.oldest(limit: limit, besides: aside)) }
-        if counters.untold > 0 { return .batch(.none) }
+        if counters.unreported > 0 { return .batch(.none) }
         guard counters.held > 0 else { return .drained }
         let isProbeDue = isManual || lastProbe.map { now - $0 >= Self.probeInterval } ?? true
         guard accepted > acceptedAtRefusal || (suspects.isEmpty && isProbeDue) else { return .onlyHeld }
@@ -122,6 +122,6 @@ struct DeliveryStateMachine: Sendable {
     /// These were held, and are tried again.
     mutating func released(_ sequences: [Int64]) { tried.formUnion(sequences) }
 
-    /// The pass is over, or what was refused is gone: what the server accepts from now on says nothing about what it refused before.
+    /// The pass is over, or what was refused waits no more: what the server accepts from now on says nothing about what it refused before.
     mutating func rested() { (suspects, tried) = ([:], []) }
 }

@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// Sends what processes that are gone have left in the directory: file by file, each under its own install id, with the delivery's own step.
+/// Sends what ended processes have left in the directory: file by file, each under its own install id, with the delivery's own step.
 ///
 /// A file whose lock is free belongs to nobody. It is held while it is sent, and let go as soon as a step says wait.
 package actor Leftovers {
@@ -14,7 +14,7 @@ package actor Leftovers {
     private let consent: @Sendable () -> KeptConsent
     private let makeEvent: Delivery.MakeEvent
     private var running: Task<Look, Never>?
-    /// Those that could not be opened: told once.
+    /// Those that could not be opened: reported once.
     private var unusable: [Int: StorageFailure] = [:]
     private var isStopped = false
 
@@ -128,7 +128,7 @@ package actor Leftovers {
         }
     }
 
-    /// Nobody else will end the session of an app that is gone. Of one that cannot be stored the next look tries again.
+    /// No other client will end the session of an app that has ended. Of one that cannot be stored the next look tries again.
     private func endSession(of file: QueueFile) {
         let consent = consent()
         // It may be of the time that this is about.

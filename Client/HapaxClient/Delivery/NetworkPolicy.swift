@@ -18,7 +18,7 @@ extension EventClient.Configuration {
     #if canImport(Network)
     static let standardNetwork: @Sendable () -> NetworkType? = { DeviceNetwork.shared.current }
 
-    /// Apple's systems tell some milliseconds after they were first asked: the first upload comes later than that.
+    /// Apple's systems answer some milliseconds after they were first asked: the first upload comes later than that.
     static func prepareNetwork() { _ = DeviceNetwork.shared }
     #else
     static let standardNetwork: @Sendable () -> NetworkType? = { .wired }

@@ -28,7 +28,7 @@ package struct RetryPolicy: Sendable, Hashable {
         // Full jitter, but never nothing: a server that refuses at once must not be asked again at once.
         let floor = base / 10
         guard let retryAfter, retryAfter > .zero else { return max(ceiling * jitter, floor) }
-        // On top, so that the clients that were all told the same do not come back together. A wish near the cap leaves room for that.
+        // On top, so that clients that were all given the same time do not come back together. A time near the cap leaves room for that.
         let wish = min(retryAfter, cap - cap / 5)
         let room = cap - wish
         return wish + max((wish < retryAfter ? room : min(ceiling, room)) * jitter, min(floor, room))

@@ -1,12 +1,12 @@
 import Foundation
 import HapaxModel
 
-/// What is known about the machine and the app without being told (R57). What is not known is left out.
+/// What is known about the machine and the app without configuration (R57). What is not known is left out.
 enum AutomaticProperties {
     static let libraryVersion = HapaxVersion.current
 
     /// - Parameters:
-    ///   - bundle: What the app says about itself, if it is not told its version.
+    ///   - bundle: What the app says about itself, if no version is given.
     ///   - firmware: Where the kernel shows what the firmware says about the machine (SMBIOS); on Linux, and in few containers.
     static func collect(
         appVersion: String?, bundle: [String: Any]? = Bundle.main.infoDictionary, firmware: String = "/sys/class/dmi/id"

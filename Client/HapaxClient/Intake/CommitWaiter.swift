@@ -1,47 +1,47 @@
 import HapaxModel
 
-/// Someone who waits for a commit, and is told the sequence that it gave. Told once; what comes later is ignored.
+/// A caller that waits for a commit, and for the sequence that it gave. It is resumed once; later results are ignored.
 final class CommitWaiter: Sendable {
     private enum State {
         case nobodyYet
         case waiting(CheckedContinuation<Result<Int64?, TrackError>, Never>)
-        case told(Result<Int64?, TrackError>)
+        case resumed(Result<Int64?, TrackError>)
     }
 
     private let state = Locked(State.nobodyYet)
     private let observer: (@Sendable (Result<Int64?, TrackError>) -> Void)?
 
-    /// - Parameter observer: Called once, by whoever tells; for those who cannot wait as a task does.
+    /// - Parameter observer: Called once, by whoever resumes it; for callers that are no task.
     init(_ observer: (@Sendable (Result<Int64?, TrackError>) -> Void)? = nil) {
         self.observer = observer
     }
 
-    func tell(_ result: Result<Int64?, TrackError>) {
+    func resume(_ result: Result<Int64?, TrackError>) {
         let before: State = state.withLock { state in
             let before = state
-            if case .told = before { return before }
-            state = .told(result)
+            if case .resumed = before { return before }
+            state = .resumed(result)
             return before
         }
         switch before {
         case .nobodyYet: observer?(result)
         case .waiting(let continuation): continuation.resume(returning: result)
-        case .told: break
+        case .resumed: break
         }
     }
 
-    /// Whether somebody has told.
-    var isTold: Bool { state.withLock { if case .told = $0 { true } else { false } } }
+    /// Whether it has its result.
+    var isResumed: Bool { state.withLock { if case .resumed = $0 { true } else { false } } }
 
     /// The same, but for a caller whose task is cancelled: that one waits no longer, and what it waited for goes on.
     @discardableResult
     func waitUnlessCancelled() async throws(TrackError) -> Int64? {
-        let told = await withTaskCancellationHandler {
+        let known = await withTaskCancellationHandler {
             await result()
         } onCancel: {
-            tell(.failure(.cancelled))
+            resume(.failure(.cancelled))
         }
-        return try told.get()
+        return try known.get()
     }
 
     /// For one caller.
@@ -52,12 +52,12 @@ final class CommitWaiter: Sendable {
 
     private func result() async -> Result<Int64?, TrackError> {
         await withCheckedContinuation { continuation in
-            let told: Result<Int64?, TrackError>? = state.withLock { state in
-                if case .told(let result) = state { return result }
+            let known: Result<Int64?, TrackError>? = state.withLock { state in
+                if case .resumed(let result) = state { return result }
                 state = .waiting(continuation)
                 return nil
             }
-            if let told { continuation.resume(returning: told) }
+            if let known { continuation.resume(returning: known) }
         }
     }
 }

@@ -36,7 +36,7 @@ struct KeptConsent: Hashable, Sendable {
     }
 
     var consent: Consent
-    /// Oldest first; nil: nobody can tell.
+    /// Oldest first; nil: not known.
     var decisions: [Decision]? = []
     /// The latest of those that are not kept any more; 0: none.
     var forgotten: Int64 = 0
@@ -47,7 +47,7 @@ struct KeptConsent: Hashable, Sendable {
     /// Nobody who may have denied it is taken for somebody who has not.
     static let unknown = KeptConsent(consent: .denied, decisions: nil)
 
-    /// The latest decision's; 0 if there was none, nil if nobody can tell.
+    /// The latest decision's; 0 if there was none, nil if that is not known.
     var number: Int64? { decisions.map { $0.last?.at ?? forgotten } }
 
     /// Behind which decision an event waits that is taken now; nil if it does not wait.
@@ -100,12 +100,12 @@ struct ConsentFile: Sendable {
         (self.directory, file) = (directory, SmallFile(path: directory.consentPath, flush: flush))
     }
 
-    /// nil if nobody has said anything.
+    /// nil if no consent has been set.
     ///
-    /// - Throws: Also if it cannot be understood, or if nobody can tell whether it is there.
+    /// - Throws: Also if it cannot be understood, or if it is not known whether it is there.
     func read() throws -> KeptConsent? {
         if let data = try file.read() { return try JSONDecoder().decode(KeptConsent.self, from: data) }
-        // As versions before 0.1 said it: a file that is there or not.
+        // As versions before 0.1 kept it: a file that is there or not.
         return try SmallFile(path: directory.optOutPath).read().map { _ in KeptConsent(consent: .denied) }
     }
 
@@ -126,10 +126,10 @@ struct ConsentFile: Sendable {
         return kept
     }
 
-    /// Where nobody has said anything, this is said from now on.
+    /// Where no consent has been set, this one is from now on.
     func begin(_ consent: Consent) throws {
         guard consent != .granted else { return }
-        // Of what cannot be read something was said.
+        // A file that cannot be read held some decision.
         do { if try read() != nil { return } } catch { return }
         try file.begin(try JSONEncoder().encode(KeptConsent(consent: consent)))
     }
@@ -163,7 +163,7 @@ struct ConsentMark: Sendable {
         _ = current()
     }
 
-    /// What holds now. Where nobody can tell, as while the directory or the file is away, it is what was found last.
+    /// What holds now. While the directory or the file is away, it is what was found last.
     mutating func current() -> KeptConsent {
         if let unwritten { return unwritten }
         do {
@@ -174,7 +174,7 @@ struct ConsentMark: Sendable {
                 known = KeptConsent(consent: .granted)
             }
         } catch {
-            // Nobody can tell.
+            // Not known.
         }
         return known
     }

@@ -13,7 +13,7 @@ struct Intake: Sendable {
         var base = EncodedProperties.none
         /// What it takes by estimate, and what was promised to it on disk.
         var reserved = QueueUsage()
-        /// Told when everything up to here is durable.
+        /// Resumed when everything up to here is durable.
         var waiter: CommitWaiter?
     }
 
@@ -120,7 +120,7 @@ struct Intake: Sendable {
 
     private static let reservedAtOnce: Int64 = 64
 
-    /// Adds a mark; its waiter is told when everything tracked before is durable.
+    /// Adds a mark; its waiter is resumed when everything tracked before is durable.
     ///
     /// - Returns: Whether the writer must be started.
     mutating func mark(_ waiter: CommitWaiter) -> Bool {

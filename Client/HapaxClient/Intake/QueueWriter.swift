@@ -2,7 +2,7 @@ import Dispatch
 import GRDB
 import HapaxModel
 
-/// The one writer: takes the mailbox, encodes each event once, commits in groups, tells who waits.
+/// The one writer: takes the mailbox, encodes each event once, commits in groups, resumes the waiters.
 ///
 /// A failed commit keeps its events at the head and is tried again after a backoff; later events wait behind it, so order never changes.
 final class QueueWriter: Sendable {
@@ -99,7 +99,7 @@ final class QueueWriter: Sendable {
         var consent: KeptConsent
         /// Behind which decision those were taken of which this process has learned too late that consent is not granted any more.
         var unlearned: Int64?
-        /// How many of `taken` have gone into a group.
+        /// How many of `taken` are in a group.
         var used = 0
 
         init(consent: KeptConsent) { self.consent = consent }
@@ -150,8 +150,8 @@ final class QueueWriter: Sendable {
     func barrier(retrying: Bool = false) async throws(TrackError) {
         let waiter = CommitWaiter()
         if intake.withLock({ $0.mark(waiter) }) || (retrying && lastFailure != nil) { wake() }
-        // Nobody would come to tell it. Looked at after the mark: giving up looks for marks after it has said so here.
-        if hasGivenUp { waiter.tell(.failure(.shutDown)) }
+        // Nothing would resume it any more. Read after the mark was added: giving up sets this before it collects marks.
+        if hasGivenUp { waiter.resume(.failure(.shutDown)) }
         try await waiter.wait()
     }
 
@@ -174,10 +174,10 @@ final class QueueWriter: Sendable {
             intake.close()
             return intake.mailbox.compactMap(\.waiter)
         }
-        for waiter in waiters + late { waiter.tell(.failure(.shutDown)) }
+        for waiter in waiters + late { waiter.resume(.failure(.shutDown)) }
     }
 
-    /// Returns once nothing is under way, and all that was committed has been told.
+    /// Returns once nothing is under way, and all that was committed has been reported.
     func rests() async {
         await withCheckedContinuation { continuation in dispatch.async { continuation.resume() } }
     }
@@ -201,7 +201,7 @@ final class QueueWriter: Sendable {
         }
     }
 
-    /// What was tracked before this process knew that consent is not granted any more was tracked behind that decision, as far as anybody can tell.
+    /// What was tracked before this process knew that consent is not granted any more was tracked behind that decision, as far as is known.
     private func learn() {
         guard let (before, now) = learnConsent(), now.consent != .granted, let number = before.number else { return }
         work.unlearned = work.unlearned ?? number
@@ -237,7 +237,7 @@ final class QueueWriter: Sendable {
                 state.waiters = waiters
                 return state.hasGivenUp
             }
-            if hasGivenUp { for waiter in waiters { waiter.tell(.failure(.shutDown)) } }
+            if hasGivenUp { for waiter in waiters { waiter.resume(.failure(.shutDown)) } }
         }
         let immediate = immediateEvents()
         let end = min(work.used + Self.maximumGroup, work.taken.count)
@@ -284,13 +284,13 @@ final class QueueWriter: Sendable {
             if failures > 0 { reporter?.commitsSucceedAgain(after: failures) }
             for (waiter, event) in group.waiters {
                 guard let event, let appended = committed.appended else {
-                    waiter.tell(.success(nil))
+                    waiter.resume(.success(nil))
                     continue
                 }
                 if appended.denied.contains(event) {
-                    waiter.tell(.failure(.refused(.optedOut)))
+                    waiter.resume(.failure(.refused(.optedOut)))
                 } else {
-                    waiter.tell(appended.removed.contains(event) ? .failure(.removed) : .success(appended.sequences[event]))
+                    waiter.resume(appended.removed.contains(event) ? .failure(.removed) : .success(appended.sequences[event]))
                 }
             }
             if !group.events.isEmpty { stored(Stored(depth: committed.depth, immediate: group.isImmediate)) }
@@ -322,7 +322,7 @@ final class QueueWriter: Sendable {
     }
 
     private func failed(_ failure: StorageFailure) {
-        // Before the next attempt is due: who comes behind that waits for it. Told once, they do not mind being told again when all is stored.
+        // Before the next attempt is due: what comes later waits for it. A waiter ignores its second result, when all is stored.
         let waiters = takeWaiters()
         let (delay, isFirst) = state.withLock { state in
             state.failures += 1
@@ -340,6 +340,6 @@ final class QueueWriter: Sendable {
             state.retry = state.hasGivenUp ? nil : retry
             return state.hasGivenUp ? retry : replaced
         }?.cancel()
-        for waiter in waiters { waiter.tell(.failure(.notStored(failure))) }
+        for waiter in waiters { waiter.resume(.failure(.notStored(failure))) }
     }
 }

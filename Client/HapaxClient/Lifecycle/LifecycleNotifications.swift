@@ -1,7 +1,7 @@
 import Foundation
 import HapaxModel
 
-/// An app's notifications, told to a client as signals. The client is not kept.
+/// An app's notifications, passed to a client as signals. The client is not kept.
 package final class LifecycleNotifications: Sendable {
     private let held: Locked<WeakClient>
     private let subscriptions = Locked<[any NSObjectProtocol]>([])

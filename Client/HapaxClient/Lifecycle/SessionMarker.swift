@@ -1,6 +1,6 @@
 import HapaxModel
 
-/// Remembers on disk that the app is in use, so that the next start can go on with its session, and tell of one that ended without `$AppEnd`.
+/// Remembers on disk that the app is in use, so that the next start can go on with its session, and report one that ended without `$AppEnd`.
 ///
 /// Written when events have been stored, at most once a second: the last activity is known that precisely.
 final class SessionMarker: Sendable {
@@ -22,7 +22,7 @@ final class SessionMarker: Sendable {
         (self.file, self.clock, self.context) = (file, clock, context)
     }
 
-    /// An id for the end of a session: the same one for the end that the app told and for a recovered one, so that a crash between the two
+    /// An id for the end of a session: the same one for the end that the app reported and for a recovered one, so that a crash between the two
     /// makes a duplicate and no second end.
     static func endID(_ start: EventID) -> EventID {
         EventID.derived(name: "$AppEnd", key: start.description)

@@ -21,7 +21,7 @@ public struct QueueDamage: Hashable, Sendable {
     /// Whether events are missing, or may be: nobody knows how many there were.
     package var mayHaveLost: Bool { lost != 0 }
 
-    /// The event that tells the server; its properties are the counts, never the path.
+    /// The event that reports it; its properties are the counts, never the path.
     static let eventName = "$QueueDamaged"
 
     var properties: Properties {

@@ -11,11 +11,11 @@ extension QueueFile {
     package var isRecovering: Bool { damage.withLock { $0.isPending } }
 
     /// Recovers a chunk of what a damaged file held, oldest first: its events are this install's now, under their ids, and what became of their
-    /// old sequences is told as the old install's last word (I11, I12).
+    /// old sequences is reported as the old install's last report (I11, I12).
     ///
     /// Events that waited for the user's consent are recovered once that is known, and not at all if it was denied; until then nothing is.
     ///
-    /// - Parameter makeEvent: Makes the event that tells of the damage once all has been recovered; nil to tell nothing.
+    /// - Parameter makeEvent: Makes the event about the damage once all has been recovered; nil for none.
     /// - Returns: Whether there is more.
     func recoverChunk(
         now: Int64, consent: KeptConsent = KeptConsent(consent: .granted),
@@ -52,7 +52,7 @@ extension QueueFile {
                     try Self.bury(
                         DeadLetter(
                             number: counters.created, eventID: deadLetter.eventID, reason: deadLetter.reason, detail: deadLetter.detail,
-                            time: deadLetter.unixMilliseconds, event: deadLetter.event), isTold: false, db, &counters)
+                            time: deadLetter.unixMilliseconds, event: deadLetter.event), isKnownToServer: false, db, &counters)
                 }
             }
             return true
@@ -96,25 +96,25 @@ extension QueueFile {
 
     private func noted(_ recovery: Recovery) { damage.withLock { $0.latest = recovery.damage } }
 
-    /// What was recovered comes again under another sequence; what was not is lost, as far as the file said where its waiting events began.
+    /// What was recovered comes again under another sequence; what was not is lost, as far as the file's counters name where its waiting events began.
     private static func tellLastWord(
         of recovery: Recovery, _ recovered: [Int64], upTo reached: Int64, _ db: Database, _ counters: inout QueueCounters
     ) throws {
         var next = recovery.lowest.map { max($0, recovery.reached + 1) }
         for sequence in recovered {
             if let first = next, first < sequence {
-                try tellGone(first...(sequence - 1), "damaged", of: recovery.install, db, &counters)
+                try noteRemoved(first...(sequence - 1), "damaged", of: recovery.install, db, &counters)
             }
-            try tellGone(sequence...sequence, "recovered", of: recovery.install, db, &counters)
+            try noteRemoved(sequence...sequence, "recovered", of: recovery.install, db, &counters)
             if let first = next { next = max(first, sequence + 1) }
         }
-        if let next, next <= reached { try tellGone(next...reached, "damaged", of: recovery.install, db, &counters) }
+        if let next, next <= reached { try noteRemoved(next...reached, "damaged", of: recovery.install, db, &counters) }
     }
 
     private func finish(_ recovery: Recovery, _ makeEvent: (String, EventID, Properties) -> PreparedEvent?) throws -> Bool {
         var damage = recovery.damage
         damage.isRecovered = true
-        // The same one, however often it is told.
+        // The same one, however often it is made.
         let id = EventID.derived(name: QueueDamage.eventName, key: "\(recovery.install) \(recovery.name)")
         let event = makeEvent(QueueDamage.eventName, id, damage.properties)
         let isMore = try transaction(growing: true) { db, counters in

@@ -10,7 +10,7 @@ struct Recovery: Hashable, Sendable {
     /// How much it held, if it says so.
     var waiting: Int64?
     var deadLetters: Int64?
-    /// No event below was waiting, as far as that is known; then what is not recovered from here on is told as lost.
+    /// No event below was waiting, as far as that is known; then what is not recovered from here on is reported as lost.
     var lowest: Int64?
     /// No row has a higher number.
     var highest: Int64

@@ -4,7 +4,7 @@ import HapaxModel
 /// What a file's counters were after its owner's latest commit, for those who must not open the file. It stands in `N.status`, behind its check sum.
 package struct FileStatus: Hashable, Sendable, Codable {
     package var install: String
-    package var created, waiting, held, bytes, stored, duplicates, deadLettered, gone, deadLetters: Int64
+    package var created, waiting, held, bytes, stored, duplicates, deadLettered, removed, deadLetters: Int64
     package var dropped: [String: Int64]
     package var oldest: Int64?
     /// Whether something is still to be recovered from a damaged file: nobody knows yet how many events that holds.
@@ -14,7 +14,7 @@ package struct FileStatus: Hashable, Sendable, Codable {
         recovering = isRecovering
         install = counters.installID.description
         (created, waiting, held, bytes) = (counters.created, counters.waiting, counters.held, counters.bytes)
-        (stored, duplicates, deadLettered, gone) = (counters.stored, counters.duplicates, counters.deadLettered, counters.gone)
+        (stored, duplicates, deadLettered, removed) = (counters.stored, counters.duplicates, counters.deadLettered, counters.removed)
         (deadLetters, dropped, self.oldest) = (counters.deadLetters, counters.dropped, oldest)
     }
 
@@ -44,7 +44,7 @@ package struct FileStatus: Hashable, Sendable, Codable {
             "install": .string(install), "created": .integer(created), "waiting": .integer(waiting), "held": .integer(held),
             "bytes": .integer(bytes), "stored": .integer(stored), "duplicates": .integer(duplicates),
             "deadLettered": .integer(deadLettered),
-            "gone": .integer(gone), "deadLetters": .integer(deadLetters), "dropped": .object(dropped.mapValues { .integer($0) }),
+            "removed": .integer(removed), "deadLetters": .integer(deadLetters), "dropped": .object(dropped.mapValues { .integer($0) }),
             "oldest": oldest.map { .integer($0) } ?? .null, "recovering": .bool(recovering),
         ])
         let json = writer.bytes

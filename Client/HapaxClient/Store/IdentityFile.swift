@@ -43,7 +43,7 @@ package struct IdentityFile: Sendable {
     package init(_ directory: QueueDirectory) { file = SmallFile(path: directory.identityPath) }
 
     /// - Returns: nil if there is none.
-    /// - Throws: Also if it cannot be understood, or if nobody can tell whether it is there.
+    /// - Throws: Also if it cannot be understood, or if it is not known whether it is there.
     package func read() throws -> KeptIdentity? { try file.read().map { try JSONDecoder().decode(KeptIdentity.self, from: $0) } }
 
     /// What is there, or a new one; who comes first makes it. One that cannot be understood, or is

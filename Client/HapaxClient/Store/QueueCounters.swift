@@ -22,12 +22,12 @@ package struct QueueCounters: Hashable, Sendable {
     /// Events that became dead letters and have not been put back.
     package internal(set) var deadLettered: Int64 = 0
     /// Removed unsent after they had been stored: by the quota or a purge.
-    package internal(set) var gone: Int64 = 0
+    package internal(set) var removed: Int64 = 0
     /// Dead letters that are in the file now, and their bytes.
     package internal(set) var deadLetters: Int64 = 0
     package internal(set) var deadLetterBytes: Int64 = 0
-    /// Ranges of sequences that will never come, of which the server is still to be told.
-    package internal(set) var untold: Int64 = 0
+    /// Ranges of sequences that will never come and are still to be reported.
+    package internal(set) var unreported: Int64 = 0
     /// The first sequence that was tracked while the user's consent was pending; all from there on wait for that. 0 for none.
     package internal(set) var pendingFrom: Int64 = 0
     /// Behind which decision the first of them was taken (``KeptConsent/number``): the next one is about all of them.
@@ -38,22 +38,22 @@ package struct QueueCounters: Hashable, Sendable {
     package init(of installID: EventID) { self.installID = installID }
 
     /// I12.
-    package var isBalanced: Bool { created == waiting + stored + duplicates + deadLettered + gone }
+    package var isBalanced: Bool { created == waiting + stored + duplicates + deadLettered + removed }
 
     var usage: QueueUsage { QueueUsage(events: waiting + deadLetters, bytes: bytes + deadLetterBytes) }
 
     var deadLetterUsage: QueueUsage { QueueUsage(events: deadLetters, bytes: deadLetterBytes) }
 
-    /// Events of which no server has said yet that it refuses them alone.
+    /// Events that no server has refused alone yet.
     package var sendable: Int64 { waiting - held }
 
     /// Rises whenever an event that waited is removed unsent, also where its sequence is taken back.
-    package var removals: Int64 { gone + (dropped["purged"] ?? 0) }
+    package var removals: Int64 { removed + (dropped["purged"] ?? 0) }
 
     /// Whether the server is to hear anything new: dead letters and held events alone are nothing to send.
-    package var hasSomethingToSend: Bool { sendable > 0 || untold > 0 }
+    package var hasSomethingToSend: Bool { sendable > 0 || unreported > 0 }
 
-    /// Events refused at intake, which have no sequence, as the server is told. What somebody did who had denied consent is nobody's business.
+    /// Events refused at intake, which have no sequence, as they are reported. What somebody did who had denied consent is nobody's business.
     var refused: [String: Int64] { dropped.filter { $0.key != DropReason.optedOut.rawValue && DropReason(rawValue: $0.key) != nil } }
 
     // MARK: - On disk
@@ -63,8 +63,8 @@ package struct QueueCounters: Hashable, Sendable {
         "letter_bytes", "untold", "pending_from", "pending_since",
     ]
     private static let fields: [any WritableKeyPath<QueueCounters, Int64> & Sendable] = [
-        \.word, \.created, \.acknowledged, \.waiting, \.bytes, \.held, \.stored, \.duplicates, \.deadLettered, \.gone, \.deadLetters,
-        \.deadLetterBytes, \.untold, \.pendingFrom, \.pendingSince,
+        \.word, \.created, \.acknowledged, \.waiting, \.bytes, \.held, \.stored, \.duplicates, \.deadLettered, \.removed, \.deadLetters,
+        \.deadLetterBytes, \.unreported, \.pendingFrom, \.pendingSince,
     ]
 
     static let tableColumns = columns.map { "\($0) INTEGER NOT NULL DEFAULT 0" }.joined(separator: ", ")

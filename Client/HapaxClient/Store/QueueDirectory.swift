@@ -99,7 +99,7 @@ package struct QueueDirectory: Hashable, Sendable {
         if !keepsLog { DatabaseFile.removeLogs(database) }
     }
 
-    /// Whether a file in which there was something is empty or gone. SQLite takes such a one for a new database, and removes the log beside it, also
+    /// Whether a file in which there was something is empty or missing. SQLite takes such a one for a new database, and removes the log beside it, also
     /// for who only reads.
     func isEmptied(_ number: Int, isNew: Bool) throws -> Bool {
         let path = databasePath(number)

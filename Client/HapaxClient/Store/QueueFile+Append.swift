@@ -96,7 +96,7 @@ extension QueueFile {
             DeadLetter(
                 number: sequence, eventID: event.id, reason: deadLetter.reason, detail: deadLetter.detail, time: event.time,
                 event: event.bytes),
-            isTold: false, db, &counters)
+            isKnownToServer: false, db, &counters)
         return (sequence, deadLetter)
     }
 

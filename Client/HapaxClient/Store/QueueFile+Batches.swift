@@ -8,7 +8,7 @@ enum BatchKind: Hashable, Sendable {
     case oldest(limit: Int, besides: Set<Int64> = [])
     /// The oldest that the server refused alone, to see whether it still does.
     case held
-    /// None: what the server is to be told without one.
+    /// None: a report to the server without an event.
     case none
 }
 
@@ -17,7 +17,7 @@ struct QueueBatch: Sendable {
     /// Of the file that they are from.
     var install: EventID?
     var events: [OutgoingEvent] = []
-    var said = QueueFile.Said()
+    var report = QueueFile.InstallReport()
     /// Events that became dead letters while these were read: their bytes had changed on the disk.
     var damaged: [Settlement] = []
 }
@@ -27,7 +27,7 @@ struct BatchOutcome: Sendable {
     /// The batch's: in a file that took over meanwhile its sequences are other events'. nil: whichever file it is.
     var install: EventID?
     var settlements: [Settlement] = []
-    var said = QueueFile.Said()
+    var report = QueueFile.InstallReport()
     /// Held events that are dead letters now, since the server has accepted others after it refused them; with the reason.
     var buried: [Int64: (reason: String, detail: String)] = [:]
     /// Whether the oldest of the other held events are tried again.
@@ -69,7 +69,7 @@ extension QueueFile {
                     throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                 }
                 batch.install = counters.installID
-                if damaged.isEmpty { batch.said = try said(with: batch.events.map(\.sequence), besides: aside, db) }
+                if damaged.isEmpty { batch.report = try report(with: batch.events.map(\.sequence), besides: aside, db) }
                 return (batch, damaged)
             }
             if found.damaged.isEmpty {
@@ -110,7 +110,7 @@ extension QueueFile {
         try transaction { db, counters in
             var (settled, released) = ([Settlement](), [Int64]())
             guard outcome.install == nil || outcome.install == counters.installID else { return (settled, released) }
-            try Self.told(outcome.said, db, &counters)
+            try Self.acknowledge(outcome.report, db, &counters)
             let delete = try RowDelete(db)
             for settlement in outcome.settlements {
                 let event = settlement.event
@@ -135,7 +135,7 @@ extension QueueFile {
                     try Self.bury(
                         DeadLetter(
                             number: event.sequence, eventID: event.id, reason: reason, detail: detail, time: now, event: event.bytes),
-                        isTold: true, db, &counters)
+                        isKnownToServer: true, db, &counters)
                 }
                 settled.append(settlement)
             }
@@ -144,7 +144,7 @@ extension QueueFile {
                     try Self.bury(
                         DeadLetter(
                             number: sequence, eventID: event.id, reason: why.reason, detail: why.detail, time: now, event: event.bytes),
-                        isTold: false, db, &counters)
+                        isKnownToServer: false, db, &counters)
                     settled.append(Settlement(event: event, fate: .deadLetter(reason: why.reason, detail: why.detail)))
                 }
             }
@@ -199,7 +199,7 @@ extension QueueFile {
                 try Self.bury(
                     DeadLetter(
                         number: sequence, eventID: event.id == .unreadable ? nil : event.id, reason: reason, detail: detail, time: now,
-                        event: event.bytes), isTold: false, db, &counters)
+                        event: event.bytes), isKnownToServer: false, db, &counters)
                 return Settlement(event: event, fate: .deadLetter(reason: reason, detail: detail))
             }
         }

@@ -3,8 +3,8 @@ import GRDB
 import HapaxModel
 
 extension QueueFile {
-    /// - Parameter isTold: Whether the server knows, since it refused the event itself.
-    static func bury(_ deadLetter: DeadLetter, isTold: Bool, _ db: Database, _ counters: inout QueueCounters) throws {
+    /// - Parameter isKnownToServer: Whether the server knows, since it refused the event itself.
+    static func bury(_ deadLetter: DeadLetter, isKnownToServer: Bool, _ db: Database, _ counters: inout QueueCounters) throws {
         let sum = checkSum(deadLetter.number, deadLetter.eventID, deadLetter.unixMilliseconds, deadLetter.event)
         try db.cachedStatement(
             sql: """
@@ -19,7 +19,7 @@ extension QueueFile {
         counters.deadLettered += 1
         counters.deadLetters += 1
         counters.deadLetterBytes += Int64(deadLetter.event.count)
-        if !isTold { try tellGone(deadLetter.number...deadLetter.number, deadLetter.reason, db, &counters) }
+        if !isKnownToServer { try noteRemoved(deadLetter.number...deadLetter.number, deadLetter.reason, db, &counters) }
     }
 
     private static func checkSum(_ sequence: Int64, _ id: EventID?, _ time: Int64, _ bytes: [UInt8]) -> Int64 {

@@ -62,7 +62,7 @@ extension QueueFile {
     private static func open(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
         let path = claim.directory.databasePath(claim.number)
         try claim.directory.finishSettingAside(claim.number)
-        // In the place of a file that was set aside, or that somebody has deleted, it is another install: no sequence comes again (I7). Said before
+        // In the place of a file that was set aside, or that somebody has deleted, it is another install: no sequence comes again (I7). InstallReport before
         // there is an empty file, which is damage otherwise.
         let former = claim.note.install
         if !FileManager.default.fileExists(atPath: path), !claim.note.isNew { try claim.beginAnew() }

@@ -3,8 +3,8 @@ import GRDB
 import HapaxModel
 
 extension QueueFile {
-    /// Forgets every event that waits now, in chunks, each durable when the next begins. They are counted as gone and under `purged`, which the
-    /// server is told. What is still to be recovered from damaged files is forgotten with them.
+    /// Forgets every event that waits now, in chunks, each durable when the next begins. They are counted as removed, and reported to the
+    /// server as `purged`. What is still to be recovered from damaged files is forgotten with them.
     ///
     /// - Returns: How many there were.
     @discardableResult
@@ -35,9 +35,9 @@ extension QueueFile {
                 if try row.value("state") == RowState.held.rawValue { counters.held -= 1 }
             }
             counters.waiting -= Int64(rows.count)
-            counters.gone += Int64(rows.count)
+            counters.removed += Int64(rows.count)
             try counters.count("purged", Int64(rows.count), db)
-            try Self.tellGone(try rows.map { try $0.value("sequence") }.sorted(), "purged", db, &counters)
+            try Self.noteRemoved(try rows.map { try $0.value("sequence") }.sorted(), "purged", db, &counters)
             return rows.count
         }
     }
@@ -82,12 +82,12 @@ extension QueueFile {
         counters.bytes -= bytes.reduce(0, +)
         // What else had taken a sequence was removed before.
         let removed = counters.created - (cut - 1) - Int64(bytes.count + deadLetters)
-        let gone = min(removed, counters.gone)
-        counters.gone -= gone
-        counters.deadLettered -= Int64(deadLetters) + removed - gone
+        let ofWaiting = min(removed, counters.removed)
+        counters.removed -= ofWaiting
+        counters.deadLettered -= Int64(deadLetters) + removed - ofWaiting
         counters.created = cut - 1
         try db.execute(sql: "DELETE FROM gone WHERE install_id IS NULL AND first >= ?", arguments: [cut])
-        counters.untold -= Int64(db.changesCount)
+        counters.unreported -= Int64(db.changesCount)
         try db.execute(sql: "UPDATE gone SET last = ? WHERE install_id IS NULL AND last >= ?", arguments: [cut - 1, cut])
         try counters.count("purged", Int64(bytes.count), db)
         guard cut == first else { return true }

@@ -6,7 +6,7 @@ extension QueueFile {
     /// Removes what is too old, dead letters beyond their share and, if the policy is to drop, what there is no room for.
     ///
     /// - Parameter limit: So many rows at most; the next transaction goes on.
-    /// - Returns: The sequences that are gone, those of dead letters last.
+    /// - Returns: The sequences removed, those of dead letters last.
     func removeForQuota(_ db: Database, _ counters: inout QueueCounters, now: Int64, limit: Int) throws -> [Int64] {
         var removed: [Int64] = []
         if let oldestTime = quota.oldestTime(now: now) {
@@ -58,15 +58,15 @@ extension QueueFile {
             counters.waiting -= 1
             counters.bytes -= event.bytes
             if event.isHeld { counters.held -= 1 }
-            counters.gone += 1
+            counters.removed += 1
             removed.append(event.sequence)
         }
         let now = Array(removed[before...])
         try counters.count(reason.rawValue, Int64(now.count), db)
-        try Self.tellGone(now, reason.rawValue, db, &counters)
+        try Self.noteRemoved(now, reason.rawValue, db, &counters)
     }
 
-    /// From the oldest on. The server is told, also of one that it refused itself: the event is nowhere any more.
+    /// From the oldest on. Each is reported, also one that the server refused itself: the event is nowhere any more.
     @discardableResult
     func removeDeadLetters(_ db: Database, _ counters: inout QueueCounters, limit: Int) throws -> [Int64] {
         var removed: [Int64] = []
@@ -82,7 +82,7 @@ extension QueueFile {
             removed.append(try row.value("sequence"))
         }
         try counters.count(RemovalReason.deadLetter.rawValue, Int64(removed.count), db)
-        try Self.tellGone(removed, RemovalReason.deadLetter.rawValue, db, &counters)
+        try Self.noteRemoved(removed, RemovalReason.deadLetter.rawValue, db, &counters)
         return removed
     }
 }

@@ -17,7 +17,7 @@ extension QueueFile {
         var base: String
     }
 
-    /// What is to be told of an app that crashed or was killed while it was shown.
+    /// What is to be reported of an app that crashed or was killed while it was shown.
     struct OpenSession: Hashable, Sendable {
         /// The id of its `$AppStart`.
         var start: EventID

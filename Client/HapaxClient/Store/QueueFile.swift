@@ -14,7 +14,7 @@ package final class QueueFile: Sendable {
     let keepsDamagedFiles: Bool
     let room: QueueRoom
     let connection: Locked<DatabaseQueue?>
-    /// The file that the connection writes; its name may be gone, or another file's.
+    /// The file that the connection writes; its name may be removed, or another file's.
     private let identity: Locked<FileIdentity?>
     private let current: Locked<QueueCounters>
     /// The time of the oldest waiting event, as the latest commit left it.
@@ -125,7 +125,7 @@ package final class QueueFile: Sendable {
     ///   - growing: Whether it stores events: then a full disk refuses it, while others get the ballast's room; and it is done again if the file
     ///     turns out to be damaged, since it decided nothing by rows that may be lost.
     ///   - released: Reservations of the events that it stores.
-    ///   - committed: Told of the result before anybody else can read what was stored.
+    ///   - committed: Called with the result before any reader can see what was stored.
     func transaction<Value>(
         growing: Bool = false, releasing released: QueueUsage = QueueUsage(), committed: (Value) -> Void = { _ in },
         _ body: (Database, inout QueueCounters) throws -> Value

@@ -11,7 +11,7 @@ struct QueueRoom: Hashable, Sendable {
     /// The log is emptied from here on; one transaction may take it beyond that.
     let logBytes: Int
 
-    /// - Parameter freeBytes: Of the disk; nil if that cannot be told.
+    /// - Parameter freeBytes: Of the disk; nil if that is not known.
     init(freeBytes: Int64?) {
         let share = (freeBytes ?? .max) / 16
         logBytes = Int(min(max(share, Int64(Self.smallestLog)), Int64(Self.largestLog)))

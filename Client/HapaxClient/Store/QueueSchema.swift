@@ -12,7 +12,7 @@ enum QueueSchema {
     // events: what waits. The sequence is the row number; it is given at the commit and never again, whatever is deleted (R12). payload: the
     // event as it will travel, without its sequence. state: see `RowState`. check_sum: see `RowCheckSum`.
     // dead_letters: under the sequence that the event has.
-    // gone: sequences that will never come and of which the server is still to be told; install_id is NULL for this file's own. word: the
+    // gone: sequences that will never come and that are still to be reported to the server; install_id is NULL for this file's own. word: the
     // first word that says it.
     // session: of the app whose client owns or owned the file; start_id only while that is shown, session_id for services not at all.
     // recoveries: of files that were set aside.

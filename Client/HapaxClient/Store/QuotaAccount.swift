@@ -2,7 +2,7 @@ import HapaxModel
 
 /// Decides whether there is room for one more event: what is on disk, and what has been promised to events that wait for their commit.
 ///
-/// A value; commits and reservations change it by differences, so that it is right in whatever order they are told.
+/// A value; commits and reservations change it by differences, so that it is right in whatever order they come.
 struct QuotaAccount: Sendable {
     let quota: QueueQuota
     private(set) var used: QueueUsage
@@ -32,7 +32,7 @@ struct QuotaAccount: Sendable {
     }
 }
 
-/// What an event will take, as far as that can be told without encoding it.
+/// What an event will take, as far as that is known without encoding it.
 extension QueueUsage {
     /// What an event takes besides its properties: its own two texts, the names of the fields, the id and the numbers.
     static func bytes(_ name: String, _ distinctID: String) -> Int64 {

@@ -8,7 +8,7 @@ struct SmallFile: Sendable {
     var flush: @Sendable (Int32) -> Int32 = DriveCache.synchronize
 
     /// - Returns: nil if there is none.
-    /// - Throws: Also if nobody can tell whether it is there, as where a file stands in the directory's place.
+    /// - Throws: Also if it is not known whether it is there, as where a file stands in the directory's place.
     func read() throws -> Data? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {

@@ -321,7 +321,7 @@ private final class AnswerCollector {
         }
         let line = String(decoding: UnsafeRawBufferPointer(start: start, count: count), as: UTF8.self)
         if line.hasPrefix("HTTP/") {
-            // An interim answer, or a proxy's, came before: what it said is not the answer's.
+            // An interim answer, or a proxy's, came before: its header is not the answer's.
             headers = [:]
             isHeaderComplete = false
             isSuccess = line.split(separator: " ").dropFirst().first?.prefix(3) == "200"

@@ -11,7 +11,7 @@ import HapaxModel
 /// Requests by URLSession, on Apple's platforms.
 ///
 /// The session's own timeout begins anew with each byte that comes, so a request has its deadline here. Whatever ends a request early, as
-/// that deadline, tells its caller at once: the session ends the task behind that, when it likes.
+/// that deadline, answers its caller at once: the session ends the task behind that, when it likes.
 package final class URLSessionTransport: EventTransport {
     private let exchanges = Exchanges()
     private let session: URLSession
@@ -58,7 +58,7 @@ package final class URLSessionTransport: EventTransport {
     package func close() { exchanges.close() }
 }
 
-/// The requests under way, as the session tells of them.
+/// The requests under way, as the session reports them.
 private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     private struct Exchange {
         let task: URLSessionTask
@@ -115,7 +115,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         for exchange in ended { Self.end(exchange, .failure(.aborted)) }
     }
 
-    // MARK: - What the session tells
+    // MARK: - What the session reports
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
         if (dataTask.response as? HTTPURLResponse)?.statusCode == 200,

@@ -138,7 +138,7 @@ extension AnswerClassifier.Answer {
 }
 
 extension DeliveryFailure {
-    /// A name from a fixed set. Statuses that are not our server's word are told apart by their class only.
+    /// A name from a fixed set. Statuses that are not our server's word are distinguished by their class only.
     var kind: String {
         switch self {
         case .transport(let failure): failure.kind

@@ -7,14 +7,14 @@ final class DeliveryHub: Sendable {
     }
 
     private struct State {
-        /// Weak: a subscriber who is gone takes its buffer along.
+        /// Weak: a subscriber that ends takes its buffer along.
         var subscribers: [Weak] = []
         var hasEnded = false
     }
 
     private let state = Locked(State())
 
-    /// - Parameter scope: What it is told.
+    /// - Parameter scope: What is reported to it.
     func subscribe(limit: Int, scope: DeliveryScope = .all) -> DeliverySubscription {
         let subscription = DeliverySubscription(limit: limit, scope: scope)
         let hasEnded = state.withLock { state in
@@ -41,7 +41,7 @@ final class DeliveryHub: Sendable {
         for subscription in current { subscription.end() }
     }
 
-    /// Forgets those who are gone.
+    /// Forgets those that have ended.
     private var current: [DeliverySubscription] {
         state.withLock { state in
             state.subscribers.removeAll { $0.subscription == nil }

@@ -2,7 +2,7 @@ import HapaxModel
 
 /// What became of one event, or of several that have no name any more.
 ///
-/// Each is told after the commit that records it, and once; an event whose dead letter is retried is told again.
+/// Each is reported after the commit that records it, and once; an event whose dead letter is retried is reported again.
 public enum EventDelivery: Hashable, Sendable {
     /// The server stored it, for the first time.
     case stored(EventID)
@@ -13,11 +13,11 @@ public enum EventDelivery: Hashable, Sendable {
     ///
     /// `reason` is the one of its ``DeadLetter``, `detail` is for people; neither holds anything of the event.
     case rejected(EventID, reason: String, detail: String)
-    /// So many events, at least one, are gone for one of the reasons of ``EventClient/Status/dropped``: refused at intake, removed by the quota, purged,
+    /// So many events, at least one, were dropped for one of the reasons of ``EventClient/Status/dropped``: refused at intake, removed by the quota, purged,
     /// or lost with a damaged file.
     ///
-    /// Refusals are told with the next commit, at the latest when the client is shut down. Events that are found again in a damaged file
-    /// are told again, when they are delivered.
+    /// Refusals are reported with the next commit, at the latest when the client is shut down. Events that are found again in a damaged file
+    /// are reported again, when they are delivered.
     case dropped(reason: String, count: Int)
     /// The subscriber was too slow: here this many deliveries are missing.
     case missed(Int)

@@ -11,13 +11,13 @@ final class EventReporter: Sendable {
     private let logger: Logger?
     private let now: @Sendable () -> Duration
     private let counters: @Sendable () -> QueueCounters
-    /// The drops that have been told.
+    /// The drops that have been reported.
     private let told: Locked<[String: Int64]>
     /// Dead letters that were made as events were stored, and that no flush has reported.
     private let deadLettersOfIntake = Locked(0)
     /// What goes wrong at the moment.
     private let episodes = Locked(Episodes())
-    /// Of another server or write key, as far as that has been told.
+    /// Of another server or write key, as far as that has been reported.
     private let otherFiles = Locked(0)
 
     /// - Parameters:
@@ -63,7 +63,7 @@ final class EventReporter: Sendable {
         let counters = counters()
         metrics.waiting(depth: counters.waiting, bytes: counters.bytes)
         let dropped = told.withLock { told in
-            // Taken for lost and found again is told as what becomes of it; lost for good it is not told twice.
+            // Taken for lost and found again is reported as what becomes of it; lost for good it is not reported twice.
             let now = counters.dropped
             let dropped = now.filter { $0.value > told[$0.key] ?? 0 }.mapValues { Int($0) }
             defer { told.merge(now) { max($0, $1) } }
@@ -92,7 +92,7 @@ final class EventReporter: Sendable {
         DropReason.optedOut.rawValue, DropReason.enricher.rawValue, DropReason.disabled.rawValue, "purged",
     ]
 
-    /// - Parameter isCounted: Whether nobody tells of the same events again.
+    /// - Parameter isCounted: Whether the same events are not reported again.
     private func log(_ trouble: Episodes.Kind.Trouble, _ counts: [(reason: String, count: Int)], isCounted: Bool = true) {
         guard let logger else { return }
         for (reason, count) in counts where !Self.silent.contains(reason) {
@@ -119,12 +119,12 @@ final class EventReporter: Sendable {
         }
     }
 
-    /// Somebody else has told of drops that the counters do not know yet.
-    func hasTold(_ dropped: [String: Int64]) {
+    /// Another part has reported drops that the counters do not know yet.
+    func hasReported(_ dropped: [String: Int64]) {
         told.withLock { $0.merge(dropped, uniquingKeysWith: +) }
     }
 
-    /// Events are gone that no counter will ever know, with the client whose subscribers would be told.
+    /// Events are lost that no counter will ever know, with the client whose subscribers would learn of them.
     func lost(_ count: Int, _ failure: StorageFailure?) {
         metrics.dropped(count, reason: "lost")
         logger?.error(
@@ -191,7 +191,7 @@ final class EventReporter: Sendable {
         metrics.attempted(in: duration, failure: answer.failureKind)
     }
 
-    /// Subscribers read what they have been told, and then the end.
+    /// Subscribers read what has been reported, and then the end.
     func end() {
         hub.end()
     }

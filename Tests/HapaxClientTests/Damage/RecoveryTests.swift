@@ -160,7 +160,8 @@ struct RecoveryTests {
         }
         try queue.append([PreparedEvent.sample(51, fill: 10)])
         let settlements = batch.events.map { Settlement(event: $0, fate: .stored) }
-        #expect(try queue.settle(BatchOutcome(install: batch.install, settlements: settlements, said: batch.said), now: 0).settled.isEmpty)
+        #expect(
+            try queue.settle(BatchOutcome(install: batch.install, settlements: settlements, report: batch.report), now: 0).settled.isEmpty)
         try queue.hold(1, of: batch.install)
         #expect(
             queue.counters.waiting == 1 && queue.counters.held == 0 && queue.counters.isBalanced

@@ -5,9 +5,9 @@ import Testing
 
 @Suite("DeliveryStateMachine (D2, D12, D13, I8)", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct DeliveryStateMachineTests {
-    private func counters(waiting: Int64, held: Int64 = 0, untold: Int64 = 0) -> QueueCounters {
+    private func counters(waiting: Int64, held: Int64 = 0, unreported: Int64 = 0) -> QueueCounters {
         var counters = QueueCounters(of: .derived(name: "install", key: "1"))
-        (counters.waiting, counters.held, counters.untold) = (waiting, held, untold)
+        (counters.waiting, counters.held, counters.unreported) = (waiting, held, unreported)
         return counters
     }
 
@@ -58,8 +58,8 @@ struct DeliveryStateMachineTests {
     @Test("what comes first: events, then what is to be told, then, seldom, one that is held")
     func plansAreInOrder() {
         var machine = DeliveryStateMachine(batchSize: 10)
-        #expect(machine.plan(counters(waiting: 3, held: 1, untold: 1), isManual: false, now: .zero) == .batch(.oldest(limit: 10)))
-        #expect(machine.plan(counters(waiting: 1, held: 1, untold: 1), isManual: false, now: .zero) == .batch(.none))
+        #expect(machine.plan(counters(waiting: 3, held: 1, unreported: 1), isManual: false, now: .zero) == .batch(.oldest(limit: 10)))
+        #expect(machine.plan(counters(waiting: 1, held: 1, unreported: 1), isManual: false, now: .zero) == .batch(.none))
         #expect(machine.plan(counters(waiting: 1, held: 1), isManual: false, now: .zero) == .batch(.held))
         #expect(machine.plan(counters(waiting: 1, held: 1), isManual: false, now: .seconds(299)) == .onlyHeld)
         #expect(machine.plan(counters(waiting: 1, held: 1), isManual: true, now: .seconds(299)) == .batch(.held))

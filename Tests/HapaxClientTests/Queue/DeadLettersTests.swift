@@ -165,7 +165,7 @@ struct DeadLettersTests {
         let sent = try file.nextBatch(.oldest(limit: 3), maximumBytes: .max, now: 0).events
         for sequence in [Int64(1), 3] { try file.hold(sequence, of: file.counters.installID) }
         try file.settle(BatchOutcome(settlements: [Settlement(event: sent[1], fate: .stored)]), now: 0)
-        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).said.envelope.held == [1...1], "what follows has not been heard of")
+        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).report.envelope.held == [1...1], "what follows has not been heard of")
     }
 
     @Test("of an event that became one twice the latest is shown")

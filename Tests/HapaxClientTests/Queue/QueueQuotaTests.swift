@@ -299,8 +299,8 @@ struct QueueQuotaTests {
         let word = file.counters.word
         #expect(try file.removeDue(now: 1_000_000))
         #expect(file.counters.word - word >= 4, "each transaction is a word")
-        #expect(file.counters.waiting == 0 && file.counters.gone == 3_500 && file.counters.isBalanced)
-        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).said.envelope.gone == [.init(1...3_500, reason: "quota_age")])
+        #expect(file.counters.waiting == 0 && file.counters.removed == 3_500 && file.counters.isBalanced)
+        #expect(try file.nextBatch(.none, maximumBytes: .max, now: 0).report.envelope.gone == [.init(1...3_500, reason: "quota_age")])
     }
 
     @Test("control: an account that forgets what is in memory takes more than allowed")

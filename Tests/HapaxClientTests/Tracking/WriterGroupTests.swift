@@ -220,8 +220,8 @@ struct WriterGroupTests {
     func firstAnswerHolds() async throws {
         let told = Locked(0)
         let waiter = CommitWaiter { _ in told.withLock { $0 += 1 } }
-        waiter.tell(.success(nil))
-        waiter.tell(.failure(.shutDown))
+        waiter.resume(.success(nil))
+        waiter.resume(.failure(.shutDown))
         try await waiter.wait()
         #expect(told.withLock { $0 } == 1)
     }

@@ -2,14 +2,14 @@ import Foundation
 import GRDB
 import HapaxModel
 
-/// Sequences that will never come: the server is told each, with a reason, until a receipt has covered it (I12).
+/// What an envelope reports about its install. A sequence that will never come is reported with a reason, until a receipt has covered it (I12).
 extension QueueFile {
     /// - Parameter install: Of a damaged file whose events these were; nil for this file's own.
-    static func tellGone(
+    static func noteRemoved(
         _ sequences: ClosedRange<Int64>, _ reason: String, of install: EventID? = nil, _ db: Database, _ counters: inout QueueCounters
     ) throws {
         let install = install.map { Data($0.bytes) }
-        // The word that this transaction gives.
+        // The report version of this transaction.
         let word = counters.word + 1
         try db.cachedStatement(
             sql: """
@@ -19,12 +19,12 @@ extension QueueFile {
         if db.changesCount == 1 { return }
         try db.cachedStatement(sql: "INSERT INTO gone (install_id, first, last, reason, word) VALUES (?, ?, ?, ?, ?)")
             .execute(arguments: [install, sequences.lowerBound, sequences.upperBound, reason, word])
-        counters.untold += 1
+        counters.unreported += 1
     }
 
     /// The same for sequences in ascending order.
-    static func tellGone(_ sequences: [Int64], _ reason: String, _ db: Database, _ counters: inout QueueCounters) throws {
-        for range in ranges(of: sequences) { try tellGone(range, reason, db, &counters) }
+    static func noteRemoved(_ sequences: [Int64], _ reason: String, _ db: Database, _ counters: inout QueueCounters) throws {
+        for range in ranges(of: sequences) { try noteRemoved(range, reason, db, &counters) }
     }
 
     static func ranges(of sequences: [Int64]) -> [ClosedRange<Int64>] {
@@ -41,45 +41,47 @@ extension QueueFile {
 
     /// At most so many ranges, the last of which then covers all that follow.
     static func merged(_ ranges: [ClosedRange<Int64>]) -> [ClosedRange<Int64>] {
-        let limit = EventLimits.maximumSaidRanges
+        let limit = EventLimits.maximumReportedRanges
         guard ranges.count > limit, let last = ranges.last else { return ranges }
         return Array(ranges[..<(limit - 1)]) + [ranges[limit - 1].lowerBound...last.upperBound]
     }
 
-    /// What an envelope says, and up to which row of `gone`.
-    struct Said: Sendable {
+    /// What an envelope reports, and up to which row of `gone`.
+    struct InstallReport: Sendable {
         var envelope = EventBatch.Envelope()
         fileprivate var install: Data?
-        fileprivate var lastGone: Int64 = 0
+        fileprivate var lastRow: Int64 = 0
     }
 
     /// - Parameters:
-    ///   - sent: The sequences of the envelope's events, in order; without any, what is to be told of damaged files may come first.
+    ///   - sent: The sequences of the envelope's events, in order; without any, what is to be reported about damaged files may come first.
     ///   - aside: Events that wait until the others have been sent.
-    func said(with sent: [Int64], besides aside: Set<Int64> = [], _ db: Database) throws -> Said {
+    func report(with sent: [Int64], besides aside: Set<Int64> = [], _ db: Database) throws -> InstallReport {
         let counters = counters
-        var said = Said()
-        var rows = counters.untold > 0 ? try Self.gone(of: nil, db) : []
-        if sent.isEmpty, rows.isEmpty, counters.untold > 0 {
-            said.install = try Data.fetchOne(db, sql: "SELECT install_id FROM gone LIMIT 1")
-            rows = try Self.gone(of: said.install, db)
+        var report = InstallReport()
+        var rows = counters.unreported > 0 ? try Self.removedRanges(of: nil, db) : []
+        if sent.isEmpty, rows.isEmpty, counters.unreported > 0 {
+            report.install = try Data.fetchOne(db, sql: "SELECT install_id FROM gone LIMIT 1")
+            rows = try Self.removedRanges(of: report.install, db)
         }
-        let told = rows.prefix(EventLimits.maximumSaidRanges)
-        // It would be told for ever.
-        guard told.allSatisfy({ $0.word <= counters.word }), counters.untold == 0 || !told.isEmpty || !sent.isEmpty else {
+        let removed = rows.prefix(EventLimits.maximumReportedRanges)
+        // It would be reported for ever.
+        guard removed.allSatisfy({ $0.word <= counters.word }), counters.unreported == 0 || !removed.isEmpty || !sent.isEmpty else {
             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
         }
-        said.lastGone = told.last?.id ?? 0
-        said.envelope.gone = told.map { EventBatch.Envelope.Gone($0.sequences, reason: $0.reason) }
-        if let install = said.install.flatMap({ EventID(bytes: $0) }) {
-            said.envelope.installID = install
-            return said
+        report.lastRow = removed.last?.id ?? 0
+        report.envelope.gone = removed.map { EventBatch.Envelope.Gone($0.sequences, reason: $0.reason) }
+        if let install = report.install.flatMap({ EventID(bytes: $0) }) {
+            report.envelope.installID = install
+            return report
         }
-        said.envelope.installID = counters.installID
-        (said.envelope.word, said.envelope.created, said.envelope.acknowledged) = (counters.word, counters.created, counters.acknowledged)
-        said.envelope.refused = counters.refused
-        // Those that did not fit are no loss: they are told next time.
-        var held = rows.dropFirst(EventLimits.maximumSaidRanges).map(\.sequences)
+        report.envelope.installID = counters.installID
+        (report.envelope.word, report.envelope.created, report.envelope.acknowledged) = (
+            counters.word, counters.created, counters.acknowledged
+        )
+        report.envelope.refused = counters.refused
+        // Those that did not fit are no loss: they are reported next time.
+        var held = rows.dropFirst(EventLimits.maximumReportedRanges).map(\.sequences)
         if counters.held > 0 || !aside.isEmpty {
             // Up to there the server takes for lost what is neither stored nor held.
             let last = max(sent.last ?? 0, counters.acknowledged)
@@ -87,27 +89,27 @@ extension QueueFile {
             let waiting = counters.held > 0 ? try Int64.fetchAll(db, sql: sql, arguments: [last]) : []
             held += Self.ranges(of: (waiting + aside.filter { $0 < last }).filter { !sent.contains($0) }.sorted())
         }
-        said.envelope.held = Self.merged(held.sorted { $0.lowerBound < $1.lowerBound })
-        return said
+        report.envelope.held = Self.merged(held.sorted { $0.lowerBound < $1.lowerBound })
+        return report
     }
 
-    private static func gone(of install: Data?, _ db: Database) throws -> [(
+    private static func removedRanges(of install: Data?, _ db: Database) throws -> [(
         id: Int64, sequences: ClosedRange<Int64>, reason: String, word: Int64
     )] {
         let sql = "SELECT id, first, last, reason, word FROM gone WHERE install_id IS ? ORDER BY id LIMIT ?"
-        return try Row.fetchAll(db, sql: sql, arguments: [install, 2 * EventLimits.maximumSaidRanges]).map { row in
+        return try Row.fetchAll(db, sql: sql, arguments: [install, 2 * EventLimits.maximumReportedRanges]).map { row in
             let (first, last): (Int64, Int64) = (try row.value("first"), try row.value("last"))
             guard first <= last else { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             return (try row.value("id"), first...last, try row.value("reason"), try row.value("word"))
         }
     }
 
-    /// A receipt has covered an envelope. What has been added to one of its ranges since is told again.
-    static func told(_ said: Said, _ db: Database, _ counters: inout QueueCounters) throws {
-        guard said.lastGone > 0 else { return }
+    /// A receipt has covered an envelope. What has been added to one of its ranges since is reported again.
+    static func acknowledge(_ report: InstallReport, _ db: Database, _ counters: inout QueueCounters) throws {
+        guard report.lastRow > 0 else { return }
         try db.execute(
             sql: "DELETE FROM gone WHERE id <= ? AND install_id IS ? AND word <= ?",
-            arguments: [said.lastGone, said.install, said.envelope.word ?? .max])
-        counters.untold -= Int64(db.changesCount)
+            arguments: [report.lastRow, report.install, report.envelope.word ?? .max])
+        counters.unreported -= Int64(db.changesCount)
     }
 }
