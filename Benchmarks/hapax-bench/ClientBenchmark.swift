@@ -18,6 +18,8 @@ struct ClientBenchmark {
         var stored: [Durability: [Double]] = [:]
         var raw: [Durability: [Double]] = [:]
         var drained: [Double] = []
+        /// Microseconds of this process for each event of it.
+        var drainingCPU: [Double] = []
         var rawHTTP: [Double] = []
         var idle: [Footprint.Figures] = []
         var queued: [Footprint.Figures] = []
@@ -40,7 +42,9 @@ struct ClientBenchmark {
             }
             note("round \(round) of \(rounds): drain")
             figures.rawHTTP.append(try rawHTTP())
-            figures.drained.append(try await drain())
+            let (drained, cpu) = try await drain()
+            figures.drained.append(drained)
+            figures.drainingCPU.append(cpu)
             note("round \(round) of \(rounds): reopen")
             let (idle, queued) = try await reopen()
             figures.idle.append(idle)
@@ -153,7 +157,7 @@ struct ClientBenchmark {
     }
 
     /// - Returns: Events per second until a full queue is acknowledged and empty, one batch of 500 at a time, to the server on SQLite.
-    private func drain() async throws -> Double {
+    private func drain() async throws -> (rate: Double, cpu: Double) {
         let directory = TemporaryDirectory("bench")
         let server = try ServerProcess(store: "sqlite:\(directory.path("events.sqlite"))")
         defer { server.stop() }
@@ -161,12 +165,14 @@ struct ClientBenchmark {
         let properties = Corpus.properties(1)
         for _ in 1..<events { client.track("order_viewed", properties: properties) }
         _ = try await client.trackDurably("order_viewed", properties: properties)
-        let start = ContinuousClock.now
+        let process = ProcessTree(root: ProcessInfo.processInfo.processIdentifier)
+        let (start, cpu) = (ContinuousClock.now, process.rootSeconds)
         let report = await client.flush()
         let seconds = (ContinuousClock.now - start) / .seconds(1)
+        let used = process.rootSeconds - cpu
         guard report.stored == events, report.remaining == 0 else { throw BenchmarkError("the queue did not drain: \(report)") }
         await client.shutdown(within: .zero)
-        return Double(events) / seconds
+        return (Double(events) / seconds, used * 1e6 / Double(events))
     }
 
     /// - Returns: Events per second that the same server takes of the same batches, encoded and compressed beforehand, on one connection.
@@ -219,6 +225,7 @@ struct ClientBenchmark {
         print(
             "| drained to the server on SQLite, batches of 500 | \(Int(drained)) events/s | \(Int(raw)) events/s, raw HTTP on one connection | \(drained / raw, places: 2) |"
         )
+        print("| the client's CPU for a drained event | \(figures.drainingCPU.median, places: 1) µs | – | – |")
         let opened = (figures.queued.map(\.milliseconds).median, figures.idle.map(\.milliseconds).median)
         let queued = events * Self.queued
         print("| a queue of \(queued) events opened | \(opened.0, places: 1) ms | \(opened.1, places: 1) ms, an empty one | – |")

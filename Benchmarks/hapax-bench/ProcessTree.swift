@@ -5,11 +5,13 @@ struct ProcessTree {
     let root: Int32
 
     /// CPU time used so far, user and system, in seconds; that of children that have ended counts once their parent has waited for them.
-    var cpuSeconds: Double {
-        let ticks = processes.reduce(0.0) { sum, fields in
-            sum + fields[11...14].reduce(0) { $0 + (Double($1) ?? 0) }
-        }
-        return ticks / Double(sysconf(Int32(_SC_CLK_TCK)))
+    var cpuSeconds: Double { Self.seconds(processes.map { $0[11...14] }) }
+
+    /// The same of the root alone, without children.
+    var rootSeconds: Double { Self.seconds(processes.filter { $0[1] != "\(root)" }.map { $0[11...12] }) }
+
+    private static func seconds(_ ticks: [ArraySlice<Substring>]) -> Double {
+        ticks.joined().reduce(0) { $0 + (Double($1) ?? 0) } / Double(sysconf(Int32(_SC_CLK_TCK)))
     }
 
     var residentMebibytes: Double {
