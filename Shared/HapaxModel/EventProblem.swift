@@ -70,6 +70,8 @@ package struct EventProblem: Hashable, Sendable, Error {
         case invalidSequence = "invalid_sequence"
         /// `properties` is no object.
         case invalidProperties = "invalid_properties"
+        /// The project takes derived ids only from senders with a server key.
+        case derivedIDNeedsServerKey = "derived_id_needs_server_key"
         /// The database refused this event's data although every check above had passed.
         case refusedByStore = "refused_by_store"
     }

@@ -42,6 +42,10 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case notFound = "not_found"
         /// An event of that id would be older than what the store still keeps.
         case expired
+        /// Something of that name exists already.
+        case exists
+        /// The server has no role that may change this in the store.
+        case adminRoleMissing = "admin_role_missing"
         /// The path exists, but for another method.
         case methodNotAllowed = "method_not_allowed"
         /// The request did not arrive within its deadline.
@@ -64,6 +68,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case storeUnavailable = "store_unavailable"
         /// The store's clock shows an earlier time than before, as after a failover to a machine whose clock is wrong: try again later.
         case clockBehind = "clock_behind"
+        /// Nobody has made a key for this server yet.
+        case notSetUp = "not_set_up"
         /// The server is stopping: try again, elsewhere or later.
         case stopping
         /// A defect of the server; whether the batch was stored is not known.
@@ -77,13 +83,14 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .wrongKeyKind: 403
             case .notFound, .expired: 404
             case .methodNotAllowed: 405
+            case .exists, .adminRoleMissing: 409
             case .tooSlow: 408
             case .bodyTooLarge, .tooManyEvents: 413
             case .unsupportedType, .unsupportedEncoding: 415
             case .misdirected: 421
             case .rangeTooLarge: 422
             case .projectBusy: 429
-            case .overloaded, .storeUnavailable, .clockBehind, .stopping: 503
+            case .overloaded, .storeUnavailable, .clockBehind, .notSetUp, .stopping: 503
             case .internalError: 500
             }
         }
@@ -99,6 +106,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .wrongKeyKind: "The key is of another kind"
             case .notFound: "There is nothing here"
             case .expired: "The event is older than what is kept"
+            case .exists: "There is one already"
+            case .adminRoleMissing: "The server may not change this"
             case .methodNotAllowed: "The method is not allowed here"
             case .tooSlow: "The request took too long to arrive"
             case .bodyTooLarge: "The body is too large"
@@ -110,6 +119,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .overloaded: "The server has more waiting than it may hold"
             case .storeUnavailable: "The store cannot be reached"
             case .clockBehind: "The store's clock is behind"
+            case .notSetUp: "The server has no keys yet"
             case .stopping: "The server is stopping"
             case .internalError: "The server failed"
             }

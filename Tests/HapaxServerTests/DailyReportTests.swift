@@ -122,13 +122,13 @@ struct DailyReportTests {
         let now: Int64
 
         var dialect: ReportDialect { base.dialect }
-        func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+        func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
             try await base.rows(sql, until: deadline)
         }
-        func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
-        func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
+        func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
+        func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
         func settled() async throws(StoreError) -> Int64 { min(try await base.settled(), now * 1_000) }
-        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
             try await base.received(from: from, to: to, parts: parts)
         }
         func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
@@ -143,7 +143,7 @@ struct DailyReportTests {
         let interruption: (after: Int, body: @Sendable () async throws -> Void)
 
         var dialect: ReportDialect { base.dialect }
-        func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+        func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
             let number = statements.withLock { count in
                 count += 1
                 return count
@@ -151,10 +151,10 @@ struct DailyReportTests {
             if number == interruption.after { do { try await interruption.body() } catch { throw .unavailable("\(error)") } }
             return try await base.rows(sql, until: deadline)
         }
-        func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
-        func write(_ statements: [ReportSQL]) async throws(StoreError) { try await base.write(statements) }
+        func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
+        func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
         func settled() async throws(StoreError) -> Int64 { try await base.settled() }
-        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
             try await base.received(from: from, to: to, parts: parts)
         }
         func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {

@@ -10,7 +10,7 @@ import Testing
 struct ReadRoutesTests {
     /// Runs a server on a new store in which the shop has an event, and a refused one.
     private static func run(
-        _ kind: StoreUnderTest.Kind = .sqlite, keys: Keys = RunningServer.keys,
+        _ kind: StoreUnderTest.Kind = .sqlite, keys: StaticKeys = RunningServer.keys,
         _ body: @Sendable @escaping (RunningServer) async throws -> Void
     ) async throws {
         let fixture = try await StoreUnderTest(kind)
@@ -348,7 +348,7 @@ struct ReadRoutesTests {
 
     @Test("With a public key the server answers as this machine only: 421 against names that lead here from elsewhere")
     func otherHostsAreMisdirected() async throws {
-        let demo = Keys(writers: ["demo": 1], readers: ["demo-read": 1])
+        let demo = StaticKeys(writers: ["demo": 1], readers: ["demo-read": 1])
         try await Self.run(keys: demo) { server in
             for (host, status) in [
                 ("evil.example", 421), ("127.0.0.1.evil.example", 421), ("localhost:1", 200), ("127.0.0.1:80", 200), ("[::1]:8080", 200),
@@ -466,7 +466,7 @@ extension ReadRoutesTests {
     }
 }
 
-extension Keys {
+extension StaticKeys {
     /// The shop's write key.
     fileprivate var shopKey: String { holdsDemoKeys ? "demo" : RunningServer.key }
 }

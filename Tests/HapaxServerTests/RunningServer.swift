@@ -14,7 +14,7 @@ struct RunningServer: Sendable {
     static let readKey = "read-key-of-shop"
     static let otherReadKey = "read-key-of-app"
     static let adminKey = "admin-key"
-    static let keys = Keys(
+    static let keys = StaticKeys(
         writers: [key: 1, otherKey: 2], readers: [readKey: 1, otherReadKey: 2], admin: adminKey, projects: ["shop": 1, "app": 2])
 
     /// With deadlines that no sender exceeds, however busy the machine is.
@@ -28,7 +28,7 @@ struct RunningServer: Sendable {
 
     /// Starts a server on the store, runs `body`, stops it gracefully and waits for its end.
     static func run<Value: Sendable>(
-        on store: any EventStore = ScriptedStore(), keys: Keys = RunningServer.keys, options: ServerOptions = RunningServer.options,
+        on store: any EventStore = ScriptedStore(), keys: StaticKeys = RunningServer.keys, options: ServerOptions = RunningServer.options,
         logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
         _ body: @Sendable @escaping (RunningServer) async throws -> Value
     ) async throws -> Value {

@@ -20,6 +20,7 @@ final class ScriptedStore: EventStore {
 
     let reader: any EventReader = NoReader()
     let reports: any ReportDatabase = NoReports()
+    let settings: any SettingsDatabase = NoSettings()
 
     var committedIDs: Set<EventID> { state.withLock { Set($0.rows.keys.map(\.id)) } }
     var refreshes: Int { state.withLock { $0.refreshes } }

@@ -150,6 +150,30 @@ struct ServerConfigurationTests {
         }
     }
 
+    @Test(
+        "A secret may stand in a file, one of several on each line; given twice, or in a file that is not there, it is refused with its setting"
+    )
+    func secretsStandInFiles() throws {
+        let directory = TemporaryDirectory()
+        func file(_ name: String, _ text: String) throws -> String {
+            try Data(text.utf8).write(to: URL(fileURLWithPath: directory.path(name)))
+            return directory.path(name)
+        }
+        let environment = [
+            "HAPAX_WRITE_KEYS": "", "HAPAX_WRITE_KEYS_FILE": try file("write", "shop=w1\napp=w2\n"),
+            "HAPAX_READ_KEYS_FILE": try file("read", "shop=r1\n"), "HAPAX_ADMIN_KEY_FILE": try file("admin", "a\n"),
+            "HAPAX_STORE_FILE": try file("store", "postgres://u:p@h/d\n"),
+        ]
+        let configuration = try read([], environment)
+        #expect(configuration.writeKeys.map(\.project) == ["shop", "app"] && configuration.readKeys.map(\.key) == ["r1"])
+        #expect(configuration.adminKey == "a" && configuration.store == .postgres(uri: "postgres://u:p@h/d"))
+        #expect(configuration.unknownVariables.isEmpty)
+        #expect(
+            problem([], environment.merging(["HAPAX_ADMIN_KEY": "b"]) { $1 })?.contains("HAPAX_ADMIN_KEY (--admin-key) is set twice")
+                == true)
+        #expect(problem([], ["HAPAX_READ_KEYS_FILE": "/does/not/exist"])?.contains("HAPAX_READ_KEYS (--read-keys) cannot be read") == true)
+    }
+
     @Test("Variables that look like settings and are none are named, for a warning")
     func unknownVariablesAreNamed() throws {
         let configuration = try read([], ["HAPAX_STROE": "x", "HAPAX_SERVER": "http://x", "PATH": "/bin"])
@@ -162,7 +186,7 @@ struct ServerConfigurationTests {
             (["--port", "65536"], "from 0 to 65535"), (["--port", "x"], "from 0 to 65535"), (["--store", "mysql://x"], "sqlite:PATH"),
             (["--store", "sqlite:"], "sqlite:PATH"), (["--store", ""], "sqlite:PATH"), (["--host", ""], "must be an address"),
             (["--write-keys", "shop"], "must be PROJECT=KEY"), (["--write-keys", "=k"], "must be PROJECT=KEY"),
-            (["--write-keys", ","], "is missing"), (["--write-keys", "a=k,b=k"], "gives one key twice"),
+            (["--write-keys", "shop=hapax_w_0123"], "mistyped key"), (["--write-keys", "a=k,b=k"], "gives one key twice"),
             (["--postgres-writers", "17"], "from 1 to 16"), (["--log-level", "loud"], "not a log level"),
             (["--prot", "1"], "Unknown option '--prot'"), (["--port"], "Missing value for '--port"),
             (["stray"], "Unexpected argument 'stray'"),

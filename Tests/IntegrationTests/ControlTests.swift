@@ -88,6 +88,7 @@ private final class PlantedStore: EventStore, AuditedStore {
 
     let reader: any EventReader = NoReader()
     let reports: any ReportDatabase = NoReports()
+    let settings: any SettingsDatabase = NoSettings()
     let writerCount = 1
     let horizon: Int32 = 0
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }
@@ -149,7 +150,7 @@ private enum InProcessServer {
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
         let application = IngestApplication(
-            store: store, keys: Keys(writers: [ServerUnderTest.key: 1]), options: options, currentTime: { 0 }, logger: logger,
+            store: store, keys: StaticKeys(writers: [ServerUnderTest.key: 1]), options: options, currentTime: { 0 }, logger: logger,
             onListening: { continuation.yield($0) })
         let group = ServiceGroup(configuration: .init(services: [application], logger: logger))
         return try await withThrowingTaskGroup(of: Void.self) { tasks in

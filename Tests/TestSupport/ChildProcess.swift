@@ -91,7 +91,7 @@ package final class ChildProcess: Sendable {
     }
 
     /// All of standard output up to its end, each line with its end.
-    func remainingOutput() async -> String {
+    package func remainingOutput() async -> String {
         await remainingLines().map { $0 + "\n" }.joined()
     }
 

@@ -3,6 +3,7 @@ import HapaxModel
 /// One request's events, scanned and ready to be committed together with other requests'.
 package struct IngestRequest: Sendable {
     package let projectID: Int32
+    private let takesDerivedIDs: Bool
     /// The rows of the events that can be stored.
     package private(set) var rows = RowBatch()
     /// The events that cannot be stored.
@@ -36,9 +37,12 @@ package struct IngestRequest: Sendable {
 
     /// Has no events yet.
     ///
-    /// - Parameter bodyBytes: The size of the body whose events follow.
-    init(projectID: Int32, bodyBytes: Int) {
+    /// - Parameters:
+    ///   - takesDerivedIDs: Whether events with derived ids can be stored.
+    ///   - bodyBytes: The size of the body whose events follow.
+    init(projectID: Int32, takesDerivedIDs: Bool = true, bodyBytes: Int) {
         self.projectID = projectID
+        self.takesDerivedIDs = takesDerivedIDs
         rows.reserve(bodyBytes)
     }
 
@@ -55,11 +59,12 @@ package struct IngestRequest: Sendable {
     ///   - body: The bytes that hold the event's fields.
     ///   - envelope: The envelope as read so far; ``end(_:)`` adds what comes after the events.
     mutating func add(_ event: EventFields, in body: UnsafeBufferPointer<UInt8>, _ envelope: EventBatch.Envelope) {
-        if let id = event.id, event.problem == nil {
+        let isGuarded = !takesDerivedIDs && event.id?.isDerived == true
+        if let id = event.id, event.problem == nil, !isGuarded {
             if ScannedEvent.looksLikeSeconds(event.time) { inSeconds += 1 }
             rows.append(event, in: body, EventKey(id: id, projectID: projectID), entry: count, envelope)
         } else {
-            let problem = event.problem ?? EventProblem(.missingID, detail: "event_id is missing")
+            let problem = event.problem ?? (isGuarded ? Self.guarded : EventProblem(.missingID, detail: "event_id is missing"))
             // Copied, so that a refusal does not keep the whole body.
             refusals.append(
                 Refused(
@@ -69,6 +74,9 @@ package struct IngestRequest: Sendable {
         }
         count += 1
     }
+
+    private static let guarded = EventProblem(
+        .derivedIDNeedsServerKey, detail: "this project takes derived ids (version 8) only from senders with a server key")
 
     /// Call after the last event.
     mutating func end(_ scan: BodyScan) {

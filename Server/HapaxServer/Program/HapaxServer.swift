@@ -26,15 +26,22 @@ public enum HapaxServer {
     /// - Parameter arguments: Without the program's name.
     /// - Returns: The exit code: 0 stopped, 1 failed, 64 wrong settings.
     public static func main(arguments: [String], environment: [String: String]) async -> Int32 {
-        if arguments.contains("--help") || arguments.contains("-h") {
-            // The subcommand's help, because it lists the settings.
+        if let first = arguments.first, first.hasPrefix("-"), arguments.contains(where: { ["--help", "-h"].contains($0) }) {
+            // The help of `serve`, because it lists the settings.
             print(ServerCommand.helpMessage(for: ServeCommand.self))
             return 0
         }
         let flags: [String: String]
         do {
-            guard let command = try ServerCommand.parseAsRoot(arguments) as? ServeCommand else { throw CleanExit.helpRequest() }
-            flags = command.flags
+            let command = try ServerCommand.parseAsRoot(arguments)
+            if let command = command as? any StoreCommand { return await run(command, environment) }
+            guard let serve = command as? ServeCommand else {
+                // `help`, or a command that has others: its run throws what is to be printed.
+                var other = command
+                try other.run()
+                throw CleanExit.helpRequest()
+            }
+            flags = serve.flags
         } catch {
             // ArgumentParser throws help and version, too, as errors with the exit code 0.
             let code = ServerCommand.exitCode(for: error)
@@ -93,8 +100,8 @@ public enum HapaxServer {
                 let address = "http://\(host.contains(":") ? "[\(host)]" : host):\(port)"
                 print("listening on \(address)")
                 // Only a key that is public anyway may be printed as part of an address.
-                let hasDemo = configuration.readKeys.contains { $0.key == Keys.demoReadKey }
-                print("see what arrives: \(address)/\(hasDemo ? "#key=\(Keys.demoReadKey)" : "")")
+                let hasDemo = configuration.readKeys.contains { $0.key == StaticKeys.demoReadKey }
+                print("see what arrives: \(address)/\(hasDemo ? "#key=\(StaticKeys.demoReadKey)" : "")")
                 fflush(nil)
             })
         let group = ServiceGroup(
@@ -116,11 +123,11 @@ public enum HapaxServer {
         return projects
     }
 
-    private static func keys(_ configuration: ServerConfiguration, _ projects: [String: Int32]) -> Keys {
+    private static func keys(_ configuration: ServerConfiguration, _ projects: [String: Int32]) -> StaticKeys {
         func holders(_ keys: [ServerConfiguration.ProjectKey]) -> [String: Int32] {
             keys.reduce(into: [:]) { $0[$1.key] = projects[$1.project] }
         }
-        return Keys(
+        return StaticKeys(
             writers: holders(configuration.writeKeys), readers: holders(configuration.readKeys), admin: configuration.adminKey,
             projects: projects)
     }
@@ -132,6 +139,49 @@ public enum HapaxServer {
         case .sqlite(let path): try SQLiteEventStore(path: path, currentTime: currentTime)
         case .postgres(let uri):
             try await PostgresEventStore(uri: uri, options: configuration.postgres, logger: logger)
+        }
+    }
+
+    /// Runs a command on the store.
+    private static func run(_ command: any StoreCommand, _ environment: [String: String]) async -> Int32 {
+        do {
+            let configuration = try ServerConfiguration(flags: command.settings.flags, environment: environment)
+            let logger = Logger(label: "hapax-server", factory: { StreamLogHandler.standardError(label: $0) })
+            let now = Int64(Date().timeIntervalSince1970 * 1_000)
+            let output: CommandOutput
+            do {
+                let store = try await open(configuration, { now }, logger)
+                let result: Result<CommandOutput, any Error>
+                do { result = .success(try await command.run(on: Registry(database: store.settings), now: now)) } catch {
+                    result = .failure(error)
+                }
+                await store.close()
+                output = try result.get()
+            } catch StoreError.inUse(let path) {
+                guard !command.changes else {
+                    complain("a server has \(path) open: ask it over HTTP with an admin key (docs/operations.md, Keys), or stop it first")
+                    return 1
+                }
+                let reader = try SQLiteReader(path: path)
+                output = try await command.run(
+                    on: Registry(database: SQLiteSettingsDatabase(reader: reader, writer: nil)), now: now)
+                await reader.close()
+            }
+            if !output.text.isEmpty { print(output.text) }
+            if let note = output.note { FileHandle.standardError.write(Data("\(note)\n".utf8)) }
+            return 0
+        } catch let problem as ServerConfiguration.Problem {
+            complain("\(problem)")
+            return 64
+        } catch let problem as Registry.Problem {
+            switch problem {
+            case .notFound(let text), .exists(let text): complain(text)
+            case .invalid(let parameter, let text): complain("\(parameter) \(text)")
+            }
+            return 1
+        } catch {
+            complain("\(error)")
+            return 1
         }
     }
 

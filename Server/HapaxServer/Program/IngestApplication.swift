@@ -9,7 +9,7 @@ import ServiceLifecycle
 @available(macOS 14, *)
 package struct IngestApplication: Service {
     private let store: any EventStore
-    private let keys: Keys
+    private let keys: StaticKeys
     private let zones: [Int32: ReportZone]
     private let options: ServerOptions
     private let currentTime: @Sendable () -> Int64
@@ -21,7 +21,7 @@ package struct IngestApplication: Service {
     ///   - currentTime: The wall clock in Unix milliseconds.
     ///   - onListening: Called once, with the port, when connections are accepted.
     package init(
-        store: any EventStore, keys: Keys, zones: [Int32: String] = [:], options: ServerOptions = ServerOptions(),
+        store: any EventStore, keys: StaticKeys, zones: [Int32: String] = [:], options: ServerOptions = ServerOptions(),
         currentTime: @escaping @Sendable () -> Int64,
         logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
     ) {
@@ -37,13 +37,25 @@ package struct IngestApplication: Service {
     /// Serves until graceful shutdown. Then it accepts no new connection, finishes requests in flight, commits the last group and closes the
     /// store.
     package func run() async throws {
+        let registry = Registry(database: store.settings)
+        let access = Keys(keys, registry: registry, currentTime: currentTime)
+        do { try await access.refresh() } catch {
+            await store.close()
+            throw error
+        }
+        if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
+        let admin = AdminRoutes(
+            keys: access, registry: registry, fixed: keys,
+            failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
+            currentTime: currentTime)
         let metrics = ServerMetrics()
         let writer = GroupCommitWriter(store: store, metrics: metrics, heldBytes: options.limits.heldBytes, logger: logger)
         let live = Live(currentTime: currentTime)
         let connections = Connections(limits: options.limits)
         let application = Application(
             responder: Routes(
-                keys: keys, writer: writer, store: store, live: live, zones: zones, limits: options.limits, metrics: metrics,
+                keys: access, admin: admin, writer: writer, store: store, live: live, zones: zones, limits: options.limits,
+                metrics: metrics,
                 logger: logger,
                 currentTime: currentTime
             )
@@ -59,6 +71,7 @@ package struct IngestApplication: Service {
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
             services: [
                 ReportService(closing: DayClosing(database: store.reports, zones: zones), currentTime: currentTime, logger: logger),
+                AccessService(keys: access),
                 UpkeepService(store: store, metrics: metrics, currentTime: currentTime, logger: logger), GroupCommitService(writer: writer),
             ],
             onServerRunning: { [onListening, options] channel in

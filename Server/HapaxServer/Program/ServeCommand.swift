@@ -6,7 +6,7 @@ struct ServerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hapax-server", abstract: "Takes events over HTTP, stores each one once, and shows them.",
         version: HapaxVersion.current,
-        subcommands: [ServeCommand.self], defaultSubcommand: ServeCommand.self)
+        subcommands: [ServeCommand.self, ProjectsCommand.self, KeysCommand.self], defaultSubcommand: ServeCommand.self)
 }
 
 /// Reads the flags; ``HapaxServer`` does the rest.
@@ -17,7 +17,8 @@ struct ServeCommand: ParsableCommand {
             Each setting can be a flag, an environment variable, or a key of the JSON file named by --config; the first of these wins. \
             Events go to POST /v1/events; a page at / shows what arrives, and GET /v1/events and others answer with it (docs/reading.md); \
             GET /health/live, /health/ready and /metrics tell how it is. \
-            It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings.
+            It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings. \
+            Other commands, each with its --help: projects, keys.
             """)
 
     @Option(help: .setting(.host)) var host: String?
@@ -48,7 +49,7 @@ struct ServeCommand: ParsableCommand {
 }
 
 extension ArgumentHelp {
-    fileprivate static func setting(_ setting: ServerSetting) -> ArgumentHelp {
+    static func setting(_ setting: ServerSetting) -> ArgumentHelp {
         let defaultText = setting.defaultText.map { " Default: \($0)." } ?? ""
         return ArgumentHelp("\(setting.help)\(defaultText) [\(setting.environmentName)]", valueName: setting.placeholder?.lowercased())
     }

@@ -29,9 +29,9 @@ struct DailyFigures: Equatable, Sendable {
     private static func mean(_ sum: Int64, _ count: Int64) -> Int64? { count > 0 ? (2 * sum + count) / (2 * count) : nil }
 
     /// The columns of `report_days`, in this order.
-    static let columns: ReportSQL = "users, active_users, new_users, sessions, timed_sessions, session_ms, timed_users, events, ahead"
+    static let columns: StoreSQL = "users, active_users, new_users, sessions, timed_sessions, session_ms, timed_users, events, ahead"
 
-    var values: ReportSQL {
+    var values: StoreSQL {
         """
         \(users), \(activeUsers), \(newUsers), \(sessions), \(timedSessions), \(sessionMilliseconds), \(timedUsers), \(events), \(ahead)
         """
@@ -65,20 +65,20 @@ struct DailyQuery: Sendable {
     ///   - parts: ``ReportParts/whole`` or ``ReportParts/question``.
     ///   - ask: Runs one statement.
     func figures(
-        _ database: any ReportDatabase, _ parts: ReportParts, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+        _ database: any ReportDatabase, _ parts: ReportParts, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> DailyFigures {
         let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: parts)
         // Nothing was received in all that time.
         guard let received = received.first else { return try await onlyAhead(database, ask) }
         let dialect = database.dialect
         // Most events were received so late that they cannot be ahead, which one comparison tells.
-        let ofDay: ReportSQL = """
+        let ofDay: StoreSQL = """
             events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
             AND (received_at >= \(instant: day.ends - Self.longestLead) OR NOT (\(dialect.isAhead)))
             """
         // Starts before the day, of which `report_users` does not know yet.
         let unfolded = try await database.received(from: foldedTo, to: receivedBefore, parts: parts).first
-        let earlier: ReportSQL =
+        let earlier: StoreSQL =
             unfolded.map {
                 """
                 UNION ALL SELECT distinct_id, false, event, NULL FROM events WHERE project_id = \(projectID) AND \($0)
@@ -118,7 +118,7 @@ struct DailyQuery: Sendable {
     }
 
     private func onlyAhead(
-        _ database: any ReportDatabase, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+        _ database: any ReportDatabase, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> DailyFigures {
         var figures = DailyFigures()
         let rows = try await ask(

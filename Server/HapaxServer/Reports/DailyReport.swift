@@ -54,7 +54,7 @@ struct DailyReportReader: Sendable {
         _ projectID: Int32, _ span: (from: CalendarDay?, to: CalendarDay?), _ basis: DailyReport.Basis, now: Int64,
         until deadline: ContinuousClock.Instant, figures: (DailyQuery) async throws(StoreError) -> DailyFigures
     ) async throws(StoreError) -> DailyReport {
-        func ask(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { try await database.rows(sql, until: deadline) }
+        func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.rows(sql, until: deadline) }
         let history = try await DayClosing.zones(of: projectID, ask) ?? ZoneHistory(zones[projectID] ?? .utc)
         let today = history.day(at: now)
         let to = span.to ?? today.advanced(by: 1)
@@ -64,7 +64,7 @@ struct DailyReportReader: Sendable {
         guard from <= to, to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { return report }
         let milliseconds = database.dialect.milliseconds
         var known: [CalendarDay: ReportDay] = [:]
-        let bounds: ReportSQL = "project_id = \(projectID) AND day >= \(from) AND day < \(to)"
+        let bounds: StoreSQL = "project_id = \(projectID) AND day >= \(from) AND day < \(to)"
         for row in try await ask(
             "SELECT day, \(milliseconds("starts")), \(milliseconds("ends")), \(milliseconds("closes")), time_zone FROM report_bounds WHERE \(bounds)"
         ) {
@@ -105,13 +105,13 @@ struct DailyReportReader: Sendable {
 
     /// Late events are counted some seconds after they arrive. Until then an import is invisible, so the report must say that.
     private func isCountingLate(
-        _ projectID: Int32, _ report: DailyReport, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+        _ projectID: Int32, _ report: DailyReport, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> Bool {
         let closed = report.days.filter { $0.state == .closed }.map(\.bounds)
         guard report.basis == .closed, let first = closed.first, let last = closed.last else { return false }
         do throws(StoreError) {
             for received in try await database.received(from: report.lateAsOf ?? 0, to: .max, parts: .question) {
-                let event: ReportSQL =
+                let event: StoreSQL =
                     "SELECT 1 FROM events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: first.starts)"
                 if try await !ask("\(event) AND time < \(instant: last.ends) LIMIT 1").isEmpty { return true }
             }
@@ -122,7 +122,7 @@ struct DailyReportReader: Sendable {
     }
 
     private func closed(
-        _ bounds: ReportSQL, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+        _ bounds: StoreSQL, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> [String: DailyFigures] {
         // One transaction writes a day and its names, so if the day is found, the names read after it are, too.
         let days = try await ask("SELECT day, \(DailyFigures.columns) FROM report_days WHERE \(bounds)")

@@ -61,7 +61,7 @@ struct DayClosing: Sendable {
 
     /// - Returns: nil for a project that has none yet.
     static func zones(
-        of projectID: Int32, _ ask: (ReportSQL) async throws(StoreError) -> [[String?]]
+        of projectID: Int32, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) -> ZoneHistory? {
         let rows = try await ask("SELECT from_day, time_zone FROM report_zones WHERE project_id = \(projectID) ORDER BY from_day")
         var history: ZoneHistory?
@@ -79,7 +79,7 @@ struct DayClosing: Sendable {
         let known = try await database.rows("SELECT max(day) FROM report_bounds WHERE project_id = \(projectID)").first?[0].flatMap {
             CalendarDay($0)
         }
-        var statements: [ReportSQL] = []
+        var statements: [StoreSQL] = []
         var first: CalendarDay
         if let known {
             first = known.advanced(by: 1)
@@ -101,7 +101,7 @@ struct DayClosing: Sendable {
         if !statements.isEmpty { try await database.write(statements) }
     }
 
-    private static func insert(_ day: ReportDay, _ projectID: Int32) -> ReportSQL {
+    private static func insert(_ day: ReportDay, _ projectID: Int32) -> StoreSQL {
         """
         INSERT INTO report_bounds (project_id, day, starts, ends, closes, time_zone)
         VALUES (\(projectID), \(day.day), \(instant: day.starts), \(instant: day.ends), \(instant: day.closes), \(day.zone.name))
@@ -138,7 +138,7 @@ struct DayClosing: Sendable {
         let query = DailyQuery(projectID: projectID, day: day, receivedBefore: day.closes, foldedTo: day.closes)
         let figures = try await query.figures(database, .whole, database.rows)
         // A day's key is unique: if two servers close one day, the second one's transaction fails.
-        var statements: [ReportSQL] = [
+        var statements: [StoreSQL] = [
             "INSERT INTO report_days (project_id, day, \(DailyFigures.columns)) VALUES (\(projectID), \(day.day), \(figures.values))"
         ]
         for name in figures.byName {
@@ -176,7 +176,7 @@ struct DayClosing: Sendable {
         let from = (row.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
         guard from < settled else { return }
         for received in try await database.received(from: from, to: settled, parts: .whole) { try await boundHistory(received) }
-        var statements: [ReportSQL] = []
+        var statements: [StoreSQL] = []
         for received in try await database.received(from: from, to: settled, parts: .whole) {
             let days = try await database.rows(
                 """
@@ -204,7 +204,7 @@ struct DayClosing: Sendable {
     }
 
     /// Writes bounds of days before the first one, which imported history needs.
-    private func boundHistory(_ received: ReportSQL) async throws(StoreError) {
+    private func boundHistory(_ received: StoreSQL) async throws(StoreError) {
         let milliseconds = database.dialect.milliseconds
         let rows = try await database.rows(
             """
@@ -223,7 +223,7 @@ struct DayClosing: Sendable {
             var next = known
             while first < next {
                 let part = max(first, next.advanced(by: -Self.boundsAtOnce))
-                var statements: [ReportSQL] = []
+                var statements: [StoreSQL] = []
                 while part < next {
                     next = next.advanced(by: -1)
                     statements.append(Self.insert(history.bounds(of: next), projectID))

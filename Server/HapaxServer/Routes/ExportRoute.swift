@@ -17,7 +17,7 @@ struct ExportRoute: Sendable {
     }
 
     func respond(to request: Request) async throws -> Response {
-        let (parameters, projectID, _) = try questions.accept(
+        let (parameters, projectID, holder) = try questions.accept(
             request, ["from", "to", "happened_from", "happened_to", "event", "distinct_id", "after"])
         let span = try parameters.span()
         let after = try await position(try parameters.id("after"), projectID)
@@ -34,7 +34,7 @@ struct ExportRoute: Sendable {
         if request.method == .head { return response.withoutLength() }
         let place = try places.take(1, of: projectID)
         response.body = ResponseBody { writer in
-            try await send(query, compressor: isCompressed ? Gzip.Compressor() : nil, to: &writer)
+            try await send(query, for: holder, compressor: isCompressed ? Gzip.Compressor() : nil, to: &writer)
             withExtendedLifetime(place) {}
             try await writer.finish(nil)
         }
@@ -53,9 +53,15 @@ struct ExportRoute: Sendable {
         return event.position
     }
 
-    private func send(_ query: EventQuery, compressor: Gzip.Compressor?, to writer: inout some ResponseBodyWriter) async throws {
+    private func send(
+        _ query: EventQuery, for holder: Keys.Holder, compressor: Gzip.Compressor?, to writer: inout some ResponseBodyWriter
+    ) async throws {
         var (rest, width, sentAt) = (Optional(query), ServerLimits.exportWidth, ContinuousClock.now)
         while let query = rest {
+            // Cut, as when the server stops: without the end of the body nobody takes a part for the whole.
+            guard questions.keys.isValid(holder) else {
+                throw RequestProblem(.unknownKey, detail: "this key has been revoked, or has expired")
+            }
             let isSilent = sentAt + ServerLimits.liveHeartbeat <= .now
             let bytes: [UInt8]
             (bytes, rest) = try await step(query, &width, compressor, isSilent)

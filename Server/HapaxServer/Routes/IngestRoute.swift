@@ -16,29 +16,31 @@ struct IngestRoute: Sendable {
     /// Answers dry runs.
     let questions: Questions
 
+    private typealias Sender = (projectID: Int32, takesDerivedIDs: Bool)
+
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
-        let projectID: Int32
+        let sender: Sender
         do throws(RequestProblem) {
-            projectID = try keys.writer(request.headers[.authorization])
+            sender = try keys.sender(request.headers[.authorization])
         } catch {
             if error.code == .unknownKey { live.keyWasUnknown() }
             throw error
         }
         // The live view does not show what a dry run would refuse, since no event was sent to be stored.
         if try isDryRun(request) {
-            return try await dryRun(request, context, projectID)
+            return try await dryRun(request, context, sender)
         }
         do throws(RequestProblem) {
-            return try await respond(to: request, context, projectID)
+            return try await respond(to: request, context, sender)
         } catch {
-            live.refused(projectID, error)
+            live.refused(sender.projectID, error)
             throw error
         }
     }
 
-    private func respond(to request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
+    private func respond(to request: Request, _ context: IngestContext, _ sender: Sender) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
-        let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, projectID)
+        let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, sender)
         let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
         metrics.answered(outcome)
         live.answered(ingest, outcome)
@@ -49,16 +51,17 @@ struct IngestRoute: Sendable {
 
     /// Decompresses and scans a body, in a turn of its project.
     private func unpack(
-        _ body: RequestBodyReader.Body, isLines: Bool, _ context: IngestContext, _ projectID: Int32
+        _ body: RequestBodyReader.Body, isLines: Bool, _ context: IngestContext, _ sender: Sender
     ) async throws(RequestProblem) -> (IngestRequest, EventID?) {
         try writer.checkRoom(for: body.bytes.count)
-        return try await turns.run(projectID) { (turn) throws(RequestProblem) in
+        return try await turns.run(sender.projectID) { (turn) throws(RequestProblem) in
             // Without a connection the answer would not be read, and the sender sends the events again.
             guard context.isConnected else { throw RequestProblem(.tooSlow, detail: "the connection has ended") }
             let bytes = try RequestBodyReader.unpacked(body)
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
             var scan = BodyScan(bytes[...], isLines: isLines)
-            var request = IngestRequest(projectID: projectID, bodyBytes: bytes.count)
+            var request = IngestRequest(
+                projectID: sender.projectID, takesDerivedIDs: sender.takesDerivedIDs, bodyBytes: bytes.count)
             var read = 0
             while try next(&scan, &request) {
                 if turn.isOver(after: scan.position - read) { await turn.giveWay() }
@@ -75,13 +78,13 @@ struct IngestRoute: Sendable {
         }
     }
 
-    private func dryRun(_ request: Request, _ context: IngestContext, _ projectID: Int32) async throws(RequestProblem) -> Response {
+    private func dryRun(_ request: Request, _ context: IngestContext, _ sender: Sender) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
         let body = try await RequestBodyReader.read(request)
-        let answer = try await dryRuns.run(projectID) { (_) async throws(RequestProblem) -> [UInt8] in
-            try await verdicts(on: try await unpack(body, isLines: isLines, context, projectID).0)
+        let answer = try await dryRuns.run(sender.projectID) { (_) async throws(RequestProblem) -> [UInt8] in
+            try await verdicts(on: try await unpack(body, isLines: isLines, context, sender).0)
         }
-        return try questions.answer(answer, to: projectID)
+        return try questions.answer(answer, to: sender.projectID)
     }
 
     /// What would become of each event if the store stays as it is, as JSON. Refusals by the database itself are not foreseen.

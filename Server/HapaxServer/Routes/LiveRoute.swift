@@ -10,7 +10,7 @@ struct LiveRoute: Sendable {
     let live: Live
 
     func respond(to request: Request) throws(RequestProblem) -> Response {
-        let (parameters, projectID, _) = try questions.accept(request, ["event", "outcome"])
+        let (parameters, projectID, holder) = try questions.accept(request, ["event", "outcome"])
         let filter = LiveFeed.Filter(
             name: parameters.text("event").map { Array($0.utf8) }, outcome: try parameters.word("outcome", Receipt.Outcome.self))
         var response = Response(status: .ok, headers: [.contentType: "text/event-stream", .cacheControl: "no-store"])
@@ -19,17 +19,17 @@ struct LiveRoute: Sendable {
             throw RequestProblem(.projectBusy, detail: "\(ServerLimits.liveStreams) streams of this project are open already")
         }
         response.body = ResponseBody { writer in
-            try await Self.send(watch, to: &writer)
+            try await send(watch, for: holder, to: &writer)
             try await writer.finish(nil)
         }
         return response
     }
 
-    private static func send(_ watch: Live.Watch, to writer: inout some ResponseBodyWriter) async throws {
+    private func send(_ watch: Live.Watch, for holder: Keys.Holder, to writer: inout some ResponseBodyWriter) async throws {
         var sentAt = ContinuousClock.now
         // Sent at once, so that the client knows that the stream has begun.
         try await writer.write(ByteBuffer(string: ": this server, from now on\n\n"))
-        while let messages = watch.messages() {
+        while questions.keys.isValid(holder), let messages = watch.messages() {
             if !messages.isEmpty {
                 try await writer.write(ByteBuffer(bytes: messages.flatMap(\.text)))
                 sentAt = .now

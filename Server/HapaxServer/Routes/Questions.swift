@@ -20,11 +20,11 @@ struct Questions: Sendable {
     /// - Parameter known: The parameters that the path has, beside `project`.
     func accept(
         _ request: Request, _ known: Set<String>
-    ) throws(RequestProblem) -> (parameters: QueryParameters, projectID: Int32, isAdmin: Bool) {
+    ) throws(RequestProblem) -> (parameters: QueryParameters, projectID: Int32, holder: Keys.Holder) {
         // The key is checked first, so that a client without one learns nothing about parameters.
         let holder = try keys.reader(request.headers[.authorization])
         let parameters = try QueryParameters(request.uri.query, known: known.union(["project"]))
-        return (parameters, try keys.project(of: holder, named: parameters.text("project")), holder == .admin)
+        return (parameters, try keys.project(of: holder, named: parameters.text("project")), holder)
     }
 
     func heavily<Value>(

@@ -100,7 +100,7 @@ struct ReadRoutes: Sendable {
     }
 
     func refusals(_ request: Request) throws -> Response {
-        let (parameters, projectID, isAdmin) = try questions.accept(request, ["limit", "after"])
+        let (parameters, projectID, holder) = try questions.accept(request, ["limit", "after"])
         let limit = try parameters.count("limit", upTo: ServerLimits.refusals, default: ServerLimits.refusals)
         let after = try parameters.parse("after", "must be what an answer gave as next") { UInt64($0) }
         let (latest, since) = live.refusals(of: projectID)
@@ -112,7 +112,7 @@ struct ReadRoutes: Sendable {
             writer.member("next", part.count < rest.count ? part.last.map { "\($0.number)" } : nil)
             writer.member("since", since.description)
             // An unknown key belongs to no project, so only the admin sees the count; with the public keys a developer on this machine, too.
-            if isAdmin || questions.keys.holdsDemoKeys { writer.member("unknown_keys", live.unknownKeys) }
+            if holder.kind == .admin || questions.keys.holdsDemoKeys { writer.member("unknown_keys", live.unknownKeys) }
         }
         return try questions.answer(writer.bytes, to: projectID)
     }

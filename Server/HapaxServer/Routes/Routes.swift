@@ -13,7 +13,8 @@ struct Routes {
     private let checksHost: Bool
 
     init(
-        keys: Keys, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone], limits: ServerLimits,
+        keys: Keys, admin: AdminRoutes, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone],
+        limits: ServerLimits,
         metrics: ServerMetrics, logger: Logger,
         currentTime: @escaping @Sendable () -> Int64
     ) {
@@ -35,6 +36,19 @@ struct Routes {
         add("/v1/reports/daily", .get) { request, _ in try await reports.daily(request) }
         add("/v1/export", .get) { request, _ in try await export.respond(to: request) }
         add("/v1/live", .get) { request, _ in try stream.respond(to: request) }
+        add("/v1/admin/projects", .get) { request, _ in try await admin.projects(request) }
+        add("/v1/admin/projects", .post) { request, _ in try await admin.addProject(request) }
+        add("/v1/admin/projects/{name}", .patch) { request, context in
+            try await admin.setProject(request, name: context.parameters.get("name") ?? "")
+        }
+        add("/v1/admin/keys", .get) { request, _ in try await admin.keys(request) }
+        add("/v1/admin/keys", .post) { request, _ in try await admin.addKey(request) }
+        add("/v1/admin/keys/{id}", .delete) { request, context in
+            try await admin.revokeKey(request, id: context.parameters.get("id") ?? "")
+        }
+        add("/v1/admin/keys/{id}/rotate", .post) { request, context in
+            try await admin.rotateKey(request, id: context.parameters.get("id") ?? "")
+        }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }
         add("/health/ready", .get) { _, _ in

@@ -49,8 +49,10 @@ package struct ServerConfiguration: Sendable {
     package init(flags: [String: String], environment: [String: String]) throws {
         let path = flags[ServerSetting.config.name] ?? environment[ServerSetting.config.environmentName]
         let file = try path.map { try SettingSources.file($0) } ?? [:]
+        let secrets = try SettingSources.secrets(environment)
         func value(_ setting: ServerSetting) -> String? {
-            flags[setting.name] ?? environment[setting.environmentName] ?? file[setting.name] ?? setting.defaultText
+            flags[setting.name] ?? secrets[setting.name] ?? environment[setting.environmentName] ?? file[setting.name]
+                ?? setting.defaultText
         }
         func number(_ setting: ServerSetting, _ range: ClosedRange<Int>) throws -> Int {
             guard let value = value(setting).flatMap({ Int($0) }), range.contains(value) else {
@@ -80,7 +82,6 @@ package struct ServerConfiguration: Sendable {
             postgres.admin = uri
         }
         writeKeys = try Self.projectKeys(value(.writeKeys) ?? "", .writeKeys)
-        guard !writeKeys.isEmpty else { throw Problem(.writeKeys, "is missing: PROJECT=KEY, several separated by commas") }
         readKeys = try Self.projectKeys(value(.readKeys) ?? "", .readKeys)
         timeZones = try Self.entries(value(.timeZones) ?? "", .timeZones, "must be PROJECT=ZONE, several separated by commas").map {
             guard ReportZone($0.value) != nil else {
@@ -110,7 +111,7 @@ package struct ServerConfiguration: Sendable {
     /// Refuses keys that others could guess off loopback: the README's public keys, the placeholder of `.env.example`, and short ones.
     private static func checkSecret(_ key: String, _ setting: ServerSetting) throws {
         let shortest = ServerLimits.shortestKeyBytes
-        if [Keys.demoWriteKey, Keys.demoReadKey].contains(key) {
+        if [StaticKeys.demoWriteKey, StaticKeys.demoReadKey].contains(key) {
             throw Problem(setting, "holds the public key \(key), which works on a loopback address only")
         }
         if key.hasPrefix("replace-this") { throw Problem(setting, "still holds the placeholder of .env.example: make a key of your own") }
@@ -126,6 +127,7 @@ package struct ServerConfiguration: Sendable {
         guard key.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             throw Problem(setting, "holds a key with characters other than visible ASCII")
         }
+        if AccessKey.isMistyped(key) { throw Problem(setting, "holds a mistyped key, or a part of one: its check sum does not fit") }
         if key.hasPrefix("\"") || key.hasPrefix("'") { throw Problem(setting, "holds a key in quotation marks: take them away") }
     }
 
@@ -153,7 +155,7 @@ package struct ServerConfiguration: Sendable {
     }
 
     private static func entries(_ text: String, _ setting: ServerSetting, _ form: String) throws -> [(project: String, value: String)] {
-        try text.split(separator: ",", omittingEmptySubsequences: true).map { entry in
+        try text.split(omittingEmptySubsequences: true) { $0 == "," || $0.isNewline }.map { entry in
             let parts = entry.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let project = parts[0].trimmingCharacters(in: .whitespacesAndNewlines)
             let value = parts.count == 2 ? parts[1].trimmingCharacters(in: .whitespacesAndNewlines) : ""

@@ -152,6 +152,8 @@ package struct ServerLimits: Sendable {
     package static let logInterval = Duration.seconds(10)
     /// How often the server asks what another one has changed.
     package static let refreshInterval = Duration.seconds(10)
+    /// How often it reads which projects and keys there are: a key that was revoked is refused so much later at most, and a stream of it cut.
+    package static let settingsInterval = Duration.seconds(2)
     /// How often upkeep makes partitions for future months, and how soon it tries again after a failure.
     package static let upkeepInterval = Duration.seconds(24 * 60 * 60)
     package static let upkeepIntervalAfterFailure = Duration.seconds(10 * 60)

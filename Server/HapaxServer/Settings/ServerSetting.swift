@@ -6,11 +6,16 @@ struct ServerSetting: Sendable {
     var placeholder: String?
     var help: String
     var defaultText: String?
+    /// Whether it may also be the content of the file that `HAPAX_…_FILE` names.
+    var isSecret = false
 
     /// `write-keys` is `HAPAX_WRITE_KEYS` in the environment.
     var environmentName: String {
         "HAPAX_" + name.uppercased().map { $0 == "-" ? "_" : String($0) }.joined()
     }
+
+    /// Of the file that holds a secret.
+    var fileEnvironmentName: String { environmentName + "_FILE" }
 
     static let host = ServerSetting(
         name: "host", placeholder: "ADDRESS", help: "Address to listen on.", defaultText: "127.0.0.1")
@@ -19,18 +24,22 @@ struct ServerSetting: Sendable {
     static let store = ServerSetting(
         name: "store", placeholder: "URI",
         help: "sqlite:PATH for a file of the server's own, or postgres://USER:PASSWORD@HOST:PORT/DATABASE.",
-        defaultText: "sqlite:hapax-data/events.sqlite")
+        defaultText: "sqlite:hapax-data/events.sqlite", isSecret: true)
     static let storeAdmin = ServerSetting(
         name: "store-admin", placeholder: "URI",
-        help: "The same database under the role that owns its tables; then the role of --store needs only SELECT and INSERT.")
+        help: "The same database under the role that owns its tables; then the role of --store needs only SELECT and INSERT.",
+        isSecret: true)
     static let writeKeys = ServerSetting(
         name: "write-keys", placeholder: "LIST",
-        help: "Who may write where: PROJECT=KEY, several separated by commas. Required. The key demo is public and works on loopback only.")
+        help:
+            "Who may write where: PROJECT=KEY, by commas, beside the keys in the store. The key demo is public and works on loopback only.",
+        isSecret: true)
     static let readKeys = ServerSetting(
         name: "read-keys", placeholder: "LIST",
-        help: "Who may read what a project has sent, over HTTP and on the page: PROJECT=KEY, several separated by commas.")
+        help: "Who may read what a project has sent, over HTTP and on the page: PROJECT=KEY, several separated by commas.", isSecret: true)
     static let adminKey = ServerSetting(
-        name: "admin-key", placeholder: "KEY", help: "Who may read /metrics, and every project. Without it nobody may.")
+        name: "admin-key", placeholder: "KEY", help: "Who may read /metrics and every project, and change projects and keys.",
+        isSecret: true)
     static let timeZones = ServerSetting(
         name: "time-zones", placeholder: "LIST",
         help:

@@ -27,6 +27,22 @@ enum SettingSources {
         }
     }
 
+    /// The secrets that stand in files of their own, as Docker and systemd give them.
+    ///
+    /// - Throws: ``Problem`` if one is given in both ways, or its file cannot be read.
+    static func secrets(_ environment: [String: String]) throws -> [String: String] {
+        try ServerSetting.all.filter(\.isSecret).reduce(into: [:]) { values, setting in
+            guard let path = environment[setting.fileEnvironmentName], !path.isEmpty else { return }
+            guard environment[setting.environmentName] ?? "" == "" else {
+                throw Problem(setting, "is set twice: take \(setting.environmentName) or \(setting.fileEnvironmentName) away")
+            }
+            guard let data = FileManager.default.contents(atPath: path), let text = String(data: data, encoding: .utf8) else {
+                throw Problem(setting, "cannot be read from the file that \(setting.fileEnvironmentName) names")
+            }
+            values[setting.name] = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        }
+    }
+
     /// Variables of the client, of the build, and of docker-compose.yml.
     private static let others = [
         "HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "HAPAX_QUEUE", "HAPAX_REPLACES", "HAPAX_STRICT", "HAPAX_PUBLISHED_PORT",
@@ -34,7 +50,8 @@ enum SettingSources {
 
     /// `HAPAX_…` variables that no part of Hapax uses, sorted.
     static func unknownVariables(_ environment: [String: String]) -> [String] {
-        let known = Set(ServerSetting.all.map(\.environmentName) + others)
+        let known = Set(
+            ServerSetting.all.map(\.environmentName) + ServerSetting.all.filter(\.isSecret).map(\.fileEnvironmentName) + others)
         return environment.keys.filter { $0.hasPrefix("HAPAX_") && !known.contains($0) }.sorted()
     }
 }

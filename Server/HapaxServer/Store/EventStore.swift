@@ -24,6 +24,9 @@ package protocol EventStore: Sendable {
     /// Reads events for the reports, and stores the reports.
     var reports: any ReportDatabase { get }
 
+    /// What can be set while servers run.
+    var settings: any SettingsDatabase { get }
+
     /// The number of a project, given once and for ever when its name is first seen.
     func projectID(named name: String) async throws(StoreError) -> Int32
 
@@ -98,6 +101,10 @@ package enum StoreError: Error, Hashable, Sendable {
     case tooHeavy
     /// The database's clock is behind an instant that was already reported as settled: an event stored now could belong to a closed day.
     case clockBehind
+    /// Another process has the embedded store's file open.
+    case inUse(path: String)
+    /// The server has no role that may change this.
+    case notPermitted
     /// The store must not be used, because of its settings, its version, or another process's lock. Trying again does not help.
     case unusable(String)
 }
@@ -110,6 +117,8 @@ extension StoreError: CustomStringConvertible {
         case .dataRefused(let state): "the store refused an event's data (SQLSTATE \(state))"
         case .tooHeavy: "the question takes longer than it may"
         case .clockBehind: "the database's clock is behind what has been told as settled"
+        case .inUse(let path): "the store cannot be used: another process has \(path) open"
+        case .notPermitted: "the serving role may not change this; set store-admin"
         case .unusable(let reason): "the store cannot be used: \(reason)"
         }
     }

@@ -35,15 +35,28 @@ package struct NoReports: ReportDatabase {
 
     package var dialect: ReportDialect { ReportDialect(isAhead: "false", duration: "NULL", least: "min", milliseconds: { $0 }) }
 
-    package func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
+    package func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
 
-    package func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
+    package func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
 
-    package func write(_ statements: [ReportSQL]) async throws(StoreError) {}
+    package func write(_ statements: [StoreSQL]) async throws(StoreError) {}
 
     package func settled() async throws(StoreError) -> Int64 { 0 }
 
-    package func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] { [] }
+    package func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] { [] }
 
     package func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {}
+}
+
+/// Settings that hold nothing, for the same stores.
+package struct NoSettings: SettingsDatabase {
+    package init() {}
+
+    package var dialect: ReportDialect { NoReports().dialect }
+
+    package func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { [] }
+
+    package func note(_ statement: StoreSQL) async throws(StoreError) {}
+
+    package func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] { throw .notPermitted }
 }

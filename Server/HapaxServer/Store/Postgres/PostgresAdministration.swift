@@ -84,6 +84,12 @@ actor PostgresAdministration {
         }
     }
 
+    func query(_ sql: String, _ parameters: [String]) throws(StoreError) -> [[String?]] {
+        try session.use { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in try connection.query(sql, parameters) }
+        }
+    }
+
     /// The horizon, which any server may have raised.
     func horizon() throws(StoreError) -> Int32 {
         try session.use { (connection) throws(StoreError) in

@@ -62,6 +62,8 @@ package final class PostgresEventStore: EventStore {
 
     package var reports: any ReportDatabase { worker }
 
+    package var settings: any SettingsDatabase { PostgresSettingsDatabase(administration: administration, upkeep: upkeep) }
+
     package var writerCount: Int { writers.count }
 
     package var horizon: Int32 { known.withLock { $0.horizon } }

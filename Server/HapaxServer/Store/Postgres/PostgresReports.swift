@@ -20,31 +20,31 @@ final class PostgresReports: ReportDatabase {
         await worker.close()
     }
 
-    var dialect: ReportDialect {
-        ReportDialect(
-            isAhead: "time - received_at > interval '86400 seconds'",
-            // `numeric` keeps the number exactly as it was sent. The floor of half a millisecond more rounds half up. PostgreSQL sums an `int4`
-            // in 8 bytes a user, and an `int8` in ten times as many.
-            duration: """
-                CASE WHEN jsonb_typeof(properties -> '$event_duration') = 'number'
-                  AND (properties -> '$event_duration')::numeric BETWEEN 0 AND 86400
-                THEN floor((properties -> '$event_duration')::numeric * 1000 + 0.5)::int4 END
-                """,
-            least: "least", milliseconds: { "(extract(epoch FROM \($0)) * 1000)::int8" })
-    }
+    var dialect: ReportDialect { Self.dialect }
 
-    func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
-        let (text, values) = Self.rendered(sql)
+    static let dialect = ReportDialect(
+        isAhead: "time - received_at > interval '86400 seconds'",
+        // `numeric` keeps the number exactly as it was sent. The floor of half a millisecond more rounds half up. PostgreSQL sums an `int4`
+        // in 8 bytes a user, and an `int8` in ten times as many.
+        duration: """
+            CASE WHEN jsonb_typeof(properties -> '$event_duration') = 'number'
+              AND (properties -> '$event_duration')::numeric BETWEEN 0 AND 86400
+            THEN floor((properties -> '$event_duration')::numeric * 1000 + 0.5)::int4 END
+            """,
+        least: "least", milliseconds: { "(extract(epoch FROM \($0)) * 1000)::int8" })
+
+    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+        let (text, values) = sql.forPostgres
         return try await reader.heavyQuery(text, values, until: deadline)
     }
 
-    func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] {
-        let (text, values) = Self.rendered(sql)
+    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
+        let (text, values) = sql.forPostgres
         return try await worker.query(text, values, within: PostgresQuerySession.longest)
     }
 
-    func write(_ statements: [ReportSQL]) async throws(StoreError) {
-        try await worker.write(statements.map(Self.rendered))
+    func write(_ statements: [StoreSQL]) async throws(StoreError) {
+        try await worker.write(statements.map(\.forPostgres))
     }
 
     /// The rows of an open transaction are received when it began, so the oldest one is the limit. One that begins now is visible in
@@ -62,7 +62,7 @@ final class PostgresReports: ReportDatabase {
         return settled
     }
 
-    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
         from < to ? ["received_at >= \(instant: from) AND received_at < \(instant: to)"] : []
     }
 
@@ -73,17 +73,5 @@ final class PostgresReports: ReportDatabase {
         // A session that was lost has lost its lock as well.
         _ = try? await rows("SELECT pg_advisory_unlock(\(Self.advisoryLock))")
         try result.get()
-    }
-
-    private static func rendered(_ sql: ReportSQL) -> (sql: String, parameters: [String]) {
-        let (text, values) = sql.rendered { "$\($0)" }
-        let parameters = values.map { value in
-            switch value {
-            case .integer(let number): "\(number)"
-            case .text(let text): text
-            case .instant(let milliseconds): Timestamp(clampingUnixMilliseconds: milliseconds).description
-            }
-        }
-        return (text, parameters)
     }
 }

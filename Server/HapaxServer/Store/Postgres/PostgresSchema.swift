@@ -131,6 +131,26 @@ enum PostgresSchema {
                 END $$;
                 DROP TABLE event_partitions;
                 """),
+        Migration(
+            name: "004_keys",
+            sql: """
+                ALTER TABLE projects
+                  ADD COLUMN public_id text NOT NULL UNIQUE DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
+                  ADD COLUMN derived_ids text NOT NULL DEFAULT 'any' CHECK (derived_ids IN ('any', 'server'));
+                CREATE TABLE keys (
+                  key_id      integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                  digest      text        NOT NULL UNIQUE,
+                  beginning   text        NOT NULL,
+                  kind        text        NOT NULL CHECK (kind IN ('write', 'server', 'read', 'admin')),
+                  project_id  integer     REFERENCES projects,
+                  name        text        NOT NULL,
+                  created_at  timestamptz NOT NULL,
+                  expires_at  timestamptz,
+                  revoked_at  timestamptz,
+                  last_used   text,
+                  CHECK ((kind = 'admin') = (project_id IS NULL))
+                );
+                """),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

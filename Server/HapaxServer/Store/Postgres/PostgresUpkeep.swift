@@ -67,6 +67,21 @@ actor PostgresUpkeep {
         }
     }
 
+    /// - Returns: The rows of the last statement.
+    /// - Throws: ``StoreError/notPermitted`` if this role does not own the tables.
+    func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {
+        try session.use { (connection) throws(StoreError) in
+            guard try translating({ () throws(PostgresError) in try PostgresRoles.mayChange(connection) }) else { throw .notPermitted }
+            return try PostgresTransaction.run(connection) { () throws(StoreError) in
+                try translating { () throws(PostgresError) in
+                    var rows: [[String?]] = []
+                    for statement in statements { rows = try connection.query(statement.sql, statement.parameters) }
+                    return rows
+                }
+            }
+        }
+    }
+
     private static func day(_ connection: PostgresConnection, _ today: Int32?) throws(StoreError) -> Int32 {
         if let today { return today }
         // The database's day: a server whose clock is off must make no partitions for another century.

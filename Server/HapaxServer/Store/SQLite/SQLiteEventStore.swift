@@ -10,6 +10,7 @@ package final class SQLiteEventStore: EventStore {
     package var reader: any EventReader { rows }
     private let rows: SQLiteReader
     package let reports: any ReportDatabase
+    package var settings: any SettingsDatabase { SQLiteSettingsDatabase(reader: rows, writer: database) }
     /// Held until the store is closed.
     private let lock: Locked<FileLock?>
     /// Whether the latest commit failed; then reading is no proof that the store works.
@@ -23,7 +24,7 @@ package final class SQLiteEventStore: EventStore {
     /// - Parameters:
     ///   - path: The database file; missing directories are made. A lock file and SQLite's own files lie next to it.
     ///   - currentTime: The wall clock in Unix milliseconds, for `received_at`.
-    /// - Throws: ``StoreError/unusable(_:)`` if another process has the file open, it is on a network file system, or this version cannot read it.
+    /// - Throws: ``StoreError/inUse(path:)``; ``StoreError/unusable(_:)`` if it is on a network file system, or this version cannot read it.
     package init(path: String, currentTime: @escaping @Sendable () -> Int64) throws(StoreError) {
         self.currentTime = currentTime
         let path = DatabaseFile.prepare(path)
@@ -32,7 +33,7 @@ package final class SQLiteEventStore: EventStore {
             lock = Locked(try FileLock(path: path + ".lock"))
         } catch {
             switch error {
-            case .taken: throw .unusable("another process has \(path) open")
+            case .taken: throw .inUse(path: path)
             case .system(let code): throw .unusable("\(path).lock cannot be locked: \(String(cString: strerror(code)))")
             }
         }
@@ -81,7 +82,9 @@ package final class SQLiteEventStore: EventStore {
     package func projectID(named name: String) async throws(StoreError) -> Int32 {
         do {
             return try await database.write { db in
-                try db.execute(sql: "INSERT INTO projects (name) VALUES (?) ON CONFLICT DO NOTHING", arguments: [name])
+                try db.execute(
+                    sql: "INSERT INTO projects (name, public_id) VALUES (?, lower(hex(randomblob(8)))) ON CONFLICT DO NOTHING",
+                    arguments: [name])
                 return try Int32.fetchOne(db, sql: "SELECT project_id FROM projects WHERE name = ?", arguments: [name]) ?? 0
             }
         } catch {

@@ -20,31 +20,28 @@ final class SQLiteReports: ReportDatabase {
         self.raiseReceived = raiseReceived
     }
 
-    var dialect: ReportDialect {
-        ReportDialect(
-            isAhead: "time - received_at > 86400000", duration: "hapax_session_ms(properties)",
-            least: "min", milliseconds: { $0 })
-    }
+    var dialect: ReportDialect { Self.dialect }
 
-    func rows(_ sql: ReportSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+    static let dialect = ReportDialect(
+        isAhead: "time - received_at > 86400000", duration: "hapax_session_ms(properties)", least: "min", milliseconds: { $0 })
+
+    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
         guard ContinuousClock.now < deadline else { throw .tooHeavy }
         return try await rows(sql)
     }
 
-    func rows(_ sql: ReportSQL) async throws(StoreError) -> [[String?]] {
-        let (text, arguments) = Self.rendered(sql)
+    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
+        let (text, arguments) = sql.forSQLite
         return try await reader.read { db in
-            try Row.fetchAll(db, sql: text, arguments: arguments).map { row in
-                row.databaseValues.map { $0.isNull ? nil : String.fromDatabaseValue($0) ?? Int64.fromDatabaseValue($0).map { "\($0)" } }
-            }
+            try db.texts(text, arguments)
         }
     }
 
-    func write(_ statements: [ReportSQL]) async throws(StoreError) {
+    func write(_ statements: [StoreSQL]) async throws(StoreError) {
         do {
             try await writer.write { db in
                 for statement in statements {
-                    let (text, arguments) = Self.rendered(statement)
+                    let (text, arguments) = statement.forSQLite
                     try db.execute(sql: text, arguments: arguments)
                 }
             }
@@ -59,7 +56,7 @@ final class SQLiteReports: ReportDatabase {
     }
 
     /// Rows are numbered by arrival, so each condition is a span of row numbers.
-    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [ReportSQL] {
+    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
         guard from < to else { return [] }
         let rows = try await reader.rows(receivedFrom: from, to: to)
         let size: Int64
@@ -76,16 +73,4 @@ final class SQLiteReports: ReportDatabase {
 
     /// The file has one server.
     func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) { try await body() }
-
-    private static func rendered(_ sql: ReportSQL) -> (String, StatementArguments) {
-        let (text, values) = sql.rendered { "?\($0)" }
-        let arguments: [any DatabaseValueConvertible] = values.map { value in
-            switch value {
-            case .integer(let number): number
-            case .text(let text): text
-            case .instant(let milliseconds): milliseconds
-            }
-        }
-        return (text, StatementArguments(arguments))
-    }
 }

@@ -85,6 +85,28 @@ enum SQLiteSchema {
                         AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                     """)
         }
+        migrator.registerMigration("003_keys") { db in
+            try db.execute(
+                sql: """
+                    ALTER TABLE projects ADD COLUMN public_id TEXT;
+                    ALTER TABLE projects ADD COLUMN derived_ids TEXT NOT NULL DEFAULT 'any' CHECK (derived_ids IN ('any', 'server'));
+                    UPDATE projects SET public_id = lower(hex(randomblob(8)));
+                    CREATE UNIQUE INDEX projects_public_id ON projects (public_id);
+                    CREATE TABLE keys (
+                      key_id      INTEGER PRIMARY KEY AUTOINCREMENT,
+                      digest      TEXT    NOT NULL UNIQUE,
+                      beginning   TEXT    NOT NULL,
+                      kind        TEXT    NOT NULL CHECK (kind IN ('write', 'server', 'read', 'admin')),
+                      project_id  INTEGER REFERENCES projects,
+                      name        TEXT    NOT NULL,
+                      created_at  INTEGER NOT NULL,
+                      expires_at  INTEGER,
+                      revoked_at  INTEGER,
+                      last_used   TEXT,
+                      CHECK ((kind = 'admin') = (project_id IS NULL))
+                    );
+                    """)
+        }
         return migrator
     }
 

@@ -1,0 +1,88 @@
+import HapaxModel
+
+/// Which keys there are and what each may do, at one moment: those of the settings and those of the store. A value without clock or lock.
+struct KeyTable: Sendable {
+    /// Whom a request is from.
+    struct Holder: Hashable, Sendable {
+        var kind: KeyKind
+        /// nil: every project.
+        var projectID: Int32?
+        /// Its number in the store; nil for a key of the settings.
+        var keyID: Int32?
+    }
+
+    private struct Entry {
+        var holder: Holder
+        /// Unix milliseconds.
+        var expiresAt: Int64?
+        var isRevoked = false
+        /// Days since 1970-01-01.
+        var lastUsed: Int32?
+    }
+
+    private var entries: [KeyDigest: Entry] = [:]
+    private var digests: [Int32: KeyDigest] = [:]
+    private(set) var projects: [String: Int32] = [:]
+    /// Whose derived ids come with server keys only.
+    private var guarded: Set<Int32> = []
+    private var used: Set<Int32> = []
+
+    /// - Parameter registry: What the store holds; a key of the settings counts more than the same one there.
+    init(_ fixed: StaticKeys, _ registry: Registry.Contents) {
+        projects = fixed.projects
+        for project in registry.projects {
+            projects[project.name] = project.id
+            if project.derivedIDs == .server { guarded.insert(project.id) }
+        }
+        for key in registry.keys {
+            let holder = Holder(kind: key.kind, projectID: key.projectID, keyID: key.id)
+            entries[key.digest] = Entry(
+                holder: holder, expiresAt: key.expiresAt, isRevoked: key.revokedAt != nil, lastUsed: key.lastUsed?.daysSince1970)
+            digests[key.id] = key.digest
+        }
+        for (digest, holder) in fixed.holders { entries[digest] = Entry(holder: holder) }
+    }
+
+    /// Whether nobody has made a key yet, not even one that is revoked now.
+    var isEmpty: Bool { entries.isEmpty }
+
+    /// - Parameter now: Unix milliseconds.
+    mutating func holder(_ digest: KeyDigest, now: Int64) throws(RequestProblem) -> Holder {
+        guard let entry = entries[digest] else {
+            throw RequestProblem(.unknownKey, detail: "the header Authorization: Bearer must carry a known key")
+        }
+        try Self.check(entry, now)
+        if let id = entry.holder.keyID {
+            let day = Int32(clamping: now / 86_400_000)
+            if entry.lastUsed != day {
+                entries[digest]?.lastUsed = day
+                used.insert(id)
+            }
+        }
+        return entry.holder
+    }
+
+    /// Whether a key that was good when its request began is so still.
+    func isValid(_ holder: Holder, now: Int64) -> Bool {
+        guard let id = holder.keyID else { return true }
+        guard let entry = digests[id].flatMap({ entries[$0] }) else { return false }
+        return (try? Self.check(entry, now)) != nil
+    }
+
+    /// Whether events with derived ids are taken from it (``Registry/DerivedIDs``).
+    func takesDerivedIDs(_ holder: Holder) -> Bool {
+        holder.kind == .server || holder.projectID.map { !guarded.contains($0) } ?? true
+    }
+
+    /// Keys of the store that have been used on a day for the first time, since the last call.
+    mutating func takeUsed() -> Set<Int32> {
+        defer { used = [] }
+        return used
+    }
+
+    private static func check(_ entry: Entry, _ now: Int64) throws(RequestProblem) {
+        // Who holds it may learn why it is refused.
+        if entry.isRevoked { throw RequestProblem(.unknownKey, detail: "this key has been revoked") }
+        if let end = entry.expiresAt, end <= now { throw RequestProblem(.unknownKey, detail: "this key has expired") }
+    }
+}

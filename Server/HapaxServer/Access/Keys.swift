@@ -1,0 +1,94 @@
+import HapaxModel
+
+/// Who may do what, as this server knows it now. It goes on with what it has read last while the store does not answer.
+final class Keys: Sendable {
+    typealias Holder = KeyTable.Holder
+
+    private let fixed: StaticKeys
+    private let registry: Registry
+    private let currentTime: @Sendable () -> Int64
+    private let table: Locked<KeyTable>
+
+    /// - Parameter currentTime: The wall clock in Unix milliseconds.
+    init(_ fixed: StaticKeys, registry: Registry, currentTime: @escaping @Sendable () -> Int64) {
+        (self.fixed, self.registry, self.currentTime) = (fixed, registry, currentTime)
+        table = Locked(KeyTable(fixed, Registry.Contents()))
+    }
+
+    /// Notes which keys were used, and reads what has been changed, by whomever.
+    func refresh() async throws(StoreError) {
+        let used = table.withLock { $0.takeUsed() }
+        if !used.isEmpty, let today = CalendarDay(daysSince1970: Int32(clamping: currentTime() / 86_400_000)) {
+            try await registry.noteUse(of: used, on: today)
+        }
+        let contents = try await registry.contents()
+        table.withLock { $0 = KeyTable(fixed, contents) }
+    }
+
+    /// Whether nobody has made a key yet.
+    var isEmpty: Bool { table.withLock { $0.isEmpty } }
+
+    /// Whether one of the public keys is in use.
+    var holdsDemoKeys: Bool { fixed.holdsDemoKeys }
+
+    /// The projects that an admin may choose from, sorted.
+    var projectNames: [String] { table.withLock { $0.projects.keys }.sorted() }
+
+    /// - Parameter authorization: The header field; the scheme `Bearer` in any case (RFC 6750 §2.1).
+    /// - Returns: The project that events go to, and whether those with derived ids are taken.
+    func sender(_ authorization: String?) throws(RequestProblem) -> (projectID: Int32, takesDerivedIDs: Bool) {
+        let holder = try holder(authorization)
+        guard [.write, .server].contains(holder.kind), let projectID = holder.projectID else {
+            throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key or a server key")
+        }
+        return (projectID, table.withLock { $0.takesDerivedIDs(holder) })
+    }
+
+    /// The holder of a key that may read; ``project(of:named:)`` gives the project.
+    func reader(_ authorization: String?) throws(RequestProblem) -> Holder {
+        let holder = try holder(authorization)
+        switch holder.kind {
+        case .read, .admin: return holder
+        case .write: throw RequestProblem(.wrongKeyKind, detail: "reading needs a read key; this is a write key, which is in every app")
+        case .server: throw RequestProblem(.wrongKeyKind, detail: "reading needs a read key; this is a server key, which sends")
+        }
+    }
+
+    /// - Parameter name: The project's name: required with an admin key, refused with a read key.
+    func project(of reader: Holder, named name: String?) throws(RequestProblem) -> Int32 {
+        if let projectID = reader.projectID {
+            guard name == nil else { throw QueryParameters.problem("project", "is for the admin key; a read key is for one project") }
+            return projectID
+        }
+        guard let projectID = name.flatMap({ name in table.withLock { $0.projects[name] } }) else {
+            throw QueryParameters.problem("project", "must name a project: \(projectNames.joined(separator: ", "))")
+        }
+        return projectID
+    }
+
+    func checkAdmin(_ authorization: String?) throws(RequestProblem) {
+        guard try holder(authorization).kind == .admin else {
+            throw RequestProblem(.wrongKeyKind, detail: "this needs the admin key")
+        }
+    }
+
+    static let firstKey = "there is no key yet: hapax-server projects add NAME makes some (with a SQLite store, while no server runs)"
+
+    /// Whether an answer that takes long may go on: its key may have been revoked, or have expired.
+    func isValid(_ holder: Holder) -> Bool { table.withLock { $0.isValid(holder, now: currentTime()) } }
+
+    private func holder(_ authorization: String?) throws(RequestProblem) -> Holder {
+        let parts = (authorization ?? "").split(separator: " ", maxSplits: 1)
+        let key = parts.count == 2 && parts[0].lowercased() == "bearer" ? String(parts[1].drop { $0 == " " }) : ""
+        guard !AccessKey.isMistyped(key) else {
+            throw RequestProblem(.unknownKey, detail: "this key is mistyped, or a part of one: its check sum does not fit")
+        }
+        let (digest, now) = (KeyDigest(key), currentTime())
+        return try table.withLock { (table) throws(RequestProblem) in
+            guard !table.isEmpty else {
+                throw RequestProblem(.notSetUp, detail: Self.firstKey)
+            }
+            return try table.holder(digest, now: now)
+        }
+    }
+}

@@ -1,0 +1,210 @@
+import Foundation
+import HapaxModel
+
+/// The projects and keys in the store. Every server reads them every two seconds, so that a change needs no restart; the admin's paths and the
+/// command line change them.
+package struct Registry: Sendable {
+    let database: any SettingsDatabase
+
+    /// Whose derived ids a project takes.
+    package enum DerivedIDs: String, CaseIterable, Sendable {
+        /// Any sender's.
+        case any
+        /// Those that come with a server key, so that nobody occupies a service's ids with the key of an app.
+        case server
+    }
+
+    package struct Project: Sendable {
+        package var id: Int32
+        package var name: String
+        /// Names the project to clients. Another database's project of the same name has another one.
+        package var publicID: String
+        package var derivedIDs: DerivedIDs
+    }
+
+    /// What is kept of a key. Times are Unix milliseconds.
+    package struct Key: Sendable {
+        package var id: Int32
+        package var digest: KeyDigest
+        package var beginning: String
+        package var kind: KeyKind
+        package var projectID: Int32?
+        package var name: String
+        package var createdAt: Int64
+        package var expiresAt: Int64?
+        package var revokedAt: Int64?
+        package var lastUsed: CalendarDay?
+
+        /// - Parameter now: Unix milliseconds.
+        package func state(at now: Int64) -> State {
+            if revokedAt != nil { return .revoked }
+            return expiresAt ?? .max <= now ? .expired : .active
+        }
+    }
+
+    /// Whether a key works.
+    package enum State: String, Sendable {
+        case active, expired, revoked
+    }
+
+    package struct Contents: Sendable {
+        /// By name.
+        package var projects: [Project] = []
+        /// In the order in which they were made.
+        package var keys: [Key] = []
+
+        func project(named name: String) throws(Problem) -> Project {
+            guard let project = projects.first(where: { $0.name == name }) else {
+                let names = projects.map(\.name).joined(separator: ", ")
+                throw .notFound("there is no project of that name; there are: \(names.isEmpty ? "none" : names)")
+            }
+            return project
+        }
+
+        func key(_ id: Int32) throws(Problem) -> Key {
+            guard let key = keys.first(where: { $0.id == id }) else { throw .notFound("there is no key with that number") }
+            return key
+        }
+    }
+
+    /// Why something was not changed. The texts hold no key.
+    package enum Problem: Error, Hashable {
+        case notFound(String)
+        case exists(String)
+        /// The value of a parameter cannot be used.
+        case invalid(parameter: String, String)
+    }
+
+    // MARK: - Reading
+
+    package func contents() async throws(StoreError) -> Contents {
+        let ms = database.dialect.milliseconds
+        let projects = try await database.rows(
+            "SELECT project_id, name, public_id, derived_ids FROM projects WHERE public_id IS NOT NULL ORDER BY name")
+        let keys = try await database.rows(
+            """
+            SELECT key_id, digest, beginning, kind, project_id, name, \(ms("created_at")), \(ms("expires_at")), \(ms("revoked_at")), last_used
+            FROM keys ORDER BY key_id
+            """)
+        return Contents(projects: projects.compactMap { Project($0) }, keys: keys.compactMap { Key($0) })
+    }
+
+    // MARK: - Changing
+
+    package func addProject(_ name: String) async throws -> Project {
+        guard (1...64).contains(name.utf8.count), !name.contains(where: { ",=\"'".contains($0) }),
+            name.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F }), name.first != " ", name.last != " "
+        else { throw Problem.invalid(parameter: "name", "must be a text of 1 to 64 bytes without commas, = and quotation marks") }
+        guard try await !contents().projects.contains(where: { $0.name == name }) else {
+            throw Problem.exists("there is a project of that name")
+        }
+        var random = SystemRandomNumberGenerator()
+        let text = String(UInt64.random(in: 0 ... .max, using: &random), radix: 16)
+        let publicID = String(repeating: "0", count: 16 - text.count) + text
+        _ = try await database.change(["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING"])
+        return try await contents().project(named: name)
+    }
+
+    package func setDerivedIDs(_ derivedIDs: DerivedIDs, of name: String) async throws -> Project {
+        let project = try await contents().project(named: name)
+        _ = try await database.change(
+            ["UPDATE projects SET derived_ids = \(derivedIDs.rawValue) WHERE project_id = \(project.id)"])
+        return try await contents().project(named: name)
+    }
+
+    /// - Parameters:
+    ///   - project: Its name; nil for an admin key only.
+    ///   - expiresAt: Unix milliseconds.
+    /// - Returns: Also the key itself, which is kept nowhere.
+    package func addKey(
+        _ kind: KeyKind, project: String?, name: String = "", expiresAt: Int64? = nil, now: Int64
+    ) async throws -> (key: Key, secret: String) {
+        guard (project == nil) == (kind == .admin) else {
+            throw Problem.invalid(
+                parameter: "project", kind == .admin ? "is not for an admin key, which is for all projects" : "must name the key's project")
+        }
+        try Self.checkName(name)
+        var projectID: Int32?
+        if let project { projectID = try await contents().project(named: project).id }
+        return try await insert(kind, projectID, name: name, expiresAt: expiresAt, now: now)
+    }
+
+    /// What began with it ends: streams and exports at once, a request that is arriving is still answered.
+    package func revokeKey(_ id: Int32, now: Int64) async throws -> Key {
+        _ = try await contents().key(id)
+        _ = try await database.change(
+            ["UPDATE keys SET revoked_at = \(instant: now / 1_000) WHERE key_id = \(id) AND revoked_at IS NULL"])
+        return try await contents().key(id)
+    }
+
+    /// Makes a key of the same kind, project and name; the old one expires.
+    ///
+    /// - Parameter grace: How long the old one still works.
+    package func rotateKey(_ id: Int32, grace: Duration, now: Int64) async throws -> (key: Key, secret: String, old: Key) {
+        let old = try await contents().key(id)
+        guard old.state(at: now) == .active else {
+            throw Problem.invalid(parameter: "id", "is of a key that has been revoked or has expired: make a new one")
+        }
+        let end = now + Int64(clamping: Int(grace / .milliseconds(1)))
+        let (key, secret) = try await insert(
+            old.kind, old.projectID, name: old.name, expiresAt: nil, now: now,
+            and: ["UPDATE keys SET expires_at = \(instant: min(end, old.expiresAt ?? .max) / 1_000) WHERE key_id = \(id)"])
+        return (key, secret, try await contents().key(id))
+    }
+
+    private func insert(
+        _ kind: KeyKind, _ projectID: Int32?, name: String, expiresAt: Int64?, now: Int64, and others: [StoreSQL] = []
+    ) async throws -> (key: Key, secret: String) {
+        var random = SystemRandomNumberGenerator()
+        let secret = AccessKey.make(kind, using: &random)
+        let digest = KeyDigest(secret)
+        let (project, end): (StoreSQL, StoreSQL) = (
+            projectID.map { "\($0)" } ?? "NULL", expiresAt.map { "\(instant: $0 / 1_000)" } ?? "NULL"
+        )
+        _ = try await database.change(
+            [
+                """
+                INSERT INTO keys (digest, beginning, kind, project_id, name, created_at, expires_at) VALUES
+                  (\(digest.hex), \(AccessKey.beginning(secret)), \(kind.rawValue), \(project), \(name), \(instant: now / 1_000), \(end))
+                """
+            ] + others)
+        guard let key = try await contents().keys.first(where: { $0.digest == digest }) else {
+            throw StoreError.unavailable("a key that was made is not there")
+        }
+        return (key, secret)
+    }
+
+    private static func checkName(_ name: String) throws {
+        guard name.utf8.count <= 64, name.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F }) else {
+            throw Problem.invalid(parameter: "name", "must be a text of at most 64 bytes on one line")
+        }
+    }
+
+    func noteUse(of keys: Set<Int32>, on day: CalendarDay) async throws(StoreError) {
+        for id in keys {
+            try await database.note(
+                "UPDATE keys SET last_used = \(day) WHERE key_id = \(id) AND (last_used IS NULL OR last_used < \(day))")
+        }
+    }
+}
+
+extension Registry.Project {
+    fileprivate init?(_ row: [String?]) {
+        guard row.count == 4, let id = row[0].flatMap({ Int32($0) }), let name = row[1], let publicID = row[2],
+            let derivedIDs = row[3].flatMap({ Registry.DerivedIDs(rawValue: $0) })
+        else { return nil }
+        self.init(id: id, name: name, publicID: publicID, derivedIDs: derivedIDs)
+    }
+}
+
+extension Registry.Key {
+    fileprivate init?(_ row: [String?]) {
+        guard row.count == 10, let id = row[0].flatMap({ Int32($0) }), let digest = row[1].flatMap({ KeyDigest(hex: $0) }),
+            let kind = row[3].flatMap({ KeyKind(rawValue: $0) })
+        else { return nil }
+        self.init(
+            id: id, digest: digest, beginning: row[2] ?? "", kind: kind, projectID: row[4].flatMap { Int32($0) }, name: row[5] ?? "",
+            createdAt: row[6].flatMap { Int64($0) } ?? 0, expiresAt: row[7].flatMap { Int64($0) },
+            revokedAt: row[8].flatMap { Int64($0) }, lastUsed: row[9].flatMap { CalendarDay($0) })
+    }
+}

@@ -1,0 +1,27 @@
+/// The keys that the settings name. They hold as long as the server runs.
+package struct StaticKeys: Sendable {
+    /// The keys that the README gives to everybody. They work on loopback only, see ``HostCheck``.
+    package static let demoWriteKey = "demo"
+    package static let demoReadKey = "demo-read"
+
+    let holders: [KeyDigest: KeyTable.Holder]
+    let projects: [String: Int32]
+    /// Whether one of the public keys is among them.
+    let holdsDemoKeys: Bool
+
+    /// - Parameters:
+    ///   - writers: The project of each write key.
+    ///   - readers: The project of each read key.
+    ///   - projects: The number of each project by its name.
+    package init(
+        writers: [String: Int32] = [:], readers: [String: Int32] = [:], admin: String? = nil, projects: [String: Int32] = [:]
+    ) {
+        var holders: [KeyDigest: KeyTable.Holder] = [:]
+        for (key, projectID) in writers { holders[KeyDigest(key)] = .init(kind: .write, projectID: projectID) }
+        for (key, projectID) in readers { holders[KeyDigest(key)] = .init(kind: .read, projectID: projectID) }
+        if let admin { holders[KeyDigest(admin)] = .init(kind: .admin) }
+        self.holders = holders
+        self.projects = projects
+        holdsDemoKeys = writers[Self.demoWriteKey] != nil || readers[Self.demoReadKey] != nil
+    }
+}

@@ -1,0 +1,223 @@
+import ArgumentParser
+import Foundation
+import HapaxModel
+
+/// A command that works on the store itself, whether a server runs or not.
+protocol StoreCommand: ParsableCommand {
+    var settings: StoreFlags { get }
+    /// Whether it changes something.
+    var changes: Bool { get }
+
+    /// - Returns: What is printed to standard output, and to standard error.
+    func run(on registry: Registry, now: Int64) async throws -> CommandOutput
+}
+
+struct CommandOutput: Sendable {
+    /// For programs: a list, or a key.
+    var text: String
+    /// For people.
+    var note: String?
+}
+
+/// Which store, in the same settings as the server's.
+struct StoreFlags: ParsableArguments {
+    @Option(help: .setting(.store)) var store: String?
+    @Option(help: .setting(.storeAdmin)) var storeAdmin: String?
+    @Option(help: .setting(.config)) var config: String?
+
+    var flags: [String: String] {
+        [ServerSetting.store.name: store, ServerSetting.storeAdmin.name: storeAdmin, ServerSetting.config.name: config]
+            .compactMapValues { $0 }
+    }
+}
+
+enum AccessCommands {
+    /// How long a key that was rotated still works, if nobody says.
+    static let usualGraceDays: Int64 = 30
+
+    /// Days, as in `30d` or `30`, or hours, as in `12h`.
+    static func time(_ text: String) -> Duration? {
+        let unit: Int64 = text.hasSuffix("h") ? 3_600 : 86_400
+        let digits = text.hasSuffix("h") || text.hasSuffix("d") ? text.dropLast() : text[...]
+        guard let count = Int64(digits), (0...876_000).contains(count) else { return nil }
+        return .seconds(count * unit)
+    }
+
+    /// Columns under their titles.
+    static func table(_ titles: [String], _ rows: [[String]]) -> String {
+        let widths = titles.indices.map { column in ([titles] + rows).map { $0[column].count }.max() ?? 0 }
+        return ([titles] + rows).map { row in
+            zip(row, widths).map { $0.padding(toLength: max($1, $0.count), withPad: " ", startingAt: 0) }.joined(separator: "  ")
+                .replacing(/\ +$/, with: "")
+        }.joined(separator: "\n")
+    }
+
+    static func json(_ members: (inout JSONWriter) -> Void) -> String {
+        var writer = JSONWriter()
+        writer.object(members)
+        return String(decoding: writer.bytes, as: UTF8.self)
+    }
+}
+
+struct ProjectsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "projects", abstract: "Lists, adds and sets projects.",
+        discussion: """
+            Works on the store itself, whether a server runs or not; servers notice a change within seconds. The file of the embedded store can \
+            be changed only while no server runs: a running one is asked over HTTP (docs/operations.md).
+            """,
+        subcommands: [List.self, Add.self, Set.self], defaultSubcommand: List.self)
+
+    struct List: StoreCommand {
+        static let configuration = CommandConfiguration(abstract: "Lists the projects (the default).")
+        @OptionGroup var settings: StoreFlags
+        @Flag(help: "As JSON.") var json = false
+        var changes: Bool { false }
+
+        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+            let contents = try await registry.contents()
+            if json {
+                return CommandOutput(
+                    text: AccessCommands.json {
+                        $0.member("projects", list: contents.projects) { writer, project in writer.object { $0.members(of: project) } }
+                    })
+            }
+            let rows = contents.projects.map { project in
+                [
+                    project.name, project.publicID, project.derivedIDs.rawValue,
+                    "\(contents.keys.count { $0.projectID == project.id && $0.state(at: now) == .active })",
+                ]
+            }
+            return CommandOutput(text: AccessCommands.table(["PROJECT", "PUBLIC ID", "DERIVED IDS", "KEYS"], rows))
+        }
+    }
+
+    struct Add: StoreCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Adds a project, with a write key and a read key.",
+            discussion: "Prints a line for each key: its kind and the key, which is shown only now.")
+        @OptionGroup var settings: StoreFlags
+        @Argument(help: "Its name.") var name: String
+        @Flag(name: .customLong("without-keys"), help: "Make no keys.") var isWithoutKeys = false
+        var changes: Bool { true }
+
+        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+            let project = try await registry.addProject(name)
+            var lines: [String] = []
+            for kind in isWithoutKeys ? [] : [KeyKind.write, .read] {
+                lines.append("\(kind.rawValue) \(try await registry.addKey(kind, project: name, now: now).secret)")
+            }
+            let keys = lines.isEmpty ? "" : " Its keys are shown only now: the write key is for apps, the read key for people."
+            return CommandOutput(
+                text: lines.joined(separator: "\n"), note: "The project \(project.name) has been added.\(keys)")
+        }
+    }
+
+    struct Set: StoreCommand {
+        static let configuration = CommandConfiguration(abstract: "Sets what holds for a project.")
+        @OptionGroup var settings: StoreFlags
+        @Argument(help: "Its name.") var name: String
+        @Option(
+            name: .customLong("derived-ids"), help: "Whose derived ids it takes: any sender's, or only those that come with a server key.")
+        var derivedIDs: Registry.DerivedIDs
+        var changes: Bool { true }
+
+        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+            let project = try await registry.setDerivedIDs(derivedIDs, of: name)
+            return CommandOutput(text: "", note: "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue)")
+        }
+    }
+}
+
+extension Registry.DerivedIDs: ExpressibleByArgument {}
+extension KeyKind: ExpressibleByArgument {}
+
+struct KeysCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "keys", abstract: "Lists, adds, rotates and revokes keys.",
+        discussion: ProjectsCommand.configuration.discussion, subcommands: [List.self, Add.self, Rotate.self, Revoke.self],
+        defaultSubcommand: List.self)
+
+    struct List: StoreCommand {
+        static let configuration = CommandConfiguration(abstract: "Lists the keys (the default). The keys themselves are kept nowhere.")
+        @OptionGroup var settings: StoreFlags
+        @Flag(help: "As JSON.") var json = false
+        var changes: Bool { false }
+
+        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+            let contents = try await registry.contents()
+            if json {
+                return CommandOutput(
+                    text: AccessCommands.json {
+                        $0.member("keys", list: contents.keys) { writer, key in
+                            writer.object { $0.members(of: key, in: contents, now: now) }
+                        }
+                    })
+            }
+            let rows = contents.keys.map { key in
+                [
+                    "\(key.id)", key.kind.rawValue, contents.projects.first { $0.id == key.projectID }?.name ?? "", key.beginning + "…",
+                    key.state(at: now).rawValue, KeysCommand.day(key.createdAt), key.expiresAt.map(KeysCommand.day) ?? "",
+                    key.lastUsed?.description ?? "", key.name,
+                ]
+            }
+            return CommandOutput(
+                text: AccessCommands.table(
+                    ["ID", "KIND", "PROJECT", "BEGINS", "STATE", "MADE", "EXPIRES", "LAST USED", "NAME"], rows))
+        }
+    }
+
+    struct Add: StoreCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Makes a key and prints it.", discussion: "It is shown only now: the store keeps its SHA-256.")
+        @OptionGroup var settings: StoreFlags
+        @Argument(help: "write (for apps), server (for services), read or admin.") var kind: KeyKind
+        @Option(help: "The project; not for an admin key.") var project: String?
+        @Option(help: "What it is for, to tell it from others.") var name = ""
+        @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.time) var expires: Duration?
+        var changes: Bool { true }
+
+        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+            let (key, secret) = try await registry.addKey(
+                kind, project: project, name: name, expiresAt: expires.map { now + Int64($0 / .milliseconds(1)) }, now: now)
+            return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now.")
+        }
+    }
+
+    struct Rotate: StoreCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Makes a key in the place of another one, which goes on for a while, and prints it.")
+        @OptionGroup var settings: StoreFlags
+        @Argument(help: "The number of the old key.") var id: Int32
+        @Option(help: "How long the old key still works: 30d, 12h, 0.", transform: KeysCommand.time) var grace: Duration?
+        var changes: Bool { true }
+
+        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+            let grace = grace ?? .seconds(AccessCommands.usualGraceDays * 86_400)
+            let (key, secret, old) = try await registry.rotateKey(id, grace: grace, now: now)
+            let end = old.expiresAt.map { Timestamp(clampingUnixMilliseconds: $0).description } ?? ""
+            return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now. Key \(old.id) works until \(end).")
+        }
+    }
+
+    struct Revoke: StoreCommand {
+        static let configuration = CommandConfiguration(abstract: "Ends a key: within five seconds no server takes it any more.")
+        @OptionGroup var settings: StoreFlags
+        @Argument(help: "Its number.") var id: Int32
+        var changes: Bool { true }
+
+        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+            let key = try await registry.revokeKey(id, now: now)
+            return CommandOutput(text: "", note: "Key \(key.id) (\(key.beginning)…) has been revoked.")
+        }
+    }
+
+    private static func day(_ milliseconds: Int64) -> String {
+        String(Timestamp(clampingUnixMilliseconds: milliseconds).description.prefix(10))
+    }
+
+    @Sendable private static func time(_ text: String) throws -> Duration {
+        guard let time = AccessCommands.time(text) else { throw ValidationError("must be days or hours, as in 30d or 12h") }
+        return time
+    }
+}

@@ -1,0 +1,53 @@
+import HapaxModel
+
+/// The expressions in which the two databases differ.
+package struct ReportDialect: Sendable {
+    /// Whether an event is dated more than a day ahead of its arrival; the condition of the index `events_ahead`.
+    var isAhead: StoreSQL
+    /// The milliseconds of an `$AppEnd`'s `$event_duration`, each rounded half up; NULL if it is no number of seconds in 0…86,400.
+    var duration: StoreSQL
+    /// The name of the function that gives the lesser of two values.
+    var least: StoreSQL
+    /// A column with an instant, as Unix milliseconds.
+    var milliseconds: @Sendable (StoreSQL) -> StoreSQL
+}
+
+/// What reports need of a store.
+///
+/// Closing a day changes nothing but the tables of the reports, and reads only what cannot change any more (``settled()``), so reading and
+/// writing need not be one transaction.
+package protocol ReportDatabase: Sendable {
+    var dialect: ReportDialect { get }
+
+    /// Rows of text, on a connection for people's questions; NULL is nil.
+    ///
+    /// - Throws: ``StoreError/tooHeavy`` if it takes longer.
+    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]]
+
+    /// The same for the server's own work, which may take long: on a connection that people's questions do not wait for.
+    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]]
+
+    /// Runs all statements in one transaction.
+    func write(_ statements: [StoreSQL]) async throws(StoreError)
+
+    /// The settled instant, in Unix milliseconds: every event received before it is stored, and none can be received before it any more.
+    func settled() async throws(StoreError) -> Int64
+
+    /// Conditions that together name the rows received in a span of Unix seconds, each for as many rows as one statement should take.
+    ///
+    /// - Throws: ``StoreError/tooHeavy`` for a question about too many.
+    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL]
+
+    /// Runs `body` unless another server is running it.
+    func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError)
+}
+
+/// How large a part of a span may be.
+package enum ReportParts: Sendable {
+    /// One part, however long it takes: for the server's own work that only reads.
+    case whole
+    /// One part, for a person's question: a span with too many rows is refused.
+    case question
+    /// Small parts, for a transaction that writes: commits may have to wait for it.
+    case small
+}

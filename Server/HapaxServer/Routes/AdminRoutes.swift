@@ -1,0 +1,208 @@
+import Foundation
+import HTTPTypes
+import HapaxModel
+import Hummingbird
+
+/// `/v1/admin/…`: projects and keys, for who has an admin key. Bodies and answers are JSON; ``AccessCommands`` does the same on the store.
+@available(macOS 14, *)
+struct AdminRoutes: Sendable {
+    let keys: Keys
+    let registry: Registry
+    /// The keys of the settings, which are listed, too.
+    let fixed: StaticKeys
+    let failures: FailureLog
+    /// The wall clock in Unix milliseconds.
+    let currentTime: @Sendable () -> Int64
+
+    // MARK: - Projects
+
+    func projects(_ request: Request) async throws -> Response {
+        try await answer(request) {
+            let contents = try await registry.contents()
+            return { $0.member("projects", list: contents.projects) { writer, project in writer.object { $0.members(of: project) } } }
+        }
+    }
+
+    func addProject(_ request: Request) async throws -> Response {
+        try await answer(request, .created) {
+            let body = try await Self.body(request, AddedProject.self, ["name"])
+            let project = try await registry.addProject(body.name)
+            return { $0.members(of: project) }
+        }
+    }
+
+    func setProject(_ request: Request, name: String) async throws -> Response {
+        try await answer(request) {
+            let body = try await Self.body(request, ChangedProject.self, ["derived_ids"])
+            guard let derivedIDs = Registry.DerivedIDs(rawValue: body.derived_ids) else {
+                throw Registry.Problem.invalid(parameter: "derived_ids", "must be any or server")
+            }
+            let project = try await registry.setDerivedIDs(derivedIDs, of: name.removingPercentEncoding ?? name)
+            return { $0.members(of: project) }
+        }
+    }
+
+    // MARK: - Keys
+
+    func keys(_ request: Request) async throws -> Response {
+        try await answer(request) {
+            let contents = try await registry.contents()
+            let now = currentTime()
+            let fixed = fixed.holders.values.sorted { ($0.kind.rawValue, $0.projectID ?? 0) < ($1.kind.rawValue, $1.projectID ?? 0) }
+            return { writer in
+                writer.member("keys", list: contents.keys) { writer, key in writer.object { $0.members(of: key, in: contents, now: now) } }
+                writer.member("static_keys", list: fixed) { writer, holder in
+                    writer.object { writer in
+                        writer.member("kind", holder.kind.rawValue)
+                        writer.member("project", contents.projects.first { $0.id == holder.projectID }?.name)
+                    }
+                }
+            }
+        }
+    }
+
+    func addKey(_ request: Request) async throws -> Response {
+        try await answer(request, .created) {
+            let body = try await Self.body(request, AddedKey.self, ["kind", "project", "name", "expires_in_days"])
+            guard let kind = KeyKind(rawValue: body.kind) else {
+                throw Registry.Problem.invalid(parameter: "kind", "must be write, server, read or admin")
+            }
+            let now = currentTime()
+            let end = try body.expires_in_days.map { now + (try Self.days($0, "expires_in_days", from: 1)) * 86_400_000 }
+            let (key, secret) = try await registry.addKey(
+                kind, project: body.project, name: body.name ?? "", expiresAt: end, now: now)
+            let contents = try await registry.contents()
+            return { writer in
+                writer.member("key", secret)
+                writer.members(of: key, in: contents, now: now)
+            }
+        }
+    }
+
+    func revokeKey(_ request: Request, id: String) async throws -> Response {
+        try await answer(request) {
+            let now = currentTime()
+            let key = try await registry.revokeKey(try Self.number(id), now: now)
+            let contents = try await registry.contents()
+            return { $0.members(of: key, in: contents, now: now) }
+        }
+    }
+
+    func rotateKey(_ request: Request, id: String) async throws -> Response {
+        try await answer(request, .created) {
+            let body = try await Self.body(request, RotatedKey.self, ["grace_days"], mayBeEmpty: true)
+            let now = currentTime()
+            let grace = try Self.days(body?.grace_days ?? AccessCommands.usualGraceDays, "grace_days", from: 0)
+            let (key, secret, old) = try await registry.rotateKey(try Self.number(id), grace: .seconds(grace * 86_400), now: now)
+            let contents = try await registry.contents()
+            return { writer in
+                writer.member("key", secret)
+                writer.members(of: key, in: contents, now: now)
+                writer.member("replaces", object: { $0.members(of: old, in: contents, now: now) })
+            }
+        }
+    }
+
+    // MARK: - Bodies and answers
+
+    private struct AddedProject: Decodable { var name: String }
+    private struct ChangedProject: Decodable { var derived_ids: String }
+    private struct AddedKey: Decodable {
+        var kind: String
+        var project: String?
+        var name: String?
+        var expires_in_days: Int64?
+    }
+    private struct RotatedKey: Decodable { var grace_days: Int64? }
+
+    /// - Parameter known: A member of another name is refused: what is misspelt would be ignored.
+    private static func body<Body: Decodable>(_ request: Request, _: Body.Type, _ known: Set<String>) async throws -> Body {
+        guard let body = try await body(request, Body.self, known, mayBeEmpty: false) else { throw malformed }
+        return body
+    }
+
+    private static func body<Body: Decodable>(
+        _ request: Request, _: Body.Type, _ known: Set<String>, mayBeEmpty: Bool
+    ) async throws -> Body? {
+        let bytes = try RequestBodyReader.unpacked(try await RequestBodyReader.read(request))
+        if bytes.isEmpty, mayBeEmpty { return nil }
+        guard let object = try? JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any] else { throw malformed }
+        if let stranger = object.keys.filter({ !known.contains($0) }).min() {
+            throw Registry.Problem.invalid(parameter: stranger, "is not known; known here: \(known.sorted().joined(separator: ", "))")
+        }
+        do {
+            return try JSONDecoder().decode(Body.self, from: Data(bytes))
+        } catch DecodingError.keyNotFound(let key, _) {
+            throw Registry.Problem.invalid(parameter: key.stringValue, "is missing")
+        } catch DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context), DecodingError.dataCorrupted(
+            let context)
+        {
+            throw Registry.Problem.invalid(parameter: context.codingPath.last?.stringValue ?? "?", "is of another type")
+        }
+    }
+
+    private static let malformed = RequestProblem(.malformed, detail: "the body must be a JSON object")
+
+    private static func days(_ days: Int64, _ parameter: String, from least: Int64) throws -> Int64 {
+        guard (least...36_500).contains(days) else {
+            throw Registry.Problem.invalid(parameter: parameter, "must be a number of days from \(least) to 36500")
+        }
+        return days
+    }
+
+    private static func number(_ id: String) throws -> Int32 {
+        guard let id = Int32(id) else { throw Registry.Problem.notFound("there is no key with that number") }
+        return id
+    }
+
+    /// Checks the key first, so that a client without one learns nothing. What was changed holds at this server when it is answered.
+    private func answer(
+        _ request: Request, _ status: HTTPResponse.Status = .ok, _ work: () async throws -> (inout JSONWriter) -> Void
+    ) async throws -> Response {
+        try keys.checkAdmin(request.headers[.authorization])
+        _ = try QueryParameters(request.uri.query, known: [])
+        var writer = JSONWriter()
+        do {
+            let members = try await work()
+            if request.method != .get, request.method != .head { try await keys.refresh() }
+            writer.object(members)
+        } catch let problem as Registry.Problem {
+            switch problem {
+            case .notFound(let text): throw RequestProblem(.notFound, detail: text)
+            case .exists(let text): throw RequestProblem(.exists, detail: text)
+            case .invalid(let parameter, let text): throw QueryParameters.problem(parameter, text)
+            }
+        } catch StoreError.notPermitted {
+            throw RequestProblem(
+                .adminRoleMissing, detail: "this server's role may not change the store: set HAPAX_STORE_ADMIN, or use hapax-server keys")
+        } catch let error as StoreError {
+            failures.failed(error)
+            throw RequestProblem(.storeUnavailable, detail: "the store does not answer; look whether it was changed, and try again")
+        }
+        var response = Routes.response("application/json", writer.bytes)
+        response.status = status
+        response.headers[.cacheControl] = "no-store"
+        return response
+    }
+}
+
+extension JSONWriter {
+    mutating func members(of project: Registry.Project) {
+        member("project", project.name)
+        member("public_id", project.publicID)
+        member("derived_ids", project.derivedIDs.rawValue)
+    }
+
+    mutating func members(of key: Registry.Key, in contents: Registry.Contents, now: Int64) {
+        member("id", key.id)
+        member("beginning", key.beginning)
+        member("kind", key.kind.rawValue)
+        member("project", contents.projects.first { $0.id == key.projectID }?.name)
+        member("name", key.name)
+        member("state", key.state(at: now).rawValue)
+        member("created_at", Timestamp(clampingUnixMilliseconds: key.createdAt).description)
+        member("expires_at", key.expiresAt.map { Timestamp(clampingUnixMilliseconds: $0).description })
+        member("revoked_at", key.revokedAt.map { Timestamp(clampingUnixMilliseconds: $0).description })
+        member("last_used", key.lastUsed?.description)
+    }
+}

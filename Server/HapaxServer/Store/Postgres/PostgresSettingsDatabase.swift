@@ -1,0 +1,34 @@
+import HapaxModel
+
+/// Projects and keys in PostgreSQL: read in the session for short questions, changed in that of the admin role.
+struct PostgresSettingsDatabase: SettingsDatabase {
+    let administration: PostgresAdministration
+    let upkeep: PostgresUpkeep
+
+    var dialect: ReportDialect { PostgresReports.dialect }
+
+    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
+        let (text, values) = sql.forPostgres
+        return try await administration.query(text, values)
+    }
+
+    func note(_ statement: StoreSQL) async throws(StoreError) { _ = try await rows(statement) }
+
+    func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {
+        try await upkeep.change(statements.map(\.forPostgres))
+    }
+}
+
+extension StoreSQL {
+    var forPostgres: (sql: String, parameters: [String]) {
+        let (text, values) = rendered { "$\($0)" }
+        let parameters = values.map { value in
+            switch value {
+            case .integer(let number): "\(number)"
+            case .text(let text): text
+            case .instant(let milliseconds): Timestamp(clampingUnixMilliseconds: milliseconds).description
+            }
+        }
+        return (text, parameters)
+    }
+}

@@ -1,0 +1,54 @@
+import GRDB
+
+/// Projects and keys in the embedded store.
+struct SQLiteSettingsDatabase: SettingsDatabase {
+    let reader: SQLiteReader
+    /// nil beside a running server, whose file nobody else writes to.
+    let writer: DatabaseQueue?
+
+    var dialect: ReportDialect { SQLiteReports.dialect }
+
+    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
+        let (text, arguments) = sql.forSQLite
+        return try await reader.read { db in try db.texts(text, arguments) }
+    }
+
+    func note(_ statement: StoreSQL) async throws(StoreError) { _ = try await change([statement]) }
+
+    func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {
+        guard let writer else { throw .notPermitted }
+        do {
+            return try await writer.write { db in
+                try statements.reduce([]) { _, statement in
+                    let (text, arguments) = statement.forSQLite
+                    return try db.texts(text, arguments)
+                }
+            }
+        } catch {
+            throw SQLiteEventStore.translated(error)
+        }
+    }
+}
+
+extension StoreSQL {
+    var forSQLite: (sql: String, arguments: StatementArguments) {
+        let (text, values) = rendered { "?\($0)" }
+        let arguments: [any DatabaseValueConvertible] = values.map { value in
+            switch value {
+            case .integer(let number): number
+            case .text(let text): text
+            case .instant(let milliseconds): milliseconds
+            }
+        }
+        return (text, StatementArguments(arguments))
+    }
+}
+
+extension Database {
+    /// The rows of one statement as texts; NULL is nil.
+    func texts(_ sql: String, _ arguments: StatementArguments) throws -> [[String?]] {
+        try Row.fetchAll(self, sql: sql, arguments: arguments).map { row in
+            row.databaseValues.map { $0.isNull ? nil : String.fromDatabaseValue($0) ?? Int64.fromDatabaseValue($0).map { "\($0)" } }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+/// Reads and changes what can be set while servers run, in the tables that all of them share.
+package protocol SettingsDatabase: Sendable {
+    var dialect: ReportDialect { get }
+
+    /// Rows of text, within seconds; NULL is nil.
+    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]]
+
+    /// What the serving role may change.
+    func note(_ statement: StoreSQL) async throws(StoreError)
+
+    /// Runs all statements in one transaction, under the role that owns the tables.
+    ///
+    /// - Returns: The rows of the last statement.
+    /// - Throws: ``StoreError/notPermitted`` if the server has no such role.
+    func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]]
+}

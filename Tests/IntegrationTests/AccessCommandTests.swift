@@ -1,0 +1,53 @@
+import HapaxModel
+import TestSupport
+import Testing
+
+@Suite("Projects and keys on the command line", .timeLimit(.minutes(3)), .endsWhenItHangs)
+struct AccessCommandTests {
+    @Test("From nothing: a project is added on the command line, its keys work, one is rotated and revoked; the file in use is not changed")
+    func commandLineMakesKeys() async throws {
+        let directory = TemporaryDirectory()
+        let environment = ["HAPAX_STORE": "sqlite:\(directory.path)/events.sqlite", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical"]
+        func run(_ arguments: String...) async throws -> (text: String, exit: ChildProcess.Exit, note: String) {
+            let child = try ChildProcess("hapax-server", arguments, environment: environment)
+            let text = await child.remainingOutput()
+            let exit = await child.waitUntilExit()
+            return (text, exit, child.standardErrorTail)
+        }
+        let added = try await run("projects", "add", "shop")
+        let keys = Dictionary(
+            uniqueKeysWithValues: added.text.split(separator: "\n").map { line in
+                (String(line.split(separator: " ")[0]), String(line.split(separator: " ")[1]))
+            })
+        #expect(Set(keys.keys) == ["write", "read"] && added.exit == .exited(0) && added.note.contains("only now"))
+        let admin = try await run("keys", "add", "admin", "--name", "me").text.split(separator: "\n").joined()
+        let rotated = try await run("keys", "rotate", "1", "--grace", "0")
+        #expect(rotated.text.hasPrefix("hapax_w_") && rotated.exit == .exited(0))
+        #expect(try await run("keys", "revoke", "2").exit == .exited(0))
+        for (arguments, code) in [
+            (["projects", "add", "shop"], 1), (["keys", "revoke", "99"], 1), (["keys", "add", "write"], 1),
+            (["keys", "add", "writer"], 64),
+            (["keys", "rotate", "4", "--grace", "soon"], 64), (["keys", "frob"], 64),
+        ] {
+            let child = try ChildProcess("hapax-server", arguments, environment: environment)
+            #expect(await child.waitUntilExit() == .exited(Int32(code)), "\(arguments)")
+        }
+        let server = try ChildProcess("hapax-server", environment: environment)
+        let port = try #require(Int(try await server.line(after: "listening on http://127.0.0.1:")))
+        let body =
+            Array("[".utf8) + Event(id: .derived(name: "paid", key: "1"), name: "paid", time: 0, distinctID: "u").encoded().bytes
+            + Array("]".utf8)
+        for (key, status) in [(keys["write"] ?? "", 401), (String(rotated.text.prefix(44)), 200), (admin, 403)] {
+            let headers = ["Authorization": "Bearer \(key)", "Content-Type": "application/json"]
+            #expect(try await RawHTTP.post(port: port, headers: headers, body: body).status == status)
+        }
+        let list = try await run("keys")
+        #expect(list.exit == .exited(0) && list.text.contains("revoked") && list.text.contains("me"))
+        for key in keys.values { #expect(!list.text.contains(key.prefix(16))) }
+        let refused = try await run("keys", "add", "read", "--project", "shop")
+        #expect(refused.exit == .exited(1) && refused.text.isEmpty && refused.note.contains("/v1/admin") == false)
+        #expect(try await run("keys", "--help").text.contains("rotate"))
+        server.terminate()
+        _ = await server.waitUntilExit()
+    }
+}
