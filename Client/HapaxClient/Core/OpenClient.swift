@@ -190,7 +190,7 @@ package final class OpenClient: Sendable {
                     guard now != before else { return nil }
                     if now.consent == .denied { Self.forget(session, identified) }
                     intake.withLock { $0.change(now) }
-                    return (before, now)
+                    return now
                 }
             },
             keepIdentity: { change in

@@ -33,7 +33,7 @@ extension Delivery {
         case .drained, .onlyHeld:
             guard file.isRecovering else {
                 step.next = plan == .drained ? .drained : .onlyHeld
-                if plan == .onlyHeld { step.failure = lastRefusal }
+                if plan == .onlyHeld { step.failure = lastRefusal } else if file.counters.pendingFrom > 0 { step.failure = .consentPending }
                 return step
             }
             step.failure = recoveryFailure
@@ -55,8 +55,8 @@ extension Delivery {
             // A policy tries again by itself; who asked must learn of it.
             return Step(next: .denied, counts: step.counts, failure: isManual ? .noBackgroundTime : nil)
         }
-        // The user may have been asked meanwhile.
-        guard parts.consent().consent != .pending else { return Step(next: .denied, counts: step.counts, failure: .consentPending) }
+        // Decided, or asked, meanwhile: what was read may hold, or count, what waited.
+        guard parts.consent() == consent else { return Step(next: .more, counts: step.counts) }
         let deadline = timeout ?? parts.endpoint.timeout
         // Events that do not fit a shorter deadline stay where they are.
         let limit = size.limit(within: deadline, of: parts.endpoint.timeout)

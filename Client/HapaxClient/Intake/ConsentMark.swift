@@ -68,10 +68,13 @@ struct KeptConsent: Hashable, Sendable {
     func changed(to consent: Consent, now: Int64) -> KeptConsent {
         var changed = self
         changed.consent = consent
-        guard consent != .pending, consent != self.consent || decisions == nil else { return changed }
-        // Of what nobody can read each number may have been given: this one is later.
-        changed.forgotten = number == nil ? now : forgotten
-        changed.decisions = (decisions ?? []) + [Decision(at: max((number ?? now) + 1, now), isGranted: consent == .granted)]
+        if decisions == nil {
+            // Of what nobody can read each number may have been given: those from now on are later.
+            (changed.forgotten, changed.decisions) = (now, [])
+        }
+        // The first one counts also if it changes nothing: who removed the file has left events that wait for it.
+        guard consent != .pending, consent != self.consent || decisions?.isEmpty != false else { return changed }
+        changed.decisions = (decisions ?? []) + [Decision(at: max((changed.number ?? now) + 1, now), isGranted: consent == .granted)]
         if let all = changed.decisions, all.count > Self.maximumDecisions {
             (changed.forgotten, changed.decisions) = (all[0].at, Array(all.dropFirst()))
         }

@@ -17,7 +17,7 @@ final class QueueWriter: Sendable {
     typealias Commit = @Sendable (_ events: [PreparedEvent], _ dropped: [String: Int64], _ committed: () -> Void) throws -> Committed
 
     /// Looks for what the user has decided in another process; nil for nothing new.
-    typealias Learn = @Sendable () -> (before: KeptConsent, now: KeptConsent)?
+    typealias Learn = @Sendable () -> KeptConsent?
 
     typealias Encode = @Sendable (Event, _ base: EncodedProperties) -> EncodedEvent
 
@@ -75,7 +75,7 @@ final class QueueWriter: Sendable {
         var isEmpty: Bool { events.isEmpty && waiters.isEmpty && identity == nil }
 
         mutating func wait(behind number: Int64) {
-            for index in events.indices where events[index].pending == nil { events[index].pending = number }
+            for index in events.indices { events[index].pending = max(events[index].pending ?? number, number) }
         }
 
         mutating func removeAll() {
@@ -201,10 +201,12 @@ final class QueueWriter: Sendable {
         }
     }
 
-    /// What was tracked before this process knew that consent is not granted any more was tracked behind that decision, as far as is known.
+    /// What was tracked before this process knew that consent is not granted any more may have been tracked behind the latest question or denial: it
+    /// is taken for that, so that nothing is sent which nobody agreed to.
     private func learn() {
-        guard let (before, now) = learnConsent(), now.consent != .granted, let number = before.number else { return }
-        work.unlearned = work.unlearned ?? number
+        guard let now = learnConsent(), now.consent != .granted, let latest = now.number else { return }
+        let number = now.pending ?? latest - 1
+        work.unlearned = number
         work.group.wait(behind: number)
         work.next.wait(behind: number)
     }
@@ -263,7 +265,7 @@ final class QueueWriter: Sendable {
     private func prepare(_ event: Event, _ entry: Intake.Entry) -> PreparedEvent {
         let encoded = encode(event, entry.base)
         return PreparedEvent(
-            id: event.id, time: event.time, bytes: encoded.bytes, problem: encoded.problem, pending: work.consent.pending ?? work.unlearned,
+            id: event.id, time: event.time, bytes: encoded.bytes, problem: encoded.problem, pending: work.unlearned ?? work.consent.pending,
             reserved: entry.reserved)
     }
 

@@ -66,6 +66,8 @@ extension QueueFile {
         let before = recovery
         recovery.reached = chunk.reached
         _ = try transaction(growing: true, committed: { noted($0) }) { db, counters in
+            // An event that waits may have come meanwhile.
+            guard counters.pendingFrom == 0 else { return before }
             var recovery = recovery
             let insert = try RowInsert(db)
             for row in chunk.rows {
@@ -89,6 +91,7 @@ extension QueueFile {
 
     private func record(_ recovery: Recovery, _ body: (Database, inout QueueCounters) throws -> Void) throws {
         try transaction(growing: true, committed: { _ in noted(recovery) }) { db, counters in
+            guard counters.pendingFrom == 0 else { return }
             try body(db, &counters)
             try recovery.update(db)
         }

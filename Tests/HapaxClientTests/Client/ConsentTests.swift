@@ -224,4 +224,135 @@ struct ConsentTests {
             }
         }
     }
+
+    @Test(
+        "an idle process takes nothing for agreed to that it was told while somebody asks anew, whatever was agreed to before",
+        arguments: [Consent.pending, .granted])
+    func idleProcessTakesNothingForGranted(first: Consent) async throws {
+        let other = try TestClient { $0.consent = first }
+        let idle = try TestClient(directory: other.directory)
+        if first == .granted { try other.client.setConsent(.pending) }
+        try other.client.setConsent(.granted)
+        try other.client.setConsent(.pending)
+        try await idle.track(1...1)
+        try other.client.setConsent(.denied)
+        _ = await idle.client.flush()
+        #expect(idle.transport.batches.isEmpty)
+        for test in [other, idle] { await test.client.shutdown(within: .zero) }
+    }
+
+    @Test(
+        "after a file of consent that nobody can read, what is taken while it is pending waits, and with a denial before it goes",
+        arguments: [false, true])
+    func unreadableFileIsNoConsent(wasDenied: Bool) async throws {
+        let first = try TestClient { $0.consent = .pending }
+        let queue = first.client.file.directory
+        if wasDenied { try await first.track(1...2) }
+        await first.client.shutdown(within: .zero)
+        if wasDenied { try queue.setConsent(.denied) }
+        try Data("noise".utf8).write(to: URL(filePath: queue.consentPath))
+        let later = try TestClient(directory: first.directory)
+        try later.client.setConsent(.pending)
+        if !wasDenied {
+            for number in 1...2 { try await later.track(number...number) }
+            try later.client.setConsent(.denied)
+            _ = await later.client.flush()
+        }
+        try later.client.setConsent(.granted)
+        _ = await later.client.flush()
+        #expect(later.transport.batches.isEmpty)
+        await later.client.shutdown(within: .zero)
+    }
+
+    @Test("where somebody has deleted the file, what waited is told of, and goes with the next consent")
+    func deletedFileHoldsNothingUp() async throws {
+        let first = try TestClient { $0.consent = .pending }
+        try await first.track(1...2)
+        await first.client.shutdown(within: .zero)
+        try FileManager.default.removeItem(atPath: first.client.file.directory.consentPath)
+        let later = try TestClient(directory: first.directory)
+        try await later.track(3...4)
+        #expect(await later.client.flush().failure == .consentPending)
+        try later.client.setConsent(.granted)
+        #expect(await later.client.flush().stored == 4)
+        await later.client.shutdown(within: .zero)
+    }
+
+    @Test("what is asked, tracked and denied between a step's look at the consent and its reading is in no envelope (I12)")
+    func envelopeCountsNothingDenied() async throws {
+        let (clock, transport, directory) = (HookClock(), ScriptedTransport(), TemporaryDirectory())
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
+        configuration.uploads.interval = nil
+        let client = try EventClient.start(configuration, clock: clock) { transport }
+        for number in 1...3 { client.track("event \(number)") }
+        try await client.writer.barrier()
+        clock.hook.withLock {
+            $0 = {
+                try? client.setConsent(.pending)
+                for number in 0..<100 { client.track("pending \(number)") }
+                let stored = DispatchSemaphore(value: 0)
+                client.writer.whenStored { stored.signal() }
+                stored.wait()
+                try? client.setConsent(.denied)
+            }
+        }
+        _ = await client.delivery.step(client.file, isManual: true)
+        _ = await client.flush()
+        try client.setConsent(.granted)
+        client.track("event 4")
+        try await client.writer.barrier()
+        _ = await client.flush()
+        #expect(transport.batches.map(\.scanned.envelope.created) == [3, 4])
+        await client.shutdown(within: .zero)
+    }
+
+    @Test("what is recovered from a damaged file while somebody asks and denies is what was granted, all of it (I11)")
+    func recoveryLosesNothingGranted() async throws {
+        let first = try TestClient { $0.queue.mailboxCapacity = 10_000 }
+        let fill = String(repeating: "x", count: 500)
+        for number in 0..<5_000 { first.client.track("event \(number)", properties: ["fill": fill]) }
+        try await first.client.writer.barrier()
+        await first.client.shutdown(within: .zero)
+        let database = try DatabaseQueue(path: first.client.file.directory.databasePath(1))
+        try await database.write { try $0.execute(sql: "DROP TABLE recoveries") }
+        try database.close()
+        let second = try TestClient(directory: first.directory)
+        async let flushing: Void = {
+            while second.client.file.isRecovering { _ = await second.client.flush() }
+        }()
+        while second.client.file.isRecovering {
+            try second.client.setConsent(.pending)
+            second.client.track("pending")
+            try await second.client.writer.barrier()
+            try second.client.setConsent(.denied)
+            _ = await second.client.flush()
+        }
+        await flushing
+        try second.client.setConsent(.granted)
+        while await second.client.flush().stored > 0 {}
+        let sent = second.transport.batches.flatMap(\.names)
+        #expect(Set(sent).subtracting(["$QueueDamaged"]).count == 5_000 && !sent.contains("pending"))
+        await second.client.shutdown(within: .zero)
+    }
+}
+
+/// Does something once, at the next look at the wall clock.
+private final class HookClock: ClientClock {
+    let hook = Locked<(@Sendable () -> Void)?>(nil)
+    private let base = TestClock()
+
+    var unixMilliseconds: Int64 {
+        hook.withLock { hook in
+            defer { hook = nil }
+            return hook
+        }?()
+        return base.unixMilliseconds
+    }
+    var monotonic: Duration { base.monotonic }
+    var reading: ClockReading { base.reading }
+
+    func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
+        base.schedule(after: delay, action)
+    }
 }
