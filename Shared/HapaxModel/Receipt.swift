@@ -10,6 +10,8 @@ package struct Receipt: Hashable, Sendable {
     package var stored: Int
     /// Every event that was not stored now, in the order of the request.
     package var results: [Result]
+    /// Names the project that the events went to, for ever: another one of that name, in another database, is named otherwise.
+    package var project: String?
     /// For people: a note that something stored is probably a mistake.
     package var hint: String?
 
@@ -57,7 +59,8 @@ package struct Receipt: Hashable, Sendable {
     }
 
     /// Does not check that the counts add up; ``verdicts(for:sent:)`` does.
-    package init(batchID: EventID?, received: Int, stored: Int, results: [Result], hint: String? = nil) {
+    package init(batchID: EventID?, received: Int, stored: Int, results: [Result], project: String? = nil, hint: String? = nil) {
+        self.project = project
         self.hint = hint
         self.batchID = batchID
         self.received = received
@@ -118,6 +121,7 @@ extension Receipt {
                     if let detail = result.detail { writer.member("detail", detail) }
                 }
             }
+            if let project { writer.member("project", project) }
             if let hint { writer.member("hint", hint) }
         }
         return writer.bytes
@@ -134,7 +138,7 @@ extension Receipt {
                 Result(
                     index: $0.index, eventID: $0.event_id, outcome: Outcome(wire: $0.outcome), reason: $0.reason,
                     detail: $0.detail)
-            })
+            }, project: wire.project)
     }
 
     private struct Wire: Decodable {
@@ -142,6 +146,7 @@ extension Receipt {
         var received: Int
         var stored: Int
         var results: [WireResult]
+        var project: String?
     }
 
     private struct WireResult: Decodable {

@@ -1,3 +1,5 @@
+import GRDB
+import HapaxClient
 import HapaxModel
 import TestSupport
 import Testing
@@ -49,5 +51,58 @@ struct AccessCommandTests {
         #expect(try await run("keys", "--help").text.contains("rotate"))
         server.terminate()
         _ = await server.waitUntilExit()
+    }
+
+    @Test("what waits under a write key is sent with the key that replaces it, to the same project and to no other (I1)")
+    func rotatedKeyGoesOn() async throws {
+        let directory = TemporaryDirectory()
+        let store = directory.path("events.sqlite")
+        let environment = ["HAPAX_STORE": "sqlite:\(store)", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical"]
+        func run(_ arguments: String...) async throws -> [String] {
+            let child = try ChildProcess("hapax-server", arguments, environment: environment)
+            let text = await child.remainingOutput()
+            #expect(await child.waitUntilExit() == .exited(0))
+            return text.split(whereSeparator: \.isWhitespace).map(String.init)
+        }
+        let (first, other) = (try await run("projects", "add", "shop")[1], try await run("projects", "add", "app")[1])
+        let port = try LoopbackPort.unused()
+        func serving(_ body: () async throws -> Void) async throws {
+            let server = try ChildProcess("hapax-server", environment: environment.merging(["HAPAX_PORT": "\(port)"]) { $1 })
+            _ = try await server.line(after: "listening on")
+            try await body()
+            server.terminate()
+            _ = await server.waitUntilExit()
+        }
+        /// A process that tracks some events and sends what it may, then some more, which stay.
+        func client(_ key: String, sends: [String], leaves: [String] = []) async throws {
+            var configuration = EventClient.Configuration(
+                server: "http://127.0.0.1:\(port)", writeKey: key, queueDirectory: directory.path("queue"))
+            configuration.uploads.interval = nil
+            configuration.distinctID = "somebody"
+            let client = try EventClient.start(configuration)
+            for name in sends { try await client.trackDurably(name) }
+            _ = await client.flush()
+            for name in leaves { try await client.trackDurably(name) }
+            await client.shutdown(within: .zero)
+        }
+        try await serving {
+            try await client(first, sends: ["before"], leaves: ["waits"])
+        }
+        let second = try await run("keys", "rotate", "1", "--grace", "0")[0]
+        try await serving {
+            try await client(other, sends: ["of another project"])
+            try await client(second, sends: ["behind"])
+            // Who flushes, or stays for a while, looks after what others have left.
+            let flush = try ChildProcess(
+                "hapax", ["flush"],
+                environment: [
+                    "HAPAX_SERVER": "http://127.0.0.1:\(port)", "HAPAX_KEY": second, "HAPAX_QUEUE": directory.path("queue"),
+                ])
+            #expect(await flush.waitUntilExit() == .exited(0))
+        }
+        let rows = try await DatabaseQueue(path: store).read { db in
+            try String.fetchAll(db, sql: "SELECT p.name || ' ' || event FROM events JOIN projects p USING (project_id) ORDER BY row")
+        }
+        #expect(rows == ["shop before", "app of another project", "shop behind", "shop waits"])
     }
 }

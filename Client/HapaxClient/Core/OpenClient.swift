@@ -158,17 +158,19 @@ package final class OpenClient: Sendable {
             if kept.consent == .denied { return nil }
             return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem, pending: kept.pending)
         }
+        let projects = ProjectNotes(file.directory, endpoint)
         let delivery = Delivery(
             file,
             Delivery.Parts(
                 endpoint: endpoint, transport: transport, clock: clock,
                 pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
                 consent: currentConsent, gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
-                attempted: { reporter.attempted(in: $0, answer: $1) },
+                attempted: { reporter.attempted(in: $0, answer: $1) }, named: { projects.note($0) },
                 settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
         self.delivery = delivery
         let leftovers = Leftovers(
-            beside: file, delivery, of: destinations, clock: clock, reporter: reporter, consent: currentConsent, makeEvent: makeEvent)
+            beside: file, delivery, of: destinations, projects, clock: clock, reporter: reporter, consent: currentConsent,
+            makeEvent: makeEvent)
         self.leftovers = leftovers
         let scheduler = UploadScheduler(
             policy: policy, clock: clock, depth: { Self.sendable(file) }, network: configuration.network,

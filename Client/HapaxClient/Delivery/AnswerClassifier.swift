@@ -3,8 +3,8 @@ import HapaxModel
 /// What an answer means for the batch it answers: the client's table of answers, in one place.
 enum AnswerClassifier {
     enum Answer: Hashable {
-        /// Our complete receipt: one verdict for each event sent, in order.
-        case accepted([Receipt.Result])
+        /// Our complete receipt: one verdict for each event sent, in order, and the project that they went to, where the server names it.
+        case accepted([Receipt.Result], project: String? = nil)
         /// The server refuses this batch as it is; a smaller one may pass.
         case batchRefused(RequestProblem.Code)
         /// Too much for the link within the deadline, or for something between client and server; a smaller batch may pass. It says nothing
@@ -35,7 +35,7 @@ enum AnswerClassifier {
             guard let receipt = try? Receipt(json: answer.body), let verdicts = receipt.verdicts(for: batchID, sent: ids) else {
                 return .tryLater(.notAReceipt(status: answer.status), retryAfter: nil)
             }
-            return .accepted(verdicts)
+            return .accepted(verdicts, project: receipt.project)
         case 300..<400:
             return .tryLater(failure, retryAfter: nil)
         case 400, 413:

@@ -140,7 +140,9 @@ extension Delivery {
         machine(of: file) { $0.requested(now: parts.clock.monotonic) }
         do {
             switch answer {
-            case .accepted(let verdicts): return try settle(verdicts, batch, wasHeld: wasHeld, file, step)
+            case .accepted(let verdicts, let project):
+                if let project { parts.named(project) }
+                return try settle(verdicts, batch, wasHeld: wasHeld, file, step)
             case .batchRefused(let code):
                 step.failure = .status(code.status, code: code.rawValue)
                 lastRefusal = step.failure

@@ -59,6 +59,8 @@ package actor Delivery {
         var beginPass: @Sendable () -> @Sendable () -> Void = { {} }
         /// Called after each request, with how long it took.
         var attempted: @Sendable (Duration, AnswerClassifier.Answer) -> Void = { _, _ in }
+        /// Called with the project that a receipt names.
+        var named: @Sendable (_ project: String) -> Void = { _ in }
         /// Called after a settlement, with whether it was the client's own file's; and after other changes of the counters.
         var settled: @Sendable ([Settlement], DeliveryScope) -> Void = { _, _ in }
         /// Makes an event of the client's own, as that a file was damaged.

@@ -31,6 +31,9 @@ package struct Endpoint: Sendable {
     /// Names server and key in the queue's directory, where a file's events go, however the URL is written. It does not give the key away.
     package var destination: EventID { EventID.derived(name: spellings.plain, key: key) }
 
+    /// The URL however it is written.
+    var server: String { spellings.plain }
+
     /// Also the names under which a file was begun by a version that distinguished spellings of the URL.
     package var destinations: Set<EventID> {
         Set([url, spellings.plain, spellings.withPort].map { EventID.derived(name: $0, key: key) })

@@ -9,6 +9,8 @@ package actor Leftovers {
     private let delivery: Delivery
     /// Whose files may be sent: of the client's server and key, and of those that these replace.
     private let destinations: Set<EventID>
+    /// And of keys of the same project.
+    private let projects: ProjectNotes
     private let clock: any ClientClock
     private let reporter: EventReporter
     private let consent: @Sendable () -> KeptConsent
@@ -30,12 +32,13 @@ package actor Leftovers {
     }
 
     init(
-        beside own: QueueFile, _ delivery: Delivery, of destinations: Set<EventID>, clock: any ClientClock, reporter: EventReporter,
-        consent: @escaping @Sendable () -> KeptConsent, makeEvent: @escaping Delivery.MakeEvent
+        beside own: QueueFile, _ delivery: Delivery, of destinations: Set<EventID>, _ projects: ProjectNotes, clock: any ClientClock,
+        reporter: EventReporter, consent: @escaping @Sendable () -> KeptConsent, makeEvent: @escaping Delivery.MakeEvent
     ) {
         self.own = own
         self.delivery = delivery
         self.destinations = destinations
+        self.projects = projects
         self.clock = clock
         self.reporter = reporter
         self.consent = consent
@@ -74,13 +77,14 @@ package actor Leftovers {
 
     private func look(isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?) async -> Look {
         var look = Look()
+        let destinations = destinations.union(projects.destinations)
         for number in (try? own.directory.numbers()) ?? [] where number != own.number && !isStopped {
             let note = FileClaim.note(of: number, in: own.directory)
             guard note.map({ destinations.contains($0.destination) }) ?? true else {
                 if note?.isClean == false, note?.isNew == false { look.others += 1 }
                 continue
             }
-            guard note?.isClean != true, look.failure == nil, let file = open(number) else { continue }
+            guard note?.isClean != true, look.failure == nil, let file = open(number, of: destinations) else { continue }
             let next = await send(file, isManual: isManual, permission, &look)
             if let damage = file.latestDamage { look.damages.append(damage) }
             file.close()
@@ -99,7 +103,7 @@ package actor Leftovers {
     }
 
     /// - Returns: nil if its owner lives, or it cannot be used: that keeps the others from nothing.
-    private func open(_ number: Int) -> QueueFile? {
+    private func open(_ number: Int, of destinations: Set<EventID>) -> QueueFile? {
         do throws(QueueOpenError) {
             let claim = try FileClaim(number, in: own.directory, of: destinations)
             let file = try QueueFile(claim, durability: own.durability, keepsDamagedFiles: own.keepsDamagedFiles)

@@ -23,6 +23,7 @@ package struct QueueDirectory: Hashable, Sendable {
     func statusPath(_ number: Int) -> String { path + "/\(number).status" }
     package var identityPath: String { path + "/identity.json" }
     var pausePath: String { path + "/pause" }
+    var projectsPath: String { path + "/projects" }
     package var consentPath: String { path + "/consent" }
     /// Of versions before 0.1.
     var optOutPath: String { path + "/opt-out" }

@@ -130,7 +130,7 @@ extension AnswerClassifier.Answer {
     /// Why the attempt did not settle all it sent, as a name from a fixed set; nil if it did.
     var failureKind: String? {
         switch self {
-        case .accepted(let results): results.contains { $0.outcome == .retry } ? "asked_to_retry" : nil
+        case .accepted(let results, _): results.contains { $0.outcome == .retry } ? "asked_to_retry" : nil
         case .batchRefused(let code): code.rawValue
         case .tryLater(let failure, _), .pause(let failure), .tooMuch(let failure): failure.kind
         }

@@ -23,6 +23,8 @@ struct KeyTable: Sendable {
     private var entries: [KeyDigest: Entry] = [:]
     private var digests: [Int32: KeyDigest] = [:]
     private(set) var projects: [String: Int32] = [:]
+    /// What clients call each project.
+    private var publicIDs: [Int32: String] = [:]
     /// Whose derived ids come with server keys only.
     private var guarded: Set<Int32> = []
     private var used: Set<Int32> = []
@@ -32,6 +34,7 @@ struct KeyTable: Sendable {
         projects = fixed.projects
         for project in registry.projects {
             projects[project.name] = project.id
+            publicIDs[project.id] = project.publicID
             if project.derivedIDs == .server { guarded.insert(project.id) }
         }
         for key in registry.keys {
@@ -73,6 +76,9 @@ struct KeyTable: Sendable {
     func takesDerivedIDs(_ holder: Holder) -> Bool {
         holder.kind == .server || holder.projectID.map { !guarded.contains($0) } ?? true
     }
+
+    /// What clients call a project; nil where the store does not know it.
+    func publicID(of projectID: Int32) -> String? { publicIDs[projectID] }
 
     /// Keys of the store that have been used on a day for the first time, since the last call.
     mutating func takeUsed() -> Set<Int32> {

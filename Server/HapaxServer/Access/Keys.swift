@@ -4,6 +4,15 @@ import HapaxModel
 final class Keys: Sendable {
     typealias Holder = KeyTable.Holder
 
+    /// Where the events of a request go.
+    struct Sender: Sendable {
+        var projectID: Int32
+        /// What clients call the project.
+        var publicID: String?
+        /// Whether events with derived ids are taken.
+        var takesDerivedIDs: Bool
+    }
+
     private let fixed: StaticKeys
     private let registry: Registry
     private let currentTime: @Sendable () -> Int64
@@ -15,14 +24,16 @@ final class Keys: Sendable {
         table = Locked(KeyTable(fixed, Registry.Contents()))
     }
 
-    /// Notes which keys were used, and reads what has been changed, by whomever.
+    /// Reads what has been changed, by whomever; then notes which keys were used.
     func refresh() async throws(StoreError) {
-        let used = table.withLock { $0.takeUsed() }
-        if !used.isEmpty, let today = CalendarDay(daysSince1970: Int32(clamping: currentTime() / 86_400_000)) {
-            try await registry.noteUse(of: used, on: today)
-        }
         let contents = try await registry.contents()
-        table.withLock { $0 = KeyTable(fixed, contents) }
+        let used = table.withLock { table in
+            defer { table = KeyTable(fixed, contents) }
+            return table.takeUsed()
+        }
+        guard !used.isEmpty, let today = CalendarDay(daysSince1970: Int32(clamping: currentTime() / 86_400_000)) else { return }
+        // What cannot be noted now is noted with the next use.
+        try? await registry.noteUse(of: used, on: today)
     }
 
     /// Whether nobody has made a key yet.
@@ -35,13 +46,14 @@ final class Keys: Sendable {
     var projectNames: [String] { table.withLock { $0.projects.keys }.sorted() }
 
     /// - Parameter authorization: The header field; the scheme `Bearer` in any case (RFC 6750 §2.1).
-    /// - Returns: The project that events go to, and whether those with derived ids are taken.
-    func sender(_ authorization: String?) throws(RequestProblem) -> (projectID: Int32, takesDerivedIDs: Bool) {
+    func sender(_ authorization: String?) throws(RequestProblem) -> Sender {
         let holder = try holder(authorization)
         guard [.write, .server].contains(holder.kind), let projectID = holder.projectID else {
             throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key or a server key")
         }
-        return (projectID, table.withLock { $0.takesDerivedIDs(holder) })
+        return table.withLock {
+            Sender(projectID: projectID, publicID: $0.publicID(of: projectID), takesDerivedIDs: $0.takesDerivedIDs(holder))
+        }
     }
 
     /// The holder of a key that may read; ``project(of:named:)`` gives the project.

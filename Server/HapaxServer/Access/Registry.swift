@@ -181,10 +181,9 @@ package struct Registry: Sendable {
     }
 
     func noteUse(of keys: Set<Int32>, on day: CalendarDay) async throws(StoreError) {
-        for id in keys {
-            try await database.note(
-                "UPDATE keys SET last_used = \(day) WHERE key_id = \(id) AND (last_used IS NULL OR last_used < \(day))")
-        }
+        let numbers = keys.dropFirst().reduce("\(keys.first ?? 0)" as StoreSQL) { "\($0), \($1)" }
+        try await database.note(
+            "UPDATE keys SET last_used = \(day) WHERE key_id IN (\(numbers)) AND (last_used IS NULL OR last_used < \(day))")
     }
 }
 

@@ -16,7 +16,7 @@ struct IngestRoute: Sendable {
     /// Answers dry runs.
     let questions: Questions
 
-    private typealias Sender = (projectID: Int32, takesDerivedIDs: Bool)
+    private typealias Sender = Keys.Sender
 
     func respond(to request: Request, _ context: IngestContext) async throws(RequestProblem) -> Response {
         let sender: Sender
@@ -45,7 +45,8 @@ struct IngestRoute: Sendable {
         metrics.answered(outcome)
         live.answered(ingest, outcome)
         let receipt = Receipt(
-            batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, hint: ingest.hint)
+            batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,
+            hint: ingest.hint)
         return Routes.response("application/json", receipt.encoded())
     }
 
