@@ -31,7 +31,7 @@ struct StoppedServerTests {
         for index in 0..<30 { ids.append(try await client.trackDurably("before \(index)")) }
         // The connection that is kept is open when the server stops.
         while await client.flush().remaining > 0 {}
-        server.process.kill(SIGSTOP)
+        await server.process.stop()
         async let flush = client.flush()
         for index in 0..<120 { ids.append(try await client.trackDurably("meanwhile \(index)")) }
         let first = await flush
@@ -59,7 +59,7 @@ struct StoppedServerTests {
         let server = try await ServerUnderTest.start(store)
         let directory = TemporaryDirectory("stopped")
         let client = try start(directory, port: server.port)
-        server.process.kill(SIGSTOP)
+        await server.process.stop()
         var ids: [EventID] = []
         for index in 0..<120 { ids.append(try await client.trackDurably("e \(index)")) }
         let report = await client.shutdown(within: .milliseconds(300))

@@ -106,6 +106,21 @@ package final class ChildProcess: Sendable {
         return standardErrorTail
     }
 
+    /// SIGSTOP; returns when none of its threads runs any more: one takes the signal, and the others go on until it has a processor.
+    package func stop() async {
+        kill(SIGSTOP)
+        let tasks = "/proc/\(processID)/task"
+        while true {
+            let threads = (try? FileManager.default.contentsOfDirectory(atPath: tasks)) ?? []
+            // The state stands behind the name, which is in parentheses (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
+            let states = threads.map {
+                (try? String(contentsOfFile: "\(tasks)/\($0)/stat", encoding: .utf8))?.split(separator: ") ").last?.first
+            }
+            if states.allSatisfy({ $0 == "T" || $0 == nil }) { return }
+            await Task.yield()
+        }
+    }
+
     package func kill(_ signal: Int32 = SIGKILL) {
         life.signal(signal)
     }
