@@ -39,7 +39,7 @@ package enum AccessKey {
 
     /// Whether it begins as our keys do and is none: a character was changed, lost or added. Keys of people's own making are not judged.
     package static func isMistyped(_ text: String) -> Bool {
-        guard KeyKind.allCases.contains(where: { text.hasPrefix("hapax_\($0.letter)_") }) else { return false }
+        guard text.hasPrefix("hapax_"), KeyKind.allCases.contains(where: { text.hasPrefix("hapax_\($0.letter)_") }) else { return false }
         guard text.utf8.count == "hapax_w_".count + randomCharacters + sumCharacters else { return true }
         return !text.hasSuffix(sum(String(text.dropLast(sumCharacters))))
     }
