@@ -1,8 +1,11 @@
 /// The keys that the settings name. They hold as long as the server runs.
-package struct StaticKeys: Sendable {
+package struct StaticKeys: Sendable, CustomStringConvertible {
     /// The keys that the README gives to everybody. They work on loopback only, see ``HostCheck``.
     package static let demoWriteKey = "demo"
     package static let demoReadKey = "demo-read"
+
+    /// Nothing of a key: a log may describe whatever holds these.
+    package var description: String { "StaticKeys" }
 
     let holders: [KeyDigest: KeyTable.Holder]
     let projects: [String: Int32]

@@ -168,6 +168,11 @@ public enum HapaxServer {
                 await reader.close()
             }
             if !output.text.isEmpty { print(output.text) }
+            // A key that nobody has seen is of no use, and nobody must take it for handed over.
+            guard fflush(nil) == 0 else {
+                complain("standard output cannot be written to; hapax-server keys lists what was made: revoke a key that nobody has seen")
+                return 74
+            }
             if let note = output.note { FileHandle.standardError.write(Data("\(note)\n".utf8)) }
             return 0
         } catch let problem as ServerConfiguration.Problem {
