@@ -159,7 +159,7 @@ public enum HapaxServer {
                 output = try result.get()
             } catch StoreError.inUse(let path) {
                 guard !command.changes else {
-                    complain("a server has \(path) open: ask it over HTTP with an admin key (docs/operations.md, Keys), or stop it first")
+                    complain("a server has \(path) open: ask it over HTTP with an admin key (docs/operations.md, Keys and projects), or stop it first")
                     return 1
                 }
                 let reader = try SQLiteReader(path: path)
