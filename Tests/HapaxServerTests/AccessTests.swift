@@ -75,11 +75,18 @@ struct AccessTests {
             return nil
         }
         #expect(await problem { _ = try await registry.addProject("shop") } == .exists("there is a project of that name"))
-        for name in ["", "a,b", "a=b", " a", "a\nb", String(repeating: "x", count: 65)] {
+        for name in ["", "a,b", "a=b", " a", "a\nb", "a\u{202E}b", "a\u{9B}31m", "a\u{200B}", String(repeating: "x", count: 65)] {
             guard case .invalid("name", _) = await problem({ _ = try await registry.addProject(name) }) else {
                 Issue.record("\(name)"); continue
             }
         }
+        // Of several who add one at once, one has added it.
+        let added = await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<8 { group.addTask { (try? await registry.addProject("race")) != nil } }
+            return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+        }
+        #expect(added == 1)
+        try await fixture.execute("DELETE FROM projects WHERE name = 'race'")
         let unknown = Registry.Problem.notFound("there is no project of that name; there are: shop")
         #expect(await problem { _ = try await registry.addKey(.write, project: "shoop", now: now) } == unknown)
         #expect(await problem { _ = try await registry.setDerivedIDs(.server, of: "shoop") } == unknown)

@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import HapaxClient
 import HapaxModel
@@ -16,6 +17,8 @@ struct AccessCommandTests {
             let exit = await child.waitUntilExit()
             return (text, exit, child.standardErrorTail)
         }
+        // To look for something makes nothing.
+        #expect(try await run("keys").exit == .exited(1) && !FileManager.default.fileExists(atPath: "\(directory.path)/events.sqlite"))
         let added = try await run("projects", "add", "shop")
         let keys = Dictionary(
             uniqueKeysWithValues: added.text.split(separator: "\n").map { line in

@@ -92,16 +92,17 @@ package struct Registry: Sendable {
     // MARK: - Changing
 
     package func addProject(_ name: String) async throws -> Project {
-        guard (1...64).contains(name.utf8.count), !name.contains(where: { ",=\"'".contains($0) }),
-            name.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F }), name.first != " ", name.last != " "
-        else { throw Problem.invalid(parameter: "name", "must be a text of 1 to 64 bytes without commas, = and quotation marks") }
-        guard try await !contents().projects.contains(where: { $0.name == name }) else {
-            throw Problem.exists("there is a project of that name")
+        try Self.checkName(name)
+        guard !name.isEmpty, !name.contains(where: { ",=\"'".contains($0) }) else {
+            throw Problem.invalid(parameter: "name", "must be a text without commas, = and quotation marks")
         }
         var random = SystemRandomNumberGenerator()
         let text = String(UInt64.random(in: 0 ... .max, using: &random), radix: 16)
         let publicID = String(repeating: "0", count: 16 - text.count) + text
-        _ = try await database.change(["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING"])
+        let rows = try await database.change(
+            ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING RETURNING project_id"])
+        // Of two who add it at once, one has added it.
+        guard !rows.isEmpty else { throw Problem.exists("there is a project of that name") }
         return try await contents().project(named: name)
     }
 
@@ -174,10 +175,12 @@ package struct Registry: Sendable {
         return (key, secret)
     }
 
+    /// Names are shown in terminals and lists: what cannot be seen, or turns what stands beside it, is in none.
     private static func checkName(_ name: String) throws {
-        guard name.utf8.count <= 64, name.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F }) else {
-            throw Problem.invalid(parameter: "name", "must be a text of at most 64 bytes on one line")
-        }
+        let hidden: [Unicode.GeneralCategory] = [.control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned]
+        guard name.utf8.count <= 64, name.first?.isWhitespace != true, name.last?.isWhitespace != true,
+            !name.unicodeScalars.contains(where: { hidden.contains($0.properties.generalCategory) })
+        else { throw Problem.invalid(parameter: "name", "must be a text of at most 64 bytes that can be seen, without blanks around it") }
     }
 
     func noteUse(of keys: Set<Int32>, on day: CalendarDay) async throws(StoreError) {

@@ -148,6 +148,10 @@ public enum HapaxServer {
             let configuration = try ServerConfiguration(flags: command.settings.flags, environment: environment)
             let logger = Logger(label: "hapax-server", factory: { StreamLogHandler.standardError(label: $0) })
             let now = Int64(Date().timeIntervalSince1970 * 1_000)
+            if !command.changes, case .sqlite(let path) = configuration.store, !FileManager.default.fileExists(atPath: path) {
+                complain("there is no store at \(path)")
+                return 1
+            }
             let output: CommandOutput
             do {
                 let store = try await open(configuration, { now }, logger)
@@ -159,7 +163,9 @@ public enum HapaxServer {
                 output = try result.get()
             } catch StoreError.inUse(let path) {
                 guard !command.changes else {
-                    complain("a server has \(path) open: ask it over HTTP with an admin key (docs/operations.md, Keys and projects), or stop it first")
+                    complain(
+                        "a server has \(path) open: ask it over HTTP with an admin key (docs/operations.md, Keys and projects), or stop it first"
+                    )
                     return 1
                 }
                 let reader = try SQLiteReader(path: path)

@@ -40,6 +40,7 @@ enum SettingSources {
                 throw Problem(setting, "cannot be read from the file that \(setting.fileEnvironmentName) names")
             }
             values[setting.name] = text.trimmingCharacters(in: .whitespacesAndNewlines)
+            if values[setting.name] == "" { throw Problem(setting, "is empty in the file that \(setting.fileEnvironmentName) names") }
         }
     }
 
