@@ -28,6 +28,6 @@ WORKDIR /var/lib/hapax
 ENV HAPAX_HOST=0.0.0.0 HAPAX_PORT=8080
 EXPOSE 8080
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
-  CMD ["curl", "-fsS", "-o", "/dev/null", "http://127.0.0.1:8080/health/ready"]
+  CMD a=127.0.0.1:$HAPAX_PORT/health/ready; curl -fso /dev/null http://$a || curl -fsSko /dev/null https://$a
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/hapax-server"]

@@ -41,7 +41,8 @@ struct AccessTests {
         #expect(try await registry.addProject("shop").id == 2)
         let (write, secret) = try await registry.addKey(.write, project: "shop", name: "iOS", expiresAt: now + 86_400_000, now: now)
         let (admin, other) = try await registry.addKey(.admin, project: nil, now: now)
-        let (fresh, third, old) = try await registry.rotateKey(write.id, grace: .seconds(3_600), now: now)
+        let (fresh, third, old) = try await registry.rotateKey(
+            write.id, grace: .seconds(3_600), expiresAt: now + 9_000, now: now)
         #expect(try await registry.revokeKey(admin.id, now: now + 1_000).state(at: now) == .revoked)
         #expect(try await registry.revokeKey(admin.id, now: now + 9_000).revokedAt == now + 1_000)
         try await registry.noteUse(of: [fresh.id], on: try #require(CalendarDay("2026-01-02")))
@@ -54,7 +55,7 @@ struct AccessTests {
         #expect(contents.projects.allSatisfy { $0.publicID.wholeMatch(of: /[0-9a-f]{16}/) != nil && $0.derivedIDs == .any })
         #expect(contents.keys.map(\.id) == [write.id, admin.id, fresh.id] && contents.keys.map(\.kind) == [.write, .admin, .write])
         #expect(contents.keys.map(\.projectID) == [2, nil, 2] && contents.keys.map(\.name) == ["iOS", "", "iOS"])
-        #expect(old.expiresAt == now + 3_600_000 && contents.keys.map(\.expiresAt) == [now + 3_600_000, nil, nil])
+        #expect(old.expiresAt == now + 3_600_000 && contents.keys.map(\.expiresAt) == [now + 3_600_000, nil, now + 9_000])
         #expect(contents.keys.map(\.lastUsed?.description) == [nil, nil, "2026-01-02"])
         let rows = try await fixture.rows("SELECT * FROM keys").joined().joined(separator: " ")
         for secret in [secret, other, third] {
@@ -216,6 +217,10 @@ struct AccessTests {
                 ("keys", #"{"kind":"write","project":"shop","expires":"1d"}"#, 400, "expires"),
                 ("keys", #"{"kind":"write","project":"shop","expires_in_days":0}"#, 400, "expires_in_days"),
                 ("keys", #"{"kind":"write","project":"shop","expires_in_days":9223372036854775807}"#, 400, "expires_in_days"),
+                ("keys", #"{"kind":"write","project":"shop","expires_in_days":1.5}"#, 400, nil),
+                ("keys", #"{"kind":"write","project":"shop","expires_in_days":1e400}"#, 400, nil),
+                ("keys", #"{"kind":"read","project":"shop","name":"\#(key)"}"#, 400, "name"),
+                ("keys/1/rotate", #"{"expires_in_days":0}"#, 400, "expires_in_days"), ("keys/01/rotate", "", 404, nil),
                 ("keys/99/rotate", "", 404, nil), ("keys/x/rotate", "", 404, nil),
                 ("keys/1/rotate", #"{"grace_days":-1}"#, 400, "grace_days"),
                 ("projects", #"{"name":"shop"}"#, 409, nil), ("projects", #"{"name":"a,b"}"#, 400, "name"),

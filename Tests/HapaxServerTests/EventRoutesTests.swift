@@ -247,7 +247,7 @@ struct EventRoutesTests {
             _ = try await server.post(Array("[".utf8) + event + Array("]".utf8))
         }
         let text = "\(log.lines)"
-        #expect(log.lines.contains { $0.message == "Refused a request" && $0.metadata["problem.code"] == "malformed" })
+        #expect(log.lines.contains { $0.message == "A request was refused" && $0.metadata["problem.code"] == "malformed" })
         #expect(log.lines.contains { $0.message == "A group could not be committed" })
         for word in ["secret", RunningServer.key, "\(Sample.id(1))"] { #expect(!text.contains(word), "\(word): \(text)") }
     }

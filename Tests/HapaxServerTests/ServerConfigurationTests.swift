@@ -68,7 +68,7 @@ struct ServerConfigurationTests {
 
     @Test("What can be guessed is refused off loopback: the public key, the placeholder of .env.example, fewer than 16 bytes")
     func guessableKeysAreRefusedOffLoopback() throws {
-        let off = ["--host", "0.0.0.0"]
+        let off = ["--host", "0.0.0.0", "--plain"]
         for (key, word) in [("demo", "public key"), ("replace-this-write-key", "placeholder"), ("123456789012345", "fewer than 16 bytes")] {
             #expect(problem(off, ["HAPAX_WRITE_KEYS": "shop=\(key)"])?.contains(word) == true, "\(key)")
             #expect(problem(off + ["--admin-key", key], ["HAPAX_WRITE_KEYS": "shop=1234567890123456"])?.contains(word) == true)
@@ -85,7 +85,7 @@ struct ServerConfigurationTests {
             (String($0.1), String($0.2).replacing("replace-this-", with: "a-real-"))
         }
         let environment = Dictionary(settings) { $1 }
-        #expect(environment.count == 5 && problem(["--host", "0.0.0.0"], environment) == nil)
+        #expect(environment.count == 5 && problem(["--host", "0.0.0.0", "--plain"], environment) == nil)
     }
 
     @Test("Read keys are read like write keys, and no key is of two kinds")
@@ -95,7 +95,7 @@ struct ServerConfigurationTests {
             try read([], ["HAPAX_READ_KEYS": "shop=r1, app=r2"]).readKeys == [
                 .init(project: "shop", key: "r1"), .init(project: "app", key: "r2"),
             ])
-        let off = ["--host", "0.0.0.0", "--write-keys", "shop=1234567890123456", "--read-keys"]
+        let off = ["--host", "0.0.0.0", "--plain", "--write-keys", "shop=1234567890123456", "--read-keys"]
         #expect(problem(off + ["shop=demo-read"])?.contains("public key demo-read") == true)
         #expect(problem(off + ["shop=short"])?.contains("HAPAX_READ_KEYS (--read-keys) holds a key of fewer than 16 bytes") == true)
         #expect(problem(off + ["shop=abcdefghijklmnop"]) == nil)
@@ -126,7 +126,41 @@ struct ServerConfigurationTests {
             #expect(problem(["--host", host], demo) == nil)
         }
         for host in ["0.0.0.0", "::", "192.0.2.1", "example.org", "127.evil.example"] {
-            #expect(problem(["--host", host], demo)?.contains("loopback") == true, "\(host)")
+            #expect(problem(["--host", host, "--plain"], demo)?.contains("loopback") == true, "\(host)")
+        }
+    }
+
+    @Test("Off loopback the server needs a certificate, or a word that a proxy speaks TLS; a certificate has its key")
+    func plainHTTPStaysHome() throws {
+        let (off, pair) = (
+            ["--host", "0.0.0.0", "--write-keys", "shop=1234567890123456"], ["--tls-certificate", "c.pem", "--tls-key", "k.pem"]
+        )
+        #expect(problem(off)?.contains("HAPAX_TLS_CERTIFICATE and HAPAX_TLS_KEY, or HAPAX_PLAIN=true") == true)
+        #expect(problem(off, ["HAPAX_PLAIN": "false"]) != nil && problem(off, ["HAPAX_PLAIN": "maybe"])?.contains("true or false") == true)
+        #expect(problem(off, ["HAPAX_PLAIN": "true"]) == nil)
+        #expect(try read(off + pair).options.certificate == CertificateFiles(certificate: "c.pem", key: "k.pem"))
+        #expect(problem(Array(pair[0...1]))?.contains("HAPAX_TLS_KEY (--tls-key) must be set as well") == true)
+        #expect(problem(Array(pair[2...3]))?.contains("HAPAX_TLS_CERTIFICATE (--tls-certificate) must be set as well") == true)
+    }
+
+    @Test("Of X-Forwarded-For counts what a trusted proxy has heard, and nothing that a client made up (table)")
+    func onlyTrustedProxiesAreBelieved() throws {
+        for (trusted, peer, forwarded, client) in [
+            ("", "192.0.2.1", ["198.51.100.7"], "192.0.2.1"),
+            ("192.0.2.1", "192.0.2.1", ["198.51.100.7"], "198.51.100.7"),
+            ("192.0.2.0/24", "192.0.2.1", ["1.2.3.4, 198.51.100.7"], "198.51.100.7"),
+            ("192.0.2.0/24, 10.0.0.0/8", "192.0.2.1", ["1.2.3.4, 198.51.100.7", "10.1.2.3"], "198.51.100.7"),
+            ("192.0.2.0/31", "192.0.2.2", ["198.51.100.7"], "192.0.2.2"),
+            ("192.0.2.1", "::ffff:192.0.2.1", ["198.51.100.7:4711"], "198.51.100.7"),
+            ("2001:db8::/32", "2001:db8::1", ["[2001:DB9::7]:4711"], "2001:db9::7"),
+            ("192.0.2.1", "192.0.2.1", ["198.51.100.7, nonsense\"\u{1B}[31m"], "192.0.2.1"),
+            ("192.0.2.1", "192.0.2.1", [""], "192.0.2.1"), ("0.0.0.0/0", "192.0.2.1", ["2001:db8::1"], "2001:db8::1"),
+            ("0.0.0.0/0", "192.0.2.1", ["198.51.100.7"], "198.51.100.7"),
+        ] {
+            #expect(try #require(TrustedProxies(trusted)).client(of: peer, forwarded: forwarded) == client, "\(trusted) \(forwarded)")
+        }
+        for text in ["x", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "10.0.0.0/-1"] {
+            #expect(problem(["--trusted-proxies", text])?.contains("HAPAX_TRUSTED_PROXIES") == true, "\(text)")
         }
     }
 

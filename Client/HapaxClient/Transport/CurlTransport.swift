@@ -195,6 +195,10 @@ private struct UploadThread {
         curl_multi_cleanup(multi)
     }
 
+    /// The certificates of the authorities that are believed, instead of the system's. The library itself does not read this variable
+    /// (https://curl.se/docs/sslcerts.html).
+    private static let authorities = ProcessInfo.processInfo.environment["SSL_CERT_FILE"].flatMap { $0.isEmpty ? nil : $0 }
+
     private func perform(_ request: TransportRequest) -> Result<TransportAnswer, TransportFailure> {
         let answer = AnswerCollector(onBody: request.onBody)
         // Clears the options; the connection stays in the multi handle's cache.
@@ -211,6 +215,7 @@ private struct UploadThread {
         hapax_curl_set_long(easy, CURLOPT_FOLLOWLOCATION, 0)
         hapax_curl_set_long(easy, CURLOPT_TIMEOUT_MS, request.timeout.wholeMilliseconds)
         hapax_curl_set_long(easy, CURLOPT_CONNECTTIMEOUT_MS, min(connectTimeout, request.timeout).wholeMilliseconds)
+        if let authorities = Self.authorities { hapax_curl_set_string(easy, CURLOPT_CAINFO, authorities) }
         hapax_curl_quick_exit(easy)
         hapax_curl_close_on_exec(easy)
         hapax_curl_set_data_function(easy, CURLOPT_WRITEFUNCTION) { bytes, size, count, context in

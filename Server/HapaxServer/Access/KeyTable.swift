@@ -77,6 +77,11 @@ struct KeyTable: Sendable {
         holder.kind == .server || holder.projectID.map { !guarded.contains($0) } ?? true
     }
 
+    func projectName(_ digest: KeyDigest) -> String? {
+        guard let projectID = entries[digest]?.holder.projectID else { return nil }
+        return projects.first { $0.value == projectID }?.key
+    }
+
     /// What clients call a project; nil where the store does not know it.
     func publicID(of projectID: Int32) -> String? { publicIDs[projectID] }
 

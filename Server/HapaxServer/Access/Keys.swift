@@ -89,9 +89,19 @@ final class Keys: Sendable {
     /// Whether an answer that takes long may go on: its key may have been revoked, or have expired.
     func isValid(_ holder: Holder) -> Bool { table.withLock { $0.isValid(holder, now: currentTime()) } }
 
-    private func holder(_ authorization: String?) throws(RequestProblem) -> Holder {
+    /// The project of a key that works, for the log; this is no use of the key.
+    func projectName(_ authorization: String?) -> String? {
+        guard let key = Self.key(authorization) else { return nil }
+        return table.withLock { $0.projectName(KeyDigest(key)) }
+    }
+
+    private static func key(_ authorization: String?) -> String? {
         let parts = (authorization ?? "").split(separator: " ", maxSplits: 1)
-        let key = parts.count == 2 && parts[0].lowercased() == "bearer" ? String(parts[1].drop { $0 == " " }) : ""
+        return parts.count == 2 && parts[0].lowercased() == "bearer" ? String(parts[1].drop { $0 == " " }) : nil
+    }
+
+    private func holder(_ authorization: String?) throws(RequestProblem) -> Holder {
+        let key = Self.key(authorization) ?? ""
         guard !AccessKey.isMistyped(key) else {
             throw RequestProblem(.unknownKey, detail: "this key is mistyped, or a part of one: its check sum does not fit")
         }

@@ -140,15 +140,19 @@ package struct Registry: Sendable {
 
     /// Makes a key of the same kind, project and name; the old one expires.
     ///
-    /// - Parameter grace: How long the old one still works.
-    package func rotateKey(_ id: Int32, grace: Duration, now: Int64) async throws -> (key: Key, secret: String, old: Key) {
+    /// - Parameters:
+    ///   - grace: How long the old one still works.
+    ///   - expiresAt: When the new one ends, in Unix milliseconds.
+    package func rotateKey(
+        _ id: Int32, grace: Duration, expiresAt: Int64? = nil, now: Int64
+    ) async throws -> (key: Key, secret: String, old: Key) {
         let old = try await contents().key(id)
         guard old.state(at: now) == .active else {
             throw Problem.invalid(parameter: "id", "is of a key that has been revoked or has expired: make a new one")
         }
         let end = now + Int64(clamping: Int(grace / .milliseconds(1)))
         let (key, secret) = try await insert(
-            old.kind, old.projectID, name: old.name, expiresAt: nil, now: now,
+            old.kind, old.projectID, name: old.name, expiresAt: expiresAt, now: now,
             and: ["UPDATE keys SET expires_at = \(instant: min(end, old.expiresAt ?? .max) / 1_000) WHERE key_id = \(id)"])
         return (key, secret, try await contents().key(id))
     }
@@ -181,6 +185,10 @@ package struct Registry: Sendable {
         guard name.utf8.count <= 64, name.first?.isWhitespace != true, name.last?.isWhitespace != true,
             !name.unicodeScalars.contains(where: { hidden.contains($0.properties.generalCategory) })
         else { throw Problem.invalid(parameter: "name", "must be a text of at most 64 bytes that can be seen, without blanks around it") }
+        // Names stand in lists, answers and backups.
+        guard name.firstMatch(of: /hapax_[wsra]_[0-9A-Za-z]{8}/) == nil else {
+            throw Problem.invalid(parameter: "name", "holds a key, which must be written down nowhere")
+        }
     }
 
     func noteUse(of keys: Set<Int32>, on day: CalendarDay) async throws(StoreError) {

@@ -4,6 +4,8 @@ import Hummingbird
 import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
+import NIOSSL
+import NIOTLS
 
 /// Handles one connection in front of the routes: performs what ``ConnectionDeadlines`` and ``Connections`` decide.
 ///
@@ -24,6 +26,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var hasRefused = false
     /// Whether an answer has begun and not ended.
     private var isAnswering = false
+    /// Whether nothing can be answered yet, because keys are still being agreed on.
+    private var isShakingHands = false
 
     init(connections: Connections, metrics: ServerMetrics) {
         self.connections = connections
@@ -41,13 +45,14 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         deadlines = ConnectionDeadlines(limits: connections.limits, openedAt: loop.now)
         id = connections.opened(
             .init(
-                shed: { loop.execute { bound.value.context.close(promise: nil) } },
+                shed: { loop.execute { bound.value.handler.drop(bound.value.context) } },
                 cut: { loop.execute { bound.value.handler.cut(bound.value.context) } }), loop.now)
         if connections.isStopping { loop.execute { bound.value.context.close(promise: nil) } }
         // No budget counts the system's buffer for an answer that its client does not read, so the buffer is kept small.
         _ = context.channel.setOption(ChannelOptions.socketOption(.so_sndbuf), value: ServerLimits.systemSendBytes)
         let watcher = ByteWatcher { bound.value.handler.bytesArrived(bound.value.context) }
         let pipeline = context.pipeline.syncOperations
+        isShakingHands = (try? pipeline.context(handlerType: NIOSSLServerHandler.self)) != nil
         try? pipeline.addHandler(watcher, position: .first)
         if let decoder = try? pipeline.handler(type: ByteToMessageHandler<HTTPRequestDecoder>.self) {
             try? pipeline.addHandler(MessageRules(), position: .after(decoder))
@@ -109,6 +114,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case TLSUserEvent.handshakeCompleted = event { isShakingHands = false }
         if event is ChannelShouldQuiesceEvent {
             let action = deadlines.stopBegan(context.eventLoop.now)
             schedule(context)
@@ -171,6 +177,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Answers in the routes' place.
     private func refuse(_ problem: RequestProblem, _ context: ChannelHandlerContext) {
+        guard !isShakingHands else { return drop(context) }
         guard !hasRefused, !isAnswering else { return context.close(promise: nil) }
         metrics.refused(problem.code)
         let response = problem.response(requestID: RequestID().description)
@@ -179,6 +186,12 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         hasRefused = true
         send(.end(nil), context, nil)
         context.flush()
+    }
+
+    /// Closes without waiting for the other side to say in TLS that it closes, too.
+    private func drop(_ context: ChannelHandlerContext) {
+        let secure = try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self)
+        (secure ?? context).close(promise: nil)
     }
 
     private static let tooSlow = RequestProblem(.tooSlow, detail: "the request took too long to arrive")
@@ -196,7 +209,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         switch action {
         case .none, .forward, .discard: break
         case .refuse: refuse(problem, context)
-        case .close: context.close(promise: nil)
+        case .close: isShakingHands ? drop(context) : context.close(promise: nil)
         }
     }
 

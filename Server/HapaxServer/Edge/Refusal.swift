@@ -32,6 +32,7 @@ struct RefusalMiddleware: RouterMiddleware {
     typealias Context = IngestContext
 
     let metrics: ServerMetrics
+    let log: AccessLog
     /// See ``HostCheck``.
     let checksHost: Bool
     /// The methods of each path; a segment in braces stands for any.
@@ -40,48 +41,42 @@ struct RefusalMiddleware: RouterMiddleware {
     func handle(
         _ request: Request, context: Context, next: (Request, Context) async throws -> Response
     ) async throws -> Response {
+        let began = ContinuousClock.now
         var (request, response) = (request, Response(status: .internalServerError))
+        var (problem, allowed): (RequestProblem?, String?)
         if request.headers[.expect]?.lowercased() == "100-continue" {
             request.body = RequestBody(asyncSequence: ExpectedBody(base: request.body, channel: context.channel))
         }
         do {
             if checksHost { try HostCheck.check(request.head.authority) }
             response = try await next(request, context)
-        } catch let problem as RequestProblem {
-            response = refusal(problem, context)
+        } catch let refusal as RequestProblem {
+            problem = refusal
         } catch let error as HTTPError where error.status == .notFound {
-            response = nothingThere(request, context)
+            allowed = methods.first { Self.matches($0.key, request.uri.path) }?.value.map(\.rawValue).joined(separator: ", ")
+            problem =
+                allowed.map { RequestProblem(.methodNotAllowed, detail: "allowed here: \($0)") }
+                ?? RequestProblem(.notFound, detail: "events go to POST /v1/events; the page is at /")
         } catch {
             // The error's type only: its description may hold what was sent (I14).
             context.logger.error("A request could not be answered", metadata: ["error.type": "\(type(of: error))"])
-            response = refusal(
-                RequestProblem(.internalError, detail: "the server failed; whether a batch was stored is not known"), context)
+            problem = RequestProblem(.internalError, detail: "the server failed; whether a batch was stored is not known")
         }
+        if let problem {
+            metrics.refused(problem.code)
+            let (head, body) = problem.response(requestID: context.requestID)
+            response = Response(status: head.status, headers: head.headerFields, body: ResponseBody(byteBuffer: body))
+            response.headers[.allow] = allowed
+        }
+        log.answered(request, context, response.status, problem?.code, after: .now - began)
         response.headers[RequestProblem.requestIDField] = context.requestID
         response.body = response.body.paced(by: context.channel)
         // The length that GET would have, and no body (RFC 9110 §9.3.2).
         return request.method == .head && response.body.contentLength != nil ? response.createHeadResponse() : response
     }
 
-    private func nothingThere(_ request: Request, _ context: Context) -> Response {
-        guard let allowed = methods.first(where: { Self.matches($0.key, request.uri.path) })?.value else {
-            return refusal(RequestProblem(.notFound, detail: "events go to POST /v1/events; the page is at /"), context)
-        }
-        let list = allowed.map(\.rawValue).joined(separator: ", ")
-        var response = refusal(RequestProblem(.methodNotAllowed, detail: "allowed here: \(list)"), context)
-        response.headers[.allow] = list
-        return response
-    }
-
     private static func matches(_ pattern: String, _ path: String) -> Bool {
         let (pattern, path) = (pattern.split(separator: "/"), path.split(separator: "/"))
         return pattern.count == path.count && zip(pattern, path).allSatisfy { $0 == $1 || $0.hasPrefix("{") }
-    }
-
-    private func refusal(_ problem: RequestProblem, _ context: Context) -> Response {
-        metrics.refused(problem.code)
-        context.logger.debug("Refused a request", metadata: ["problem.code": "\(problem.code.rawValue)"])
-        let (head, body) = problem.response(requestID: context.requestID)
-        return Response(status: head.status, headers: head.headerFields, body: ResponseBody(byteBuffer: body))
     }
 }

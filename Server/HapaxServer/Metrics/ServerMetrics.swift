@@ -51,7 +51,9 @@ package final class ServerMetrics: Sendable {
     }
 
     /// All metrics as text (https://prometheus.io/docs/instrumenting/exposition_formats/).
-    package func exposition(crowdedMonths: [CrowdedMonth] = []) -> String {
+    package func exposition(crowdedMonths: [CrowdedMonth] = []) -> String { exposition(crowdedMonths: crowdedMonths, certificate: nil) }
+
+    func exposition(crowdedMonths: [CrowdedMonth], certificate: Certificate?) -> String {
         let counts = counts.withLock { $0 }
         var text = ""
         func metric(_ name: String, _ help: String, type: String = "counter", _ samples: [(label: String, value: Int)]) {
@@ -75,6 +77,14 @@ package final class ServerMetrics: Sendable {
             "hapax_crowded_month_events", "Events of months to come that have no partition since too many were stored for them.",
             type: "gauge",
             crowdedMonths.map { (#"{month="\#($0.month)",project="\#($0.project)"}"#, Int($0.rows)) })
+        if let certificate {
+            metric(
+                "hapax_certificate_end_timestamp_seconds", "When the certificate ends.", type: "gauge", [("", Int(certificate.end / 1_000))]
+            )
+            metric(
+                "hapax_certificate_differs_from_files", "1 while the files of the certificate hold something that cannot be used.",
+                type: "gauge", [("", certificate.differsFromFiles ? 1 : 0)])
+        }
         return text
     }
 }

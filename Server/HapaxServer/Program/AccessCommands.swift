@@ -174,7 +174,7 @@ struct KeysCommand: ParsableCommand {
         @Argument(help: "write (for apps), server (for services), read or admin.") var kind: KeyKind
         @Option(help: "The project; not for an admin key.") var project: String?
         @Option(help: "What it is for, to tell it from others.") var name = ""
-        @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.time) var expires: Duration?
+        @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
         var changes: Bool { true }
 
         func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
@@ -190,11 +190,13 @@ struct KeysCommand: ParsableCommand {
         @OptionGroup var settings: StoreFlags
         @Argument(help: "The number of the old key.") var id: Int32
         @Option(help: "How long the old key still works: 30d, 12h, 0.", transform: KeysCommand.time) var grace: Duration?
+        @Option(help: "When the new key ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
         var changes: Bool { true }
 
         func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
             let grace = grace ?? .seconds(AccessCommands.usualGraceDays * 86_400)
-            let (key, secret, old) = try await registry.rotateKey(id, grace: grace, now: now)
+            let (key, secret, old) = try await registry.rotateKey(
+                id, grace: grace, expiresAt: expires.map { now + Int64($0 / .milliseconds(1)) }, now: now)
             let end = old.expiresAt.map { Timestamp(clampingUnixMilliseconds: $0).description } ?? ""
             return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now. Key \(old.id) works until \(end).")
         }
@@ -218,6 +220,12 @@ struct KeysCommand: ParsableCommand {
 
     @Sendable private static func time(_ text: String) throws -> Duration {
         guard let time = AccessCommands.time(text) else { throw ValidationError("must be days or hours, as in 30d or 12h") }
+        return time
+    }
+
+    @Sendable private static func end(_ text: String) throws -> Duration {
+        let time = try time(text)
+        guard time > .zero else { throw ValidationError("must be above 0: a key that has ended is of no use") }
         return time
     }
 }

@@ -20,7 +20,7 @@ import Darwin
 public enum HapaxServer {
     /// Runs the server as its arguments and its environment say, until SIGTERM or SIGINT.
     ///
-    /// When it accepts connections, it prints `listening on http://HOST:PORT` and then the page's address to standard output. Logs go to
+    /// When it accepts connections, it prints `listening on http://HOST:PORT` (or `https:`) and then the page's address to standard output. Logs go to
     /// standard error.
     ///
     /// - Parameter arguments: Without the program's name.
@@ -54,6 +54,9 @@ public enum HapaxServer {
             return 0
         } catch let problem as ServerConfiguration.Problem {
             complain("\(problem)")
+            return 64
+        } catch let problem as Certificate.Problem {
+            complain("\(problem) (HAPAX_TLS_CERTIFICATE, HAPAX_TLS_KEY)")
             return 64
         } catch let error as StoreError {
             complain("\(error)")
@@ -97,7 +100,8 @@ public enum HapaxServer {
         let application = IngestApplication(
             store: store, keys: keys, zones: zones, options: options, currentTime: currentTime, logger: logger,
             onListening: { port in
-                let address = "http://\(host.contains(":") ? "[\(host)]" : host):\(port)"
+                let address =
+                    "\(configuration.options.certificate == nil ? "http" : "https")://\(host.contains(":") ? "[\(host)]" : host):\(port)"
                 print("listening on \(address)")
                 // Only a key that is public anyway may be printed as part of an address.
                 let hasDemo = configuration.readKeys.contains { $0.key == StaticKeys.demoReadKey }

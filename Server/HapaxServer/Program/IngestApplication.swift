@@ -37,6 +37,11 @@ package struct IngestApplication: Service {
     /// Serves until graceful shutdown. Then it accepts no new connection, finishes requests in flight, commits the last group and closes the
     /// store.
     package func run() async throws {
+        let certificate: Certificate?
+        do { certificate = try options.certificate.map { try Certificate($0) } } catch {
+            await store.close()
+            throw error
+        }
         let registry = Registry(database: store.settings)
         let access = Keys(keys, registry: registry, currentTime: currentTime)
         do { try await access.refresh() } catch {
@@ -55,23 +60,26 @@ package struct IngestApplication: Service {
         let application = Application(
             responder: Routes(
                 keys: access, admin: admin, writer: writer, store: store, live: live, zones: zones, limits: options.limits,
-                metrics: metrics,
-                logger: logger,
-                currentTime: currentTime
+                metrics: metrics, certificate: certificate, logger: logger, currentTime: currentTime
             )
-            .responder(metrics),
-            server: .http1(
-                configuration: .init(
-                    additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
-                    httpDecoderConfiguration: .init(
-                        maxHeaderFieldSize: ServerLimits.headerBytes, maxHeaderListSize: ServerLimits.headerBytes,
-                        maxHeaderFieldCount: ServerLimits.headerFields))),
+            .responder(metrics, AccessLog(logger: logger, proxies: options.proxies) { access.projectName($0) }),
+            server: HTTPServerBuilder { responder in
+                let channel = HTTP1Channel(
+                    responder: responder,
+                    configuration: .init(
+                        additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
+                        httpDecoderConfiguration: .init(
+                            maxHeaderFieldSize: ServerLimits.headerBytes, maxHeaderListSize: ServerLimits.headerBytes,
+                            maxHeaderFieldCount: ServerLimits.headerFields)))
+                return certificate.map { SecureChannel(base: channel, certificate: $0) } ?? channel
+            },
             configuration: ApplicationConfiguration(
                 address: .hostname(options.host, port: options.port), serverName: nil, backlog: ServerLimits.backlog),
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
             services: [
                 ReportService(closing: DayClosing(database: store.reports, zones: zones), currentTime: currentTime, logger: logger),
                 AccessService(keys: access),
+            ] + (certificate.map { [CertificateService(certificate: $0, currentTime: currentTime, logger: logger)] } ?? []) + [
                 UpkeepService(store: store, metrics: metrics, currentTime: currentTime, logger: logger), GroupCommitService(writer: writer),
             ],
             onServerRunning: { [onListening, options] channel in

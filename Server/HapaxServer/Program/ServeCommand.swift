@@ -23,6 +23,10 @@ struct ServeCommand: ParsableCommand {
 
     @Option(help: .setting(.host)) var host: String?
     @Option(help: .setting(.port)) var port: String?
+    @Option(help: .setting(.tlsCertificate)) var tlsCertificate: String?
+    @Option(help: .setting(.tlsKey)) var tlsKey: String?
+    @Flag(help: .setting(.plain)) var plain = false
+    @Option(help: .setting(.trustedProxies)) var trustedProxies: String?
     @Option(help: .setting(.store)) var store: String?
     @Option(help: .setting(.storeAdmin)) var storeAdmin: String?
     @Option(help: .setting(.writeKeys)) var writeKeys: String?
@@ -39,7 +43,8 @@ struct ServeCommand: ParsableCommand {
     /// The flags that were given, by their settings' names.
     var flags: [String: String] {
         let given: [(ServerSetting, String?)] = [
-            (.host, host), (.port, port), (.store, store), (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.readKeys, readKeys),
+            (.host, host), (.port, port), (.tlsCertificate, tlsCertificate), (.tlsKey, tlsKey), (.plain, plain ? "true" : nil),
+            (.trustedProxies, trustedProxies), (.store, store), (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.readKeys, readKeys),
             (.adminKey, adminKey), (.timeZones, timeZones),
             (.postgresWriters, postgresWriters), (.maximumConnections, maximumConnections), (.maximumWaitingBytes, maximumWaitingBytes),
             (.logLevel, logLevel), (.config, config), (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),

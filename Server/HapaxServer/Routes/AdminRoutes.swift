@@ -68,9 +68,8 @@ struct AdminRoutes: Sendable {
                 throw Registry.Problem.invalid(parameter: "kind", "must be write, server, read or admin")
             }
             let now = currentTime()
-            let end = try body.expires_in_days.map { now + (try Self.days($0, "expires_in_days", from: 1)) * 86_400_000 }
             let (key, secret) = try await registry.addKey(
-                kind, project: body.project, name: body.name ?? "", expiresAt: end, now: now)
+                kind, project: body.project, name: body.name ?? "", expiresAt: try Self.end(body.expires_in_days, now), now: now)
             let contents = try await registry.contents()
             return { writer in
                 writer.member("key", secret)
@@ -90,10 +89,11 @@ struct AdminRoutes: Sendable {
 
     func rotateKey(_ request: Request, id: String) async throws -> Response {
         try await answer(request, .created) {
-            let body = try await Self.body(request, RotatedKey.self, ["grace_days"], mayBeEmpty: true)
+            let body = try await Self.body(request, RotatedKey.self, ["grace_days", "expires_in_days"], mayBeEmpty: true)
             let now = currentTime()
             let grace = try Self.days(body?.grace_days ?? AccessCommands.usualGraceDays, "grace_days", from: 0)
-            let (key, secret, old) = try await registry.rotateKey(try Self.number(id), grace: .seconds(grace * 86_400), now: now)
+            let (key, secret, old) = try await registry.rotateKey(
+                try Self.number(id), grace: .seconds(grace * 86_400), expiresAt: try Self.end(body?.expires_in_days, now), now: now)
             let contents = try await registry.contents()
             return { writer in
                 writer.member("key", secret)
@@ -113,7 +113,10 @@ struct AdminRoutes: Sendable {
         var name: String?
         var expires_in_days: Int64?
     }
-    private struct RotatedKey: Decodable { var grace_days: Int64? }
+    private struct RotatedKey: Decodable {
+        var grace_days: Int64?
+        var expires_in_days: Int64?
+    }
 
     /// - Parameter known: A member of another name is refused: what is misspelt would be ignored.
     private static func body<Body: Decodable>(_ request: Request, _: Body.Type, _ known: Set<String>) async throws -> Body {
@@ -126,7 +129,10 @@ struct AdminRoutes: Sendable {
     ) async throws -> Body? {
         let bytes = try RequestBodyReader.unpacked(try await RequestBodyReader.read(request))
         if bytes.isEmpty, mayBeEmpty { return nil }
-        guard let object = try? JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any] else { throw malformed }
+        guard let value = try? JSONSerialization.jsonObject(with: Data(bytes)) else {
+            throw RequestProblem(.malformed, detail: "the body is not JSON, or holds a number that is too large")
+        }
+        guard let object = value as? [String: Any] else { throw malformed }
         if let stranger = object.keys.filter({ !known.contains($0) }).min() {
             throw Registry.Problem.invalid(parameter: stranger, "is not known; known here: \(known.sorted().joined(separator: ", "))")
         }
@@ -134,14 +140,19 @@ struct AdminRoutes: Sendable {
             return try JSONDecoder().decode(Body.self, from: Data(bytes))
         } catch DecodingError.keyNotFound(let key, _) {
             throw Registry.Problem.invalid(parameter: key.stringValue, "is missing")
-        } catch DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context), DecodingError.dataCorrupted(
-            let context)
-        {
-            throw Registry.Problem.invalid(parameter: context.codingPath.last?.stringValue ?? "?", "is of another type")
+        } catch DecodingError.typeMismatch(_, let context), DecodingError.valueNotFound(_, let context) {
+            throw Registry.Problem.invalid(parameter: context.codingPath.last?.stringValue ?? "body", "is of another type")
+        } catch {
+            // Foundation names no member where a number has a fraction.
+            throw RequestProblem(.malformed, detail: "a number in the body is no whole number")
         }
     }
 
     private static let malformed = RequestProblem(.malformed, detail: "the body must be a JSON object")
+
+    private static func end(_ days: Int64?, _ now: Int64) throws -> Int64? {
+        try days.map { now + (try Self.days($0, "expires_in_days", from: 1)) * 86_400_000 }
+    }
 
     private static func days(_ days: Int64, _ parameter: String, from least: Int64) throws -> Int64 {
         guard (least...36_500).contains(days) else {
@@ -151,8 +162,8 @@ struct AdminRoutes: Sendable {
     }
 
     private static func number(_ id: String) throws -> Int32 {
-        guard let id = Int32(id) else { throw Registry.Problem.notFound("there is no key with that number") }
-        return id
+        guard let number = Int32(id), "\(number)" == id else { throw Registry.Problem.notFound("there is no key with that number") }
+        return number
     }
 
     /// Checks the key first, so that a client without one learns nothing. What was changed holds at this server when it is answered.

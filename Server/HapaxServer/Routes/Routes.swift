@@ -15,7 +15,7 @@ struct Routes {
     init(
         keys: Keys, admin: AdminRoutes, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone],
         limits: ServerLimits,
-        metrics: ServerMetrics, logger: Logger,
+        metrics: ServerMetrics, certificate: Certificate?, logger: Logger,
         currentTime: @escaping @Sendable () -> Int64
     ) {
         checksHost = keys.holdsDemoKeys
@@ -62,7 +62,8 @@ struct Routes {
         add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
         add("/metrics", .get) { request, _ in
             try keys.checkAdmin(request.headers[.authorization])
-            return Self.response("text/plain; version=0.0.4", Array(metrics.exposition(crowdedMonths: store.crowdedMonths).utf8))
+            return Self.response(
+                "text/plain; version=0.0.4", Array(metrics.exposition(crowdedMonths: store.crowdedMonths, certificate: certificate).utf8))
         }
     }
 
@@ -70,12 +71,12 @@ struct Routes {
         handlers.append((path, method, handler))
     }
 
-    func responder(_ metrics: ServerMetrics) -> some HTTPResponder<IngestContext> {
+    func responder(_ metrics: ServerMetrics, _ log: AccessLog) -> some HTTPResponder<IngestContext> {
         let router = Router(context: IngestContext.self)
         let methods = Dictionary(grouping: handlers, by: \.path).mapValues { handlers in
             handlers.flatMap { $0.method == .get ? [.get, .head] : [$0.method] }
         }
-        router.add(middleware: RefusalMiddleware(metrics: metrics, checksHost: checksHost, methods: methods))
+        router.add(middleware: RefusalMiddleware(metrics: metrics, log: log, checksHost: checksHost, methods: methods))
         for route in handlers {
             // HEAD has a handler, because the framework's own answer gives a length of 0 where GET gives none.
             for method in route.method == .get ? [.get, .head] : [route.method] {

@@ -67,11 +67,33 @@ package struct ServerConfiguration: Sendable {
         options.limits.heldBytes = try number(.maximumWaitingBytes, 33_554_432...17_179_869_184)
         options.limits.arrivingBytes = options.limits.heldBytes
         postgres.writers = try number(.postgresWriters, 1...16)
-        switch value(.unsafeAllowNonDurableStore) {
-        case nil, "false", "0": postgres.unsafeAllowNonDurableStore = false
-        case "true", "1": postgres.unsafeAllowNonDurableStore = true
-        case .some: throw Problem(.unsafeAllowNonDurableStore, "must be true or false")
+        func isOn(_ setting: ServerSetting) throws -> Bool {
+            switch value(setting) {
+            case nil, "", "false", "0": return false
+            case "true", "1": return true
+            case .some: throw Problem(setting, "must be true or false")
+            }
         }
+        postgres.unsafeAllowNonDurableStore = try isOn(.unsafeAllowNonDurableStore)
+        // Empty means none, because docker-compose passes on a variable that is not set as an empty one.
+        switch (value(.tlsCertificate) ?? "", value(.tlsKey) ?? "") {
+        case ("", ""): break
+        case (_, ""): throw Problem(.tlsKey, "must be set as well: a certificate is of no use without its key")
+        case ("", _): throw Problem(.tlsCertificate, "must be set as well: a key is of no use without its certificate")
+        case (let certificate, let key): options.certificate = CertificateFiles(certificate: certificate, key: key)
+        }
+        guard try isOn(.plain) || options.certificate != nil || Self.isLoopback(options.host) else {
+            throw Problem(
+                .host,
+                """
+                is reached by other machines, and whoever is on the way could read keys and events: set HAPAX_TLS_CERTIFICATE and \
+                HAPAX_TLS_KEY, or HAPAX_PLAIN=true (--plain) if a proxy in front of it speaks TLS
+                """)
+        }
+        guard let proxies = TrustedProxies(value(.trustedProxies) ?? "") else {
+            throw Problem(.trustedProxies, "must be addresses and networks, such as 10.0.0.0/8, several separated by commas")
+        }
+        options.proxies = proxies
         guard let level = Logger.Level(rawValue: value(.logLevel) ?? "") else { throw Problem(.logLevel, "is not a log level") }
         logLevel = level
         store = try Self.store(value(.store) ?? "")
@@ -91,7 +113,6 @@ package struct ServerConfiguration: Sendable {
         }
         guard Set(timeZones.map(\.project)).count == timeZones.count else { throw Problem(.timeZones, "gives a project two zones") }
         unknownVariables = SettingSources.unknownVariables(environment)
-        // Empty means none, because docker-compose passes on a variable that is not set as an empty one.
         adminKey = value(.adminKey).map { $0.trimmingCharacters(in: .whitespacesAndNewlines) }.flatMap { $0.isEmpty ? nil : $0 }
         if let adminKey { try Self.checkCharacters(adminKey, .adminKey) }
         if writeKeys.contains(where: { $0.key == adminKey }) { throw Problem(.adminKey, "is a write key as well, which is in every app") }

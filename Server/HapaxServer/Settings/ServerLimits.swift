@@ -26,6 +26,10 @@ package struct ServerLimits: Sendable {
     package var answer = Duration.seconds(30)
     /// A kept connection without a request is closed after this: longer than usual proxies keep theirs.
     package var idle = Duration.seconds(75)
+    /// How long the end of a secure connection waits for the other side's (RFC 8446 §6.1).
+    package static let secureClose = Duration.seconds(1)
+    /// How often the server looks whether the files of its certificate have changed.
+    package static let certificateInterval = Duration.seconds(10)
     /// How long a graceful stop waits for connections before it closes them, so that with the last commits it takes less than ten seconds.
     package var stop = Duration.seconds(7)
     /// The process ends this long after the signal, whatever is still under way: what was not answered is sent again.
@@ -49,6 +53,11 @@ package struct ServerLimits: Sendable {
     package static let pipelinedRequests = 100
     /// Bytes of a body that are read and thrown away after its request was refused, so that a sender that reads last still gets its answer.
     package static let discardedBytes = 16 * 1024 * 1024
+
+    /// A request whose answer takes longer than this to begin gets a line in the log.
+    static let slowRequest = Duration.seconds(1)
+    /// Lines about requests in one second; the next one says how many were left out.
+    static let accessLinesPerSecond = 10
 
     // MARK: Memory
 

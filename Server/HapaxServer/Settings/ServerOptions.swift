@@ -3,6 +3,9 @@ package struct ServerOptions: Sendable {
     package var host = "127.0.0.1"
     /// 0 picks a free one.
     package var port = 8080
+    /// nil: plain HTTP.
+    package var certificate: CertificateFiles?
+    package var proxies = TrustedProxies()
     package var limits = ServerLimits()
 
     package init() {}

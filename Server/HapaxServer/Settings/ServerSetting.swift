@@ -21,6 +21,18 @@ struct ServerSetting: Sendable {
         name: "host", placeholder: "ADDRESS", help: "Address to listen on.", defaultText: "127.0.0.1")
     static let port = ServerSetting(
         name: "port", placeholder: "NUMBER", help: "Port to listen on; 0 picks a free one, which is printed.", defaultText: "8080")
+    static let tlsCertificate = ServerSetting(
+        name: "tls-certificate", placeholder: "FILE",
+        help:
+            "The certificate chain in PEM, the server's own first: with tls-key the server speaks TLS. A changed file is taken within seconds."
+    )
+    static let tlsKey = ServerSetting(name: "tls-key", placeholder: "FILE", help: "The private key of that certificate, in PEM.")
+    static let plain = ServerSetting(
+        name: "plain", placeholder: nil,
+        help: "Speak plain HTTP on an address that other machines reach, because a proxy in front speaks TLS.")
+    static let trustedProxies = ServerSetting(
+        name: "trusted-proxies", placeholder: "LIST",
+        help: "Addresses and networks (10.0.0.0/8), by commas, whose X-Forwarded-For is believed.")
     static let store = ServerSetting(
         name: "store", placeholder: "URI",
         help: "sqlite:PATH for a file of the server's own, or postgres://USER:PASSWORD@HOST:PORT/DATABASE.",
@@ -63,7 +75,8 @@ struct ServerSetting: Sendable {
         help: "Run on a PostgreSQL whose settings let an acknowledged event be lost. For experiments only.")
 
     static let all = [
-        host, port, store, storeAdmin, writeKeys, readKeys, adminKey, timeZones, postgresWriters, maximumConnections, maximumWaitingBytes,
+        host, port, tlsCertificate, tlsKey, plain, trustedProxies, store, storeAdmin, writeKeys, readKeys, adminKey, timeZones,
+        postgresWriters, maximumConnections, maximumWaitingBytes,
         logLevel,
         config,
         unsafeAllowNonDurableStore,

@@ -1,0 +1,48 @@
+import HapaxModel
+import Logging
+import ServiceLifecycle
+import UnixSignals
+
+/// Takes a new certificate when its files change: every few seconds it looks, and at SIGHUP at once.
+@available(macOS 14, *)
+struct CertificateService: Service {
+    let certificate: Certificate
+    /// The wall clock in Unix milliseconds.
+    let currentTime: @Sendable () -> Int64
+    let logger: Logger
+
+    func run() async throws {
+        if certificate.end <= currentTime() {
+            logger.error("The certificate has ended: clients will not connect", metadata: ["certificate.end": "\(end)"])
+        }
+        try? await cancelWhenGracefulShutdown {
+            try await withThrowingDiscardingTaskGroup { group in
+                group.addTask {
+                    while true {
+                        try await Task.sleep(for: ServerLimits.certificateInterval)
+                        look()
+                    }
+                }
+                group.addTask {
+                    for await _ in await UnixSignalsSequence(trapping: .sighup) { look() }
+                }
+            }
+        }
+    }
+
+    private func look() {
+        let known = certificate.differsFromFiles
+        switch certificate.look(now: currentTime()) {
+        case .unchanged: break
+        case .replaced: logger.notice("Connections begin under a new certificate", metadata: ["certificate.end": "\(end)"])
+        case .unusable(let problem):
+            // The same trouble is not told at every look.
+            guard !known else { return }
+            logger.error(
+                "The certificate's files cannot be used; the one before goes on",
+                metadata: ["certificate.problem": "\(problem)", "certificate.end": "\(end)"])
+        }
+    }
+
+    private var end: Timestamp { Timestamp(clampingUnixMilliseconds: certificate.end) }
+}
