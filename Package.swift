@@ -241,6 +241,9 @@ let package = Package(
             name: "hapax-bench",
             dependencies: [
                 "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "NIOCore", package: "swift-nio", condition: server),
+                .product(name: "NIOPosix", package: "swift-nio", condition: server),
+                .product(name: "NIOSSL", package: "swift-nio-ssl", condition: server),
             ],
             path: "Benchmarks/hapax-bench",
             swiftSettings: strict

@@ -3,7 +3,7 @@ import Foundation
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
@@ -17,6 +17,7 @@ enum HapaxBench {
                    what was stored before reads and flat (default 20 days of 1000000)
           --pinned of server: PostgreSQL has the second core for itself, load and server the first
           --peer   of server: the FastAPI server of Benchmarks/peer-fastapi beside it, which is installed below .build
+          --tls    of server: the cost of TLS
           --rounds measurements of each kind, interleaved; medians are printed (default 3)
 
         Prints Markdown tables. Build it and hapax-server with -c release, or the figures mean nothing.
@@ -26,7 +27,7 @@ enum HapaxBench {
         var part = "all"
         var events = 100_000
         var rounds = 3
-        var (isPinned, hasPeer) = (false, false)
+        var (isPinned, hasPeer, isSecured) = (false, false, false)
         var history = History(days: 20, eventsPerDay: 1_000_000)
         var arguments = Array(CommandLine.arguments.dropFirst())
         while !arguments.isEmpty {
@@ -35,6 +36,7 @@ enum HapaxBench {
             case "server", "client", "edge", "attacks", "links", "reads", "flat", "all": part = argument
             case "--pinned": isPinned = true
             case "--peer": hasPeer = true
+            case "--tls": isSecured = true
             case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
             case "--events", "--rounds", "--days", "--per-day":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }
@@ -56,7 +58,7 @@ enum HapaxBench {
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }
         if part == "edge" { return }
         if part != "client" {
-            try await ServerBenchmark(events: events, rounds: rounds, isPinned: isPinned, hasPeer: hasPeer).run()
+            try await ServerBenchmark(events: events, rounds: rounds, isPinned: isPinned, hasPeer: hasPeer, isSecured: isSecured).run()
         }
         if part != "server" { try await ClientBenchmark(events: events, rounds: rounds).run() }
     }

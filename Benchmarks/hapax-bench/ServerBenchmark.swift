@@ -10,12 +10,16 @@ struct ServerBenchmark {
     /// Whether PostgreSQL has the second core for itself, and load and server the first; else the system shares both out.
     var isPinned = false
     var hasPeer = false
+    /// Whether the cost of TLS is measured as well.
+    var isSecured = false
 
     private struct Case {
         var name: String
         var batchSize: Int
         var isCompressed = false
         var isPeer = false
+        /// Through a relay: over TLS, or plain, for comparison; nil: directly.
+        var isSecure: Bool?
         /// Whether all is sent again, then exported and sent once more.
         var isResent = false
         var measurements: [Measurement] = []
@@ -49,6 +53,16 @@ struct ServerBenchmark {
                 Case(name: "FastAPI and asyncpg, batches of 50", batchSize: 50, isPeer: true),
                 Case(name: "FastAPI and asyncpg, batches of 500", batchSize: 500, isPeer: true),
             ]
+        }
+        if isSecured {
+            for (name, size, isCompressed) in [
+                ("batches of 50", 50, false), ("batches of 50, gzip", 50, true), ("batches of 500", 500, false),
+                ("batches of 500, gzip", 500, true),
+            ] {
+                cases += [false, true].map {
+                    Case(name: "\(name), relayed\($0 ? ", TLS" : "")", batchSize: size, isCompressed: isCompressed, isSecure: $0)
+                }
+            }
         }
         var limits: [(rate: Double, databaseCPU: Double)] = []
         var sqlite: [(rate: Double, raw: Double)] = []
@@ -116,8 +130,16 @@ struct ServerBenchmark {
             defer { peer.stop() }
             return try measured(peer)
         }
-        let server = try ServerProcess(store: uri)
+        let directory = TemporaryDirectory("bench")
+        let files = item.isSecure == true ? try await TestCertificate(in: directory) : nil
+        let server = try ServerProcess(store: uri, certificate: files)
         defer { server.stop() }
+        if item.isSecure != nil {
+            let relay = try await Relay(to: server, certificate: files?.certificate)
+            let measurement = try measured(relay)
+            try await relay.stop()
+            return measurement
+        }
         var measurement = try measured(server)
         let groups = try server.groups
         measurement.groupSize = groups.events / max(groups.transactions, 1)

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// The real server in a process of its own, from the same build as this program.
 final class ServerProcess: LoadTarget {
@@ -19,7 +20,7 @@ final class ServerProcess: LoadTarget {
     /// - Parameters:
     ///   - zone: Of the project, for its reports.
     ///   - projects: Further ones, each with keys of its own.
-    init(store: String, zone: String = "UTC", projects: [String] = []) throws {
+    init(store: String, zone: String = "UTC", projects: [String] = [], certificate: TestCertificate? = nil) throws {
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         process.executableURL = program.deletingLastPathComponent().appendingPathComponent("hapax-server")
         process.environment = [
@@ -28,6 +29,8 @@ final class ServerProcess: LoadTarget {
             "HAPAX_READ_KEYS": (["bench=\(Self.readKey)"] + projects.map { "\($0)=\(Self.readKey(of: $0))" }).joined(separator: ","),
             "HAPAX_TIME_ZONES": "bench=\(zone)", "HAPAX_LOG_LEVEL": "warning",
         ]
+        process.environment?["HAPAX_TLS_CERTIFICATE"] = certificate?.certificate
+        process.environment?["HAPAX_TLS_KEY"] = certificate?.key
         let output = Pipe()
         process.standardOutput = output
         try process.run()
