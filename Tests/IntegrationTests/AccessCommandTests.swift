@@ -56,6 +56,56 @@ struct AccessCommandTests {
         _ = await server.waitUntilExit()
     }
 
+    @Test("erase tells what would go, erases it with --yes from the file's very bytes, and lists what was done")
+    func commandLineErases() async throws {
+        let directory = TemporaryDirectory()
+        let environment = [
+            "HAPAX_STORE": "sqlite:\(directory.path)/events.sqlite", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical",
+            "HAPAX_WRITE_KEYS": "shop=\(ServerUnderTest.key)",
+        ]
+        func erase(_ arguments: String...) async throws -> (text: String, exit: ChildProcess.Exit, note: String) {
+            let child = try ChildProcess("hapax-server", ["erase"] + arguments, environment: environment)
+            let text = await child.remainingOutput()
+            return (text, await child.waitUntilExit(), await child.remainingErrors())
+        }
+        func bytes() -> Data {
+            ["", "-wal"].reduce(into: Data()) { data, suffix in
+                data += FileManager.default.contents(atPath: "\(directory.path)/events.sqlite\(suffix)") ?? Data()
+            }
+        }
+        let server = try ChildProcess("hapax-server", environment: environment)
+        let port = try #require(Int(try await server.line(after: "listening on http://127.0.0.1:")))
+        let events = (1...300).map { number in
+            Event(
+                id: .derived(name: "paid", key: "\(number)"), name: "paid", time: 0, distinctID: "canary-\(number % 2)",
+                properties: ["note": String(repeating: "canary-\(number % 2) ", count: number)]
+            ).encoded().bytes
+        }
+        let headers = ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"]
+        let body = EventBatch(envelope: .init(), events: events).encoded()
+        #expect(try await RawHTTP.post(port: port, headers: headers, body: body).status == 200)
+        let busy = try await erase("--project", "shop", "--user", "canary-1", "--yes")
+        #expect(busy.exit == .exited(1) && busy.note.contains("over HTTP"))
+        server.terminate()
+        _ = await server.waitUntilExit()
+
+        let preview = try await erase("--project", "shop", "--user", "canary-1")
+        #expect(preview.exit == .exited(0) && preview.text.hasPrefix("150 events received from") && preview.note.contains("--yes"))
+        #expect(bytes().range(of: Data("canary-1".utf8)) != nil)
+        let done = try await erase("--project", "shop", "--user", "canary-1", "--yes")
+        #expect(done.text == "150 events erased\n" && done.exit == .exited(0))
+        #expect(bytes().range(of: Data("canary-1".utf8)) == nil && bytes().range(of: Data("canary-0".utf8)) != nil)
+        let log = try await erase("--log")
+        #expect(log.text.contains("shop") && log.text.contains("150") && !log.text.contains("canary"))
+        for (arguments, code) in [
+            (["--project", "shop"], 64), ([], 64), (["--log", "--yes"], 64), (["--project", "nope", "--user", "u", "--yes"], 1),
+            (["--project", "shop", "--user", "", "--yes"], 1),
+        ] as [([String], Int32)] {
+            let child = try ChildProcess("hapax-server", ["erase"] + arguments, environment: environment)
+            #expect(await child.waitUntilExit() == .exited(code), "\(arguments)")
+        }
+    }
+
     @Test("what waits under a write key is sent with the key that replaces it, to the same project and to no other (I1)")
     func rotatedKeyGoesOn() async throws {
         let directory = TemporaryDirectory()

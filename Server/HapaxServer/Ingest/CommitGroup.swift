@@ -68,6 +68,7 @@ struct CommitGroup {
         forEachKey { first, same in
             let stored = found[first.key]
             guard stored != nil || (same.count > 1 && refused[first.key] == nil && !Self.isExpired(first.key.id, horizon)) else { return }
+            if stored == Erasures.fingerprint { return }
             repeats += same.filter { $0.fingerprint != stored ?? first.fingerprint }
         }
         return repeats
@@ -106,7 +107,8 @@ struct CommitGroup {
                 var result = Receipt.Result(index: Int(row.entry), eventID: row.key.id, outcome: .duplicate)
                 if isKnown || (problem == nil && !isExpired) {
                     if !isKnown, row.place == first.place { continue }
-                    if row.fingerprint != found[row.key] ?? first.fingerprint, !row.key.id.isDerived {
+                    let stored = found[row.key] ?? first.fingerprint
+                    if row.fingerprint != stored, stored != Erasures.fingerprint, !row.key.id.isDerived {
                         switch verdicts[row.place] {
                         case true: break
                         case false: (result.outcome, result.detail) = (.conflict, "another content is stored under this id")

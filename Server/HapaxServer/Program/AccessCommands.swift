@@ -9,7 +9,15 @@ protocol StoreCommand: ParsableCommand {
     var changes: Bool { get }
 
     /// - Returns: What is printed to standard output, and to standard error.
-    func run(on registry: Registry, now: Int64) async throws -> CommandOutput
+    func run(on store: CommandStore, now: Int64) async throws -> CommandOutput
+}
+
+/// What a command works on.
+struct CommandStore: Sendable {
+    var registry: Registry
+    var erasures: Erasures
+    /// Tells people how far it is.
+    var note: @Sendable (String) -> Void
 }
 
 struct CommandOutput: Sendable {
@@ -74,8 +82,8 @@ struct ProjectsCommand: ParsableCommand {
         @Flag(help: "As JSON.") var json = false
         var changes: Bool { false }
 
-        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
-            let contents = try await registry.contents()
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+            let contents = try await store.registry.contents()
             if json {
                 return CommandOutput(
                     text: AccessCommands.json {
@@ -101,11 +109,11 @@ struct ProjectsCommand: ParsableCommand {
         @Flag(name: .customLong("without-keys"), help: "Make no keys.") var isWithoutKeys = false
         var changes: Bool { true }
 
-        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
-            let project = try await registry.addProject(name)
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+            let project = try await store.registry.addProject(name)
             var lines: [String] = []
             for kind in isWithoutKeys ? [] : [KeyKind.write, .read] {
-                lines.append("\(kind.rawValue) \(try await registry.addKey(kind, project: name, now: now).secret)")
+                lines.append("\(kind.rawValue) \(try await store.registry.addKey(kind, project: name, now: now).secret)")
             }
             let keys = lines.isEmpty ? "" : " Its keys are shown only now: the write key is for apps, the read key for people."
             return CommandOutput(
@@ -122,8 +130,8 @@ struct ProjectsCommand: ParsableCommand {
         var derivedIDs: Registry.DerivedIDs
         var changes: Bool { true }
 
-        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
-            let project = try await registry.setDerivedIDs(derivedIDs, of: name)
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+            let project = try await store.registry.setDerivedIDs(derivedIDs, of: name)
             return CommandOutput(text: "", note: "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue)")
         }
     }
@@ -144,8 +152,8 @@ struct KeysCommand: ParsableCommand {
         @Flag(help: "As JSON.") var json = false
         var changes: Bool { false }
 
-        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
-            let contents = try await registry.contents()
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+            let contents = try await store.registry.contents()
             if json {
                 return CommandOutput(
                     text: AccessCommands.json {
@@ -177,8 +185,8 @@ struct KeysCommand: ParsableCommand {
         @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
         var changes: Bool { true }
 
-        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
-            let (key, secret) = try await registry.addKey(
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+            let (key, secret) = try await store.registry.addKey(
                 kind, project: project, name: name, expiresAt: expires.map { now + Int64($0 / .milliseconds(1)) }, now: now)
             return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now.")
         }
@@ -193,9 +201,9 @@ struct KeysCommand: ParsableCommand {
         @Option(help: "When the new key ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
         var changes: Bool { true }
 
-        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
             let grace = grace ?? .seconds(AccessCommands.usualGraceDays * 86_400)
-            let (key, secret, old) = try await registry.rotateKey(
+            let (key, secret, old) = try await store.registry.rotateKey(
                 id, grace: grace, expiresAt: expires.map { now + Int64($0 / .milliseconds(1)) }, now: now)
             let end = old.expiresAt.map { Timestamp(clampingUnixMilliseconds: $0).description } ?? ""
             return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now. Key \(old.id) works until \(end).")
@@ -208,8 +216,8 @@ struct KeysCommand: ParsableCommand {
         @Argument(help: "Its number.") var id: Int32
         var changes: Bool { true }
 
-        func run(on registry: Registry, now: Int64) async throws -> CommandOutput {
-            let key = try await registry.revokeKey(id, now: now)
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+            let key = try await store.registry.revokeKey(id, now: now)
             return CommandOutput(text: "", note: "Key \(key.id) (\(key.beginning)…) has been revoked.")
         }
     }

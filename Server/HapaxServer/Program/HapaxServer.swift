@@ -151,16 +151,17 @@ public enum HapaxServer {
         do {
             let configuration = try ServerConfiguration(flags: command.settings.flags, environment: environment)
             let logger = Logger(label: "hapax-server", factory: { StreamLogHandler.standardError(label: $0) })
-            let now = Int64(Date().timeIntervalSince1970 * 1_000)
+            let currentTime: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1_000) }
             if !command.changes, case .sqlite(let path) = configuration.store, !FileManager.default.fileExists(atPath: path) {
                 complain("there is no store at \(path)")
                 return 1
             }
             let output: CommandOutput
             do {
-                let store = try await open(configuration, { now }, logger)
+                let store = try await open(configuration, currentTime, logger)
                 let result: Result<CommandOutput, any Error>
-                do { result = .success(try await command.run(on: Registry(database: store.settings), now: now)) } catch {
+                let access = CommandStore(registry: Registry(database: store.settings), erasures: Erasures(store: store), note: note)
+                do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
                     result = .failure(error)
                 }
                 await store.close()
@@ -173,8 +174,10 @@ public enum HapaxServer {
                     return 1
                 }
                 let reader = try SQLiteReader(path: path)
+                let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)
                 output = try await command.run(
-                    on: Registry(database: SQLiteSettingsDatabase(reader: reader, writer: nil)), now: now)
+                    on: CommandStore(registry: Registry(database: settings), erasures: Erasures(settings: settings), note: note),
+                    now: currentTime())
                 await reader.close()
             }
             if !output.text.isEmpty { print(output.text) }
@@ -183,7 +186,7 @@ public enum HapaxServer {
                 complain("standard output cannot be written to; hapax-server keys lists what was made: revoke a key that nobody has seen")
                 return 74
             }
-            if let note = output.note { FileHandle.standardError.write(Data("\(note)\n".utf8)) }
+            if let text = output.note { note(text) }
             return 0
         } catch let problem as ServerConfiguration.Problem {
             complain("\(problem)")
@@ -198,6 +201,10 @@ public enum HapaxServer {
             complain("\(error)")
             return 1
         }
+    }
+
+    @Sendable private static func note(_ text: String) {
+        FileHandle.standardError.write(Data("\(text)\n".utf8))
     }
 
     private static func complain(_ text: String) {

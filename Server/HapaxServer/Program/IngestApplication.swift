@@ -50,7 +50,7 @@ package struct IngestApplication: Service {
         }
         if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
         let admin = AdminRoutes(
-            keys: access, registry: registry, fixed: keys,
+            keys: access, registry: registry, erasures: Erasures(store: store), fixed: keys,
             failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
             currentTime: currentTime)
         let metrics = ServerMetrics()
@@ -79,6 +79,9 @@ package struct IngestApplication: Service {
             services: [
                 ReportService(closing: DayClosing(database: store.reports, zones: zones), currentTime: currentTime, logger: logger),
                 AccessService(keys: access),
+                ErasureService(
+                    erasures: Erasures(store: store), live: live,
+                    failures: FailureLog("An erasure could not go on", recovery: "Erasures go on", logger: logger), logger: logger),
             ] + (certificate.map { [CertificateService(certificate: $0, currentTime: currentTime, logger: logger)] } ?? []) + [
                 UpkeepService(store: store, metrics: metrics, currentTime: currentTime, logger: logger), GroupCommitService(writer: writer),
             ],

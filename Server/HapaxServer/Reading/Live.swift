@@ -50,6 +50,10 @@ package final class Live: Sendable {
         feed.withLock { $0.refusals(of: projectID) }
     }
 
+    func forgetRefusals(of projectID: Int32) {
+        feed.withLock { $0.forgetRefusals(of: projectID, now) }
+    }
+
     /// - Returns: nil if the project has ``ServerLimits/liveStreams`` streams already.
     func watch(_ projectID: Int32, _ filter: LiveFeed.Filter) -> Watch? {
         feed.withLock { $0.subscribe(projectID, filter, .now) }.map { Watch(live: self, projectID: projectID, id: $0) }

@@ -146,6 +146,13 @@ struct LiveFeed {
         projects[project] = state
     }
 
+    /// A user of the project has been erased, whom a refusal may show.
+    mutating func forgetRefusals(of project: Int32, _ now: Timestamp) {
+        guard projects[project] != nil else { return }
+        projects[project]?.refusals = []
+        projects[project]?.since = now
+    }
+
     mutating func keyWasUnknown() {
         unknownKeys += 1
     }

@@ -73,7 +73,7 @@ struct DailyQuery: Sendable {
         let dialect = database.dialect
         // Most events were received so late that they cannot be ahead, which one comparison tells.
         let ofDay: StoreSQL = """
-            events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
+            kept_events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
             AND (received_at >= \(instant: day.ends - Self.longestLead) OR NOT (\(dialect.isAhead)))
             """
         // Starts before the day, of which `report_users` does not know yet.
@@ -81,7 +81,7 @@ struct DailyQuery: Sendable {
         let earlier: StoreSQL =
             unfolded.map {
                 """
-                UNION ALL SELECT distinct_id, false, event, NULL FROM events WHERE project_id = \(projectID) AND \($0)
+                UNION ALL SELECT distinct_id, false, event, NULL FROM kept_events WHERE project_id = \(projectID) AND \($0)
                 AND time < \(instant: day.starts) AND event = '$AppStart' AND NOT (\(dialect.isAhead))
                 """
             } ?? ""
@@ -123,7 +123,7 @@ struct DailyQuery: Sendable {
         var figures = DailyFigures()
         let rows = try await ask(
             """
-            SELECT count(*) FROM events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
+            SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
             AND \(database.dialect.isAhead)
             """)
         figures.ahead = rows.first?[0].flatMap { Int64($0) } ?? 0

@@ -112,7 +112,7 @@ struct DailyReportReader: Sendable {
         do throws(StoreError) {
             for received in try await database.received(from: report.lateAsOf ?? 0, to: .max, parts: .question) {
                 let event: StoreSQL =
-                    "SELECT 1 FROM events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: first.starts)"
+                    "SELECT 1 FROM kept_events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: first.starts)"
                 if try await !ask("\(event) AND time < \(instant: last.ends) LIMIT 1").isEmpty { return true }
             }
             return false

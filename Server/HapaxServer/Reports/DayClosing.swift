@@ -157,7 +157,7 @@ struct DayClosing: Sendable {
             try await database.write([
                 """
                 INSERT INTO report_users (project_id, distinct_id, first_start)
-                SELECT project_id, distinct_id, min(time) FROM events
+                SELECT project_id, distinct_id, min(time) FROM kept_events
                 WHERE project_id = \(projectID) AND event = '$AppStart' AND \(received) AND NOT (\(database.dialect.isAhead))
                 GROUP BY project_id, distinct_id
                 ON CONFLICT (project_id, distinct_id) DO UPDATE
@@ -181,7 +181,7 @@ struct DayClosing: Sendable {
             let days = try await database.rows(
                 """
                 SELECT e.project_id, b.day, count(*) FROM (
-                  SELECT project_id, time, received_at FROM events
+                  SELECT project_id, time, received_at FROM kept_events
                   WHERE \(received) AND received_at - time >= (SELECT min(closes - ends) FROM report_bounds)
                 ) AS e
                 JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
@@ -208,7 +208,7 @@ struct DayClosing: Sendable {
         let milliseconds = database.dialect.milliseconds
         let rows = try await database.rows(
             """
-            SELECT e.project_id, \(milliseconds("min(e.time)")), min(b.day) FROM (SELECT project_id, time FROM events WHERE \(received)) AS e
+            SELECT e.project_id, \(milliseconds("min(e.time)")), min(b.day) FROM (SELECT project_id, time FROM kept_events WHERE \(received)) AS e
             JOIN (SELECT project_id, min(day) AS day, min(starts) AS starts FROM report_bounds GROUP BY project_id) AS b
               ON b.project_id = e.project_id
             WHERE e.time < b.starts GROUP BY e.project_id

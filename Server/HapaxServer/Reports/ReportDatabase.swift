@@ -10,6 +10,13 @@ package struct ReportDialect: Sendable {
     var least: StoreSQL
     /// A column with an instant, as Unix milliseconds.
     var milliseconds: @Sendable (StoreSQL) -> StoreSQL
+    /// Two columns: what ``rows(_:)`` finds a row by, and the table that holds it.
+    var rowKey: StoreSQL
+    /// A condition for rows by their keys, of which neighbours should lie together.
+    var rows: @Sendable (ArraySlice<String>) -> StoreSQL
+    var sorted: @Sendable ([String]) -> [String]
+    /// The present, which is the store's own where it has a clock; else the given Unix milliseconds.
+    var now: @Sendable (Int64) -> StoreSQL
 }
 
 /// What reports need of a store.

@@ -3,11 +3,12 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 
-/// `/v1/admin/…`: projects and keys, for who has an admin key. Bodies and answers are JSON; ``AccessCommands`` does the same on the store.
+/// `/v1/admin/…`: projects, keys and erasures, for who has an admin key. Bodies and answers are JSON; ``AccessCommands`` does the same on the store.
 @available(macOS 14, *)
 struct AdminRoutes: Sendable {
     let keys: Keys
     let registry: Registry
+    let erasures: Erasures
     /// The keys of the settings, which are listed, too.
     let fixed: StaticKeys
     let failures: FailureLog
@@ -103,6 +104,33 @@ struct AdminRoutes: Sendable {
         }
     }
 
+    // MARK: - Erasures
+
+    func erasures(_ request: Request) async throws -> Response {
+        try await answer(request) {
+            let (list, contents) = (try await erasures.list(), try await registry.contents())
+            return { $0.member("erasures", list: list) { writer, erasure in writer.object { $0.members(of: erasure, in: contents) } } }
+        }
+    }
+
+    /// Not a path or a parameter: those are in the logs of proxies.
+    func erase(_ request: Request) async throws -> Response {
+        try await answer(request, .accepted) {
+            let body = try await Self.body(request, AskedErasure.self, ["project", "user", "dry_run"])
+            if body.dry_run == true {
+                let preview = try await erasures.preview(project: body.project, user: body.user)
+                return { writer in
+                    writer.member("events", preview.rows)
+                    writer.member("first_received_at", preview.first.map { Timestamp(clampingUnixMilliseconds: $0).description })
+                    writer.member("last_received_at", preview.last.map { Timestamp(clampingUnixMilliseconds: $0).description })
+                }
+            }
+            let erasure = try await erasures.add(project: body.project, user: body.user)
+            let contents = try await registry.contents()
+            return { $0.members(of: erasure, in: contents) }
+        }
+    }
+
     // MARK: - Bodies and answers
 
     private struct AddedProject: Decodable { var name: String }
@@ -112,6 +140,11 @@ struct AdminRoutes: Sendable {
         var project: String?
         var name: String?
         var expires_in_days: Int64?
+    }
+    private struct AskedErasure: Decodable {
+        var project: String
+        var user: String
+        var dry_run: Bool?
     }
     private struct RotatedKey: Decodable {
         var grace_days: Int64?
@@ -202,6 +235,16 @@ extension JSONWriter {
         member("project", project.name)
         member("public_id", project.publicID)
         member("derived_ids", project.derivedIDs.rawValue)
+    }
+
+    /// Never the user's id.
+    mutating func members(of erasure: Erasures.Erasure, in contents: Registry.Contents) {
+        member("erasure", erasure.id)
+        member("project", contents.projects.first { $0.id == erasure.projectID }?.name)
+        member("state", erasure.doneAt == nil ? "running" : "done")
+        member("events", erasure.rows)
+        member("asked_at", Timestamp(clampingUnixMilliseconds: erasure.askedAt).description)
+        member("done_at", erasure.doneAt.map { Timestamp(clampingUnixMilliseconds: $0).description })
     }
 
     mutating func members(of key: Registry.Key, in contents: Registry.Contents, now: Int64) {

@@ -49,6 +49,8 @@ struct Routes {
         add("/v1/admin/keys/{id}/rotate", .post) { request, context in
             try await admin.rotateKey(request, id: context.parameters.get("id") ?? "")
         }
+        add("/v1/admin/erasures", .get) { request, _ in try await admin.erasures(request) }
+        add("/v1/admin/erasures", .post) { request, _ in try await admin.erase(request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }
         add("/health/ready", .get) { _, _ in

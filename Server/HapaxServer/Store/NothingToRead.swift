@@ -33,7 +33,7 @@ package struct NoReader: EventReader {
 package struct NoReports: ReportDatabase {
     package init() {}
 
-    package var dialect: ReportDialect { ReportDialect(isAhead: "false", duration: "NULL", least: "min", milliseconds: { $0 }) }
+    package var dialect: ReportDialect { SQLiteReports.dialect }
 
     package func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
 
@@ -59,4 +59,6 @@ package struct NoSettings: SettingsDatabase {
     package func note(_ statement: StoreSQL) async throws(StoreError) {}
 
     package func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] { throw .notPermitted }
+
+    package func tidy(_ tables: Set<String>) async throws(StoreError) {}
 }

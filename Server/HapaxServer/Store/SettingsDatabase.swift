@@ -13,4 +13,7 @@ package protocol SettingsDatabase: Sendable {
     /// - Returns: The rows of the last statement.
     /// - Throws: ``StoreError/notPermitted`` if the server has no such role.
     func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]]
+
+    /// Gives back what changed rows have left behind in these tables, so that it is not kept in them any more.
+    func tidy(_ tables: Set<String>) async throws(StoreError)
 }

@@ -32,6 +32,7 @@ package struct StoreSQL: Sendable, ExpressibleByStringInterpolation {
         package mutating func appendInterpolation(instant seconds: Int64) {
             parts.append(.value(.instant(StoreSQL.milliseconds(seconds))))
         }
+        package mutating func appendInterpolation(milliseconds: Int64) { parts.append(.value(.instant(milliseconds))) }
         package mutating func appendInterpolation(_ sql: StoreSQL) { parts += sql.parts }
     }
 

@@ -21,7 +21,7 @@ final class PostgresReader: EventReader {
     }
 
     func event(_ key: EventKey) async throws(StoreError) -> EventRow? {
-        let sql = "SELECT \(Self.columns) FROM events WHERE event_id = $1 AND project_id = $2 AND bucket = $3"
+        let sql = "SELECT \(Self.columns) FROM kept_events AS events WHERE event_id = $1 AND project_id = $2 AND bucket = $3"
         let parameters = ["\(key.id)", "\(key.projectID)", "\(key.id.bucket)"]
         return try await short.query(sql, parameters, within: ServerLimits.shortRead).first.flatMap(EventRow.init)
     }
@@ -84,7 +84,8 @@ final class PostgresReader: EventReader {
                 let end = min(deadline, began + ServerLimits.listRead)
                 // Counting up to the limit shows a span that is far too long, and takes less time than sorting its rows.
                 if width > 0 {
-                    let enough = "SELECT count(*) FROM (SELECT FROM events WHERE \(conditions.sql) LIMIT \(ServerLimits.exportEvents)) AS e"
+                    let enough =
+                        "SELECT count(*) FROM (SELECT FROM kept_events AS events WHERE \(conditions.sql) LIMIT \(ServerLimits.exportEvents)) AS e"
                     let count = try await heavyQuery(enough, conditions.parameters, until: end).first?[0].flatMap { Int($0) } ?? 0
                     guard count < ServerLimits.exportEvents else {
                         width -= 1
@@ -111,7 +112,8 @@ final class PostgresReader: EventReader {
         conditions.require("project_id =", "\(projectID)")
         conditions.require(received)
         let rows = try await heavyQuery(
-            "SELECT event, count(*) FROM events WHERE \(conditions.sql) GROUP BY event", conditions.parameters, until: deadline)
+            "SELECT event, count(*) FROM kept_events AS events WHERE \(conditions.sql) GROUP BY event", conditions.parameters,
+            until: deadline)
         return rows.reduce(into: [:]) { $0[Array(($1[0] ?? "").utf8)] = $1[1].flatMap { Int64($0) } ?? 0 }
     }
 
@@ -119,7 +121,7 @@ final class PostgresReader: EventReader {
     private func rows(
         _ conditions: Conditions, _ order: String, _ limit: Int, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> (events: [EventRow], isCut: Bool) {
-        let sql = "SELECT \(Self.columns) FROM events WHERE \(conditions.sql) ORDER BY \(order) LIMIT \(limit)"
+        let sql = "SELECT \(Self.columns) FROM kept_events AS events WHERE \(conditions.sql) ORDER BY \(order) LIMIT \(limit)"
         let (events, isCut) = try await heavily { (session) throws(StoreError) in
             try await session.events(sql, conditions.parameters, bytes: ServerLimits.pageBytes, within: deadline - .now)
         }

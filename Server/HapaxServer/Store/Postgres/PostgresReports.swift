@@ -31,7 +31,18 @@ final class PostgresReports: ReportDatabase {
               AND (properties -> '$event_duration')::numeric BETWEEN 0 AND 86400
             THEN floor((properties -> '$event_duration')::numeric * 1000 + 0.5)::int4 END
             """,
-        least: "least", milliseconds: { "(extract(epoch FROM \($0)) * 1000)::int8" })
+        least: "least", milliseconds: { "(extract(epoch FROM \($0)) * 1000)::int8" },
+        rowKey: "event_id, tableoid::regclass",
+        rows: { keys in
+            // The span of buckets leaves out the months that hold none of them.
+            let buckets = keys.compactMap { EventID($0)?.bucket }
+            return
+                "event_id = ANY (\("{\(keys.joined(separator: ","))}")) AND bucket >= \(buckets.min() ?? 0) AND bucket <= \(buckets.max() ?? 0)"
+        },
+        sorted: { keys in
+            keys.map { (bucket: EventID($0)?.bucket ?? 0, key: $0) }.sorted { ($0.bucket, $0.key) < ($1.bucket, $1.key) }.map(\.key)
+        },
+        now: { _ in "now()" })
 
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
         let (text, values) = sql.forPostgres

@@ -151,6 +151,28 @@ enum PostgresSchema {
                   CHECK ((kind = 'admin') = (project_id IS NULL))
                 );
                 """),
+        // An erased event keeps its row with an empty name, so that its id cannot return; every reader reads `kept_events`.
+        Migration(
+            name: "005_erasures",
+            sql: """
+                CREATE TABLE erasures (
+                  erasure_id   integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+                  project_id   integer     NOT NULL REFERENCES projects,
+                  distinct_id  text        COLLATE "C",
+                  asked_at     timestamptz NOT NULL,
+                  done_at      timestamptz,
+                  rows         bigint      NOT NULL DEFAULT 0,
+                  CHECK ((done_at IS NULL) = (distinct_id IS NOT NULL))
+                );
+                CREATE VIEW kept_events AS SELECT * FROM events WHERE event <> '';
+                CREATE OR REPLACE VIEW events_with_late AS
+                  SELECT p.name AS project, b.day, e.event_id, e.event, e.distinct_id, e.time, e.received_at,
+                    coalesce(e.received_at >= b.closes, false) AS late, e.time - e.received_at > interval '86400 seconds' AS ahead, e.install_id,
+                    e.sequence, e.properties
+                  FROM kept_events e JOIN projects p USING (project_id)
+                  LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
+                    AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
+                """),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

@@ -17,6 +17,8 @@ struct PostgresSettingsDatabase: SettingsDatabase {
     func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {
         try await upkeep.change(statements.map(\.forPostgres))
     }
+
+    func tidy(_ tables: Set<String>) async throws(StoreError) { try await upkeep.vacuum(tables.sorted()) }
 }
 
 extension StoreSQL {

@@ -82,6 +82,17 @@ actor PostgresUpkeep {
         }
     }
 
+    /// Removes old versions of rows, whatever autovacuum would wait for (https://www.postgresql.org/docs/current/sql-vacuum.html).
+    ///
+    /// - Parameter tables: Their names, as SQL has them.
+    func vacuum(_ tables: [String]) throws(StoreError) {
+        try session.use { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in
+                for table in tables { try connection.execute("VACUUM (ANALYZE) \(table)") }
+            }
+        }
+    }
+
     private static func day(_ connection: PostgresConnection, _ today: Int32?) throws(StoreError) -> Int32 {
         if let today { return today }
         // The database's day: a server whose clock is off must make no partitions for another century.

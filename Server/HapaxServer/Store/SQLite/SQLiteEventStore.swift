@@ -39,6 +39,8 @@ package final class SQLiteEventStore: EventStore {
         }
         do {
             database = try DatabaseFile.open(path: path, synchronous: .full, label: "hapax.store")
+            // An erased event leaves nothing behind in the file (https://www.sqlite.org/pragma.html#pragma_secure_delete).
+            try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA secure_delete = ON") }
             let migrator = SQLiteSchema.migrator
             let applied = try database.read { try migrator.appliedIdentifiers($0) }
             if applied.contains(SQLiteSchema.unreleasedMigration) {

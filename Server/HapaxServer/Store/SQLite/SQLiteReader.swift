@@ -34,7 +34,8 @@ final class SQLiteReader: EventReader {
 
     func event(_ key: EventKey) async throws(StoreError) -> EventRow? {
         try await read { db in
-            let select = try db.cachedStatement(sql: "SELECT \(Self.columns) FROM events WHERE event_id = ? AND project_id = ?")
+            let select = try db.cachedStatement(
+                sql: "SELECT \(Self.columns) FROM kept_events AS events WHERE event_id = ? AND project_id = ?")
             return try Row.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID]).flatMap(EventRow.init)
         }
     }
@@ -127,7 +128,8 @@ final class SQLiteReader: EventReader {
             guard ContinuousClock.now < deadline else { throw .tooHeavy }
             let part = rows.lowerBound..<min(rows.upperBound, rows.lowerBound + Self.largestStep)
             let found = try await read { db in
-                let sql = "SELECT CAST(event AS BLOB), count(*) FROM events WHERE row >= ? AND row < ? AND project_id = ? GROUP BY event"
+                let sql =
+                    "SELECT CAST(event AS BLOB), count(*) FROM kept_events AS events WHERE row >= ? AND row < ? AND project_id = ? GROUP BY event"
                 return try Row.fetchAll(db, sql: sql, arguments: [part.lowerBound, part.upperBound, projectID]).map { row in
                     (name: [UInt8](row[0] as Data? ?? Data()), count: row[1] as Int64? ?? 0)
                 }
@@ -238,7 +240,7 @@ final class SQLiteReader: EventReader {
         }
         let order = isForward ? "ASC" : "DESC"
         let sql = """
-            SELECT \(columns) FROM events WHERE \(conditions.joined(separator: " AND "))
+            SELECT \(columns) FROM kept_events AS events WHERE \(conditions.joined(separator: " AND "))
             ORDER BY received_at \(order), event_id \(order) LIMIT \(limit)
             """
         let found = try Row.fetchCursor(db.cachedStatement(sql: sql), arguments: arguments)

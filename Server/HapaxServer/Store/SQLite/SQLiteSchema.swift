@@ -107,6 +107,30 @@ enum SQLiteSchema {
                     );
                     """)
         }
+        migrator.registerMigration("004_erasures") { db in
+            // An erased event keeps its row with an empty name, so that its id cannot return; every reader reads `kept_events`.
+            try db.execute(
+                sql: """
+                    CREATE TABLE erasures (
+                      erasure_id   INTEGER PRIMARY KEY AUTOINCREMENT,
+                      project_id   INTEGER NOT NULL REFERENCES projects,
+                      distinct_id  TEXT,
+                      asked_at     INTEGER NOT NULL,
+                      done_at      INTEGER,
+                      rows         INTEGER NOT NULL DEFAULT 0,
+                      CHECK ((done_at IS NULL) = (distinct_id IS NOT NULL))
+                    );
+                    CREATE VIEW kept_events AS SELECT * FROM events WHERE event <> '';
+                    DROP VIEW events_with_late;
+                    CREATE VIEW events_with_late AS
+                      SELECT p.name AS project, b.day, e.event_id, e.event, e.distinct_id, e.time, e.received_at,
+                        coalesce(e.received_at >= b.closes, 0) AS late, e.time - e.received_at > 86400000 AS ahead, e.install_id, e.sequence,
+                        e.properties
+                      FROM kept_events e JOIN projects p USING (project_id)
+                      LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
+                        AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
+                    """)
+        }
         return migrator
     }
 

@@ -30,6 +30,11 @@ struct SQLiteSettingsDatabase: SettingsDatabase {
     }
 }
 
+extension SQLiteSettingsDatabase {
+    /// Deleted content is overwritten at once (``SQLiteEventStore``), and the log is emptied every few seconds.
+    func tidy(_ tables: Set<String>) async throws(StoreError) {}
+}
+
 extension StoreSQL {
     var forSQLite: (sql: String, arguments: StatementArguments) {
         let (text, values) = rendered { "?\($0)" }

@@ -1,0 +1,196 @@
+import Foundation
+import HapaxModel
+import Logging
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+@Suite("Erasing users (I2)", .timeLimit(.minutes(4)), .endsWhenItHangs)
+struct ErasureTests {
+    private static let user = "canary-user"
+
+    /// A store whose clock goes on with each look.
+    private static func open(_ fixture: StoreUnderTest) async throws -> any EventStore {
+        let clock = Locked(Sample.now)
+        return try await fixture.open {
+            clock.withLock { now in
+                now += 1
+                return now
+            }
+        }
+    }
+
+    /// A dated id, an undated one and a derived one in turn, in several months.
+    private static func id(_ number: UInt64) -> EventID {
+        switch number % 3 {
+        case 0: Sample.id(number, day: Sample.day + Int32(number % 90))
+        case 1: EventID(high: 0x4000 | number << 16, low: 0b10 << 62 | number) ?? Sample.id(number)
+        default: EventID.derived(name: "order_paid", key: "\(number)")
+        }
+    }
+
+    /// Stores events as a request of theirs does.
+    private static func send(
+        _ numbers: Range<UInt64>, of user: String = user, word: String = "canary-value", project: Int32 = 1, to store: any EventStore
+    ) async throws -> Set<Receipt.Outcome> {
+        let events = numbers.map {
+            Sample.event(id($0), name: "canary-name", distinctID: user, sequence: Int64($0), properties: ["p": word])
+        }
+        let envelope = EventBatch.Envelope(sentAt: Sample.now, installID: Sample.id(77))
+        let group = CommitGroup([try Sample.request(events, project: project, envelope: envelope)], horizon: 0)
+        let found = try await store.commit(group.storeGroup, writer: 0)
+        // Whatever differs would be compared, or be sent again.
+        #expect(group.repeats(found: found).isEmpty)
+        return Set(group.outcomes(found: found).flatMap { (outcome: IngestOutcome) in outcome.outcomes })
+    }
+
+    @Test(
+        "Of an erased user no table holds anything; the ids stay and are duplicates whatever comes under them; others stay",
+        arguments: StoreUnderTest.Kind.allCases)
+    func erasedUserLeavesNothing(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await Self.open(fixture)
+        let erasures = Erasures(store: store)
+        for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
+        #expect(try await Self.send(1..<31, to: store) == [.stored])
+        #expect(try await Self.send(31..<41, of: "somebody-else", to: store) == [.stored])
+        // The same user of another project is somebody else.
+        #expect(try await Self.send(1..<2, project: 2, to: store) == [.stored])
+        let first = kind == .postgres ? "now()" : "0"
+        try await fixture.execute("INSERT INTO report_users VALUES (1, '\(Self.user)', \(first)), (1, 'somebody-else', \(first))")
+
+        #expect(try await erasures.preview(project: "shop", user: Self.user).rows == 30)
+        #expect(try await fixture.rows("SELECT count(*) FROM kept_events") == [["41"]])
+        let asked = try await erasures.add(project: "shop", user: Self.user)
+        #expect(asked.doneAt == nil && asked.user == Self.user)
+        let done = try #require(try await erasures.perform(asked))
+        #expect(done.rows == 30 && done.doneAt != nil && done.user == nil)
+        #expect(try await erasures.preview(project: "shop", user: Self.user).rows == 0)
+
+        let tombstones = "project_id = 1 AND event = ''"
+        #expect(try await fixture.rows("SELECT count(*) FROM events WHERE \(tombstones)") == [["30"]])
+        for table in ["events WHERE project_id = 1 AND distinct_id <> 'somebody-else'", "report_users", "erasures"] {
+            let rows = try await fixture.rows("SELECT * FROM \(table)").joined().joined(separator: " ")
+            for trace in ["canary", "\(Sample.id(77))"] { #expect(!rows.contains(trace), "\(table)") }
+        }
+        #expect(
+            try await fixture.rows("SELECT count(*) FROM events WHERE \(tombstones) AND sequence IS NULL AND sent_at IS NULL") == [["30"]])
+        #expect(try await fixture.rows("SELECT count(*) FROM events_with_late") == [["11"]])
+        #expect(try await fixture.rows("SELECT count(*) FROM report_users") == [["1"]])
+        for number in [1, 2, 3, 31] as [UInt64] {
+            let found = try await store.reader.event(EventKey(id: Self.id(number), projectID: 1))
+            #expect((found == nil) == (number < 31))
+        }
+
+        // I2: neither the same event nor another one comes back under these ids.
+        #expect(try await Self.send(1..<31, to: store) == [.duplicate])
+        #expect(try await Self.send(1..<31, word: "other", to: store) == [.duplicate])
+        #expect(try await Self.send(1..<31, of: "new-user", to: store) == [.duplicate])
+        #expect(try await fixture.rows("SELECT count(*) FROM events WHERE \(tombstones)") == [["30"]])
+        // Who is erased may come again, and be erased again.
+        #expect(try await Self.send(50..<52, to: store) == [.stored])
+        let second = try await erasures.add(project: "shop", user: Self.user)
+        #expect(try await erasures.perform(second)?.rows == 2)
+        #expect(try await erasures.list().map(\.rows) == [30, 2])
+        await store.close()
+    }
+
+    @Test("Several who erase one user at once, and one who is interrupted, erase each event once", arguments: StoreUnderTest.Kind.allCases)
+    func concurrentErasuresCountOnce(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await Self.open(fixture)
+        _ = try await store.projectID(named: "shop")
+        for start in stride(from: UInt64(1), to: 5_001, by: 1_000) {
+            #expect(try await Self.send(start..<start + 1_000, to: store) == [.stored])
+        }
+        let erasures = Erasures(store: store)
+        let asked = try await erasures.add(project: "shop", user: Self.user)
+        let interrupted = Task { try await erasures.perform(asked) { if $0 >= 2_000 { withUnsafeCurrentTask { $0?.cancel() } } } }
+        async let first = erasures.perform(asked)
+        async let second = erasures.perform(asked)
+        _ = try? await (interrupted.value, first, second)
+        _ = try await erasures.perform(asked)
+        let done = try await erasures.list().first
+        #expect(done?.rows == 5_000 && done?.doneAt != nil)
+        #expect(try await fixture.rows("SELECT count(*) FROM kept_events") == [["0"]])
+        #expect(try await fixture.rows("SELECT count(*) FROM events") == [["5000"]])
+        await store.close()
+    }
+
+    @Test("An event that was being stored when its user was erased is erased, too; one that is received later is not")
+    func uncommittedRowsAreErased() async throws {
+        let fixture = try await StoreUnderTest(.postgres)
+        let store = try await Self.open(fixture)
+        _ = try await store.projectID(named: "shop")
+        let writer = try PostgresConnection(uri: fixture.place)
+        try writer.execute("SET application_name = '\(PostgresWriter.applicationName)'; BEGIN")
+        func insert(_ number: UInt64) -> String {
+            """
+            INSERT INTO events (project_id, event_id, bucket, event, distinct_id, time, fingerprint, properties)
+            VALUES (1, '\(Sample.id(number))', \(Sample.day), 'paid', '\(Self.user)', now(), 1, '{}')
+            """
+        }
+        try writer.execute(insert(1))
+        let erasures = Erasures(store: store)
+        let asked = try await erasures.add(project: "shop", user: Self.user)
+        let erasing = Task { try await erasures.perform(asked) }
+        try await fixture.execute(insert(2))
+        try writer.execute("COMMIT")
+        #expect(try await erasing.value?.rows == 1)
+        #expect(try await fixture.rows("SELECT event_id FROM kept_events") == [["\(Sample.id(2))"]])
+        await store.close()
+    }
+
+    @Test(
+        "Over HTTP: asked for, seen to be done, and in no answer of any path afterwards (I14); wrong questions are refused",
+        arguments: StoreUnderTest.Kind.allCases)
+    func erasureOverHTTP(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await Self.open(fixture)
+        for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
+        let log = RecordedLog(level: .debug)
+        try await RunningServer.run(on: store, logger: log.logger) { server in
+            @Sendable func admin(_ body: String?, key: String = RunningServer.adminKey) async throws -> HTTPMessage {
+                let headers = ["Authorization": "Bearer \(key)", "Content-Type": "application/json"]
+                guard let body else { return try await RawHTTP.get(port: server.port, path: "/v1/admin/erasures", headers: headers) }
+                return try await RawHTTP.post(port: server.port, path: "/v1/admin/erasures", headers: headers, body: Array(body.utf8))
+            }
+            func text(_ answer: HTTPMessage) -> String { String(decoding: answer.body, as: UTF8.self) }
+            let events = (1..<6).map { Sample.event(Sample.id($0), name: "canary-name", distinctID: Self.user) }
+            let body = EventBatch(envelope: .init(), events: events).encoded()
+            #expect(try await server.receipt(body).stored == 5)
+            let refused = #"[{"event_id":"\#(Sample.id(9))","event":"canary-name","time":-1,"distinct_id":"\#(Self.user)"}]"#
+            #expect(try await server.receipt(refused).rejected == 1)
+            #expect(text(try await server.get("/v1/refusals")).contains("canary"))
+
+            for (body, status) in [
+                (#"{"project":"shop"}"#, 400), (#"{"project":"shop","user":""}"#, 400), (#"{"project":"nope","user":"u"}"#, 404),
+                (#"{"project":"shop","user":"u","dry_run":"yes"}"#, 400), (#"{"project":"shop","user":"u","linked":true}"#, 400),
+            ] { #expect(try await admin(body).status == status, "\(body)") }
+            for key in [RunningServer.key, RunningServer.readKey, "nobody"] {
+                #expect([401, 403].contains(try await admin(#"{"project":"shop","user":"\#(Self.user)"}"#, key: key).status))
+            }
+            let preview = try await admin(#"{"project":"shop","user":"\#(Self.user)","dry_run":true}"#)
+            #expect(text(preview).contains(#""events":5"#))
+            #expect(text(try await admin(nil)) == #"{"erasures":[]}"#)
+            let asked = try await admin(#"{"project":"shop","user":"\#(Self.user)"}"#)
+            #expect(asked.status == 202 && text(asked).contains(#""erasure":1,"project":"shop","state":"running""#))
+            while !text(try await admin(nil)).contains(#""state":"done""#) { await Task.yield() }
+            #expect(text(try await admin(nil)).contains(#""events":5"#))
+            while text(try await server.get("/v1/refusals")).contains("canary") { await Task.yield() }
+            for path in [
+                "/v1/events", "/v1/events/\(Sample.id(1))", "/v1/events?user=\(Self.user)", "/v1/names", "/v1/refusals", "/v1/export",
+                "/v1/reports/daily?from=2026-01-01&to=2026-01-02&basis=all",
+            ] {
+                let answer = text(try await server.get(path))
+                #expect(!answer.contains("canary") && !answer.contains(#""event":"""#), "\(path): \(answer)")
+            }
+            #expect(!text(try await admin(nil)).contains("canary"))
+            #expect(try await server.receipt(body).duplicates == 5)
+            #expect(try await server.metrics().contains(#"hapax_events_total{outcome="conflict"} 0"#))
+        }
+        #expect(log.lines.contains { $0.message == "A user was erased" && $0.metadata["events"] == "5" })
+        #expect(!"\(log.lines)".contains("canary"))
+    }
+}
