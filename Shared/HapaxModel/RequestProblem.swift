@@ -9,6 +9,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
     package let detail: String
     /// Further members of the document (RFC 9457 §3.2), such as the name of the `parameter` that is wrong.
     package let members: [String: PropertyValue]
+    /// When it may be tried again, in seconds, where that is known.
+    package var retryAfter: Int?
 
     package init(_ code: Code, detail: String) {
         self.init(code, detail: detail, members: [:])
@@ -62,6 +64,8 @@ package struct RequestProblem: Error, Hashable, Sendable {
         case rangeTooLarge = "range_too_large"
         /// This project holds its share of the server already: try again later.
         case projectBusy = "project_busy"
+        /// This project sends more than was set for it: try again when the answer says.
+        case rateLimited = "rate_limited"
         /// The server holds as much as it may: try again later.
         case overloaded
         /// The store does not answer: try again later.
@@ -89,7 +93,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .unsupportedType, .unsupportedEncoding: 415
             case .misdirected: 421
             case .rangeTooLarge: 422
-            case .projectBusy: 429
+            case .projectBusy, .rateLimited: 429
             case .overloaded, .storeUnavailable, .clockBehind, .notSetUp, .stopping: 503
             case .internalError: 500
             }
@@ -116,6 +120,7 @@ package struct RequestProblem: Error, Hashable, Sendable {
             case .misdirected: "The server has another name"
             case .rangeTooLarge: "The question asks for too much"
             case .projectBusy: "The project has more waiting than it may"
+            case .rateLimited: "The project sends more than its limit"
             case .overloaded: "The server has more waiting than it may hold"
             case .storeUnavailable: "The store cannot be reached"
             case .clockBehind: "The store's clock is behind"

@@ -223,9 +223,11 @@ struct AccessTests {
                 ("keys/1/rotate", #"{"expires_in_days":0}"#, 400, "expires_in_days"), ("keys/01/rotate", "", 404, nil),
                 ("keys/99/rotate", "", 404, nil), ("keys/x/rotate", "", 404, nil),
                 ("keys/1/rotate", #"{"grace_days":-1}"#, 400, "grace_days"),
+                ("projects/shop", #"{"events_per_second":-1}"#, 400, "events_per_second"), ("projects/nope", "{}", 404, nil),
                 ("projects", #"{"name":"shop"}"#, 409, nil), ("projects", #"{"name":"a,b"}"#, 400, "name"),
             ] {
-                let answer = try await Self.send(server, "POST", "/v1/admin/\(path)", key: key, body: body)
+                let answer = try await Self.send(
+                    server, path.hasPrefix("projects/") ? "PATCH" : "POST", "/v1/admin/\(path)", key: key, body: body)
                 #expect(answer.status == status && answer.problemCode != nil, "\(path) \(body)")
                 if let parameter {
                     #expect(String(decoding: answer.body, as: UTF8.self).contains(#""parameter":"\#(parameter)""#), "\(path) \(body)")

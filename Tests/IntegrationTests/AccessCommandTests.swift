@@ -32,6 +32,8 @@ struct AccessCommandTests {
         for (arguments, code) in [
             (["projects", "add", "shop"], 1), (["keys", "revoke", "99"], 1), (["keys", "add", "write"], 1),
             (["keys", "add", "writer"], 64),
+            (["projects", "set", "shop"], 64), (["projects", "set", "shop", "--limit=-1"], 1),
+            (["projects", "set", "shop", "--limit", "9"], 0),
             (["keys", "rotate", "4", "--grace", "soon"], 64), (["keys", "add", "admin", "--expires", "0d"], 64), (["keys", "frob"], 64),
         ] {
             let child = try ChildProcess("hapax-server", arguments, environment: environment)

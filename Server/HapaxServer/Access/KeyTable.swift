@@ -27,6 +27,7 @@ struct KeyTable: Sendable {
     private var publicIDs: [Int32: String] = [:]
     /// Whose derived ids come with server keys only.
     private var guarded: Set<Int32> = []
+    private var limits: [Int32: Int] = [:]
     private var used: Set<Int32> = []
 
     /// - Parameter registry: What the store holds; a key of the settings counts more than the same one there.
@@ -36,6 +37,7 @@ struct KeyTable: Sendable {
             projects[project.name] = project.id
             publicIDs[project.id] = project.publicID
             if project.derivedIDs == .server { guarded.insert(project.id) }
+            limits[project.id] = project.eventsPerSecond
         }
         for key in registry.keys {
             let holder = Holder(kind: key.kind, projectID: key.projectID, keyID: key.id)
@@ -81,6 +83,8 @@ struct KeyTable: Sendable {
         guard let projectID = entries[digest]?.holder.projectID else { return nil }
         return projects.first { $0.value == projectID }?.key
     }
+
+    func eventsPerSecond(of projectID: Int32) -> Int? { limits[projectID] }
 
     /// What clients call a project; nil where the store does not know it.
     func publicID(of projectID: Int32) -> String? { publicIDs[projectID] }

@@ -11,6 +11,8 @@ final class Keys: Sendable {
         var publicID: String?
         /// Whether events with derived ids are taken.
         var takesDerivedIDs: Bool
+        /// nil: as many as the server can take.
+        var eventsPerSecond: Int?
     }
 
     private let fixed: StaticKeys
@@ -52,7 +54,9 @@ final class Keys: Sendable {
             throw RequestProblem(.wrongKeyKind, detail: "events are sent with a write key or a server key")
         }
         return table.withLock {
-            Sender(projectID: projectID, publicID: $0.publicID(of: projectID), takesDerivedIDs: $0.takesDerivedIDs(holder))
+            Sender(
+                projectID: projectID, publicID: $0.publicID(of: projectID), takesDerivedIDs: $0.takesDerivedIDs(holder),
+                eventsPerSecond: $0.eventsPerSecond(of: projectID))
         }
     }
 

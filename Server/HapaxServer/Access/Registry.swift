@@ -20,6 +20,8 @@ package struct Registry: Sendable {
         /// Names the project to clients. Another database's project of the same name has another one.
         package var publicID: String
         package var derivedIDs: DerivedIDs
+        /// What each server takes of it; nil: as many as it can.
+        package var eventsPerSecond: Int?
     }
 
     /// What is kept of a key. Times are Unix milliseconds.
@@ -80,7 +82,7 @@ package struct Registry: Sendable {
     package func contents() async throws(StoreError) -> Contents {
         let ms = database.dialect.milliseconds
         let projects = try await database.rows(
-            "SELECT project_id, name, public_id, derived_ids FROM projects WHERE public_id IS NOT NULL ORDER BY name")
+            "SELECT project_id, name, public_id, derived_ids, events_per_second FROM projects WHERE public_id IS NOT NULL ORDER BY name")
         let keys = try await database.rows(
             """
             SELECT key_id, digest, beginning, kind, project_id, name, \(ms("created_at")), \(ms("expires_at")), \(ms("revoked_at")), last_used
@@ -110,6 +112,17 @@ package struct Registry: Sendable {
         let project = try await contents().project(named: name)
         _ = try await database.change(
             ["UPDATE projects SET derived_ids = \(derivedIDs.rawValue) WHERE project_id = \(project.id)"])
+        return try await contents().project(named: name)
+    }
+
+    /// - Parameter eventsPerSecond: 0 for no limit.
+    package func setLimit(_ eventsPerSecond: Int, of name: String) async throws -> Project {
+        guard (0...1_000_000_000).contains(eventsPerSecond) else {
+            throw Problem.invalid(parameter: "events_per_second", "must be a number from 1 to 1000000000, or 0 for no limit")
+        }
+        let project = try await contents().project(named: name)
+        let limit: StoreSQL = eventsPerSecond == 0 ? "NULL" : "\(eventsPerSecond)"
+        _ = try await database.change(["UPDATE projects SET events_per_second = \(limit) WHERE project_id = \(project.id)"])
         return try await contents().project(named: name)
     }
 
@@ -200,10 +213,10 @@ package struct Registry: Sendable {
 
 extension Registry.Project {
     fileprivate init?(_ row: [String?]) {
-        guard row.count == 4, let id = row[0].flatMap({ Int32($0) }), let name = row[1], let publicID = row[2],
+        guard row.count == 5, let id = row[0].flatMap({ Int32($0) }), let name = row[1], let publicID = row[2],
             let derivedIDs = row[3].flatMap({ Registry.DerivedIDs(rawValue: $0) })
         else { return nil }
-        self.init(id: id, name: name, publicID: publicID, derivedIDs: derivedIDs)
+        self.init(id: id, name: name, publicID: publicID, derivedIDs: derivedIDs, eventsPerSecond: row[4].flatMap { Int($0) })
     }
 }
 

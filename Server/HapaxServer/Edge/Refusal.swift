@@ -19,7 +19,7 @@ extension RequestProblem {
             ])
         switch code.status {
         case 401: head.headerFields[.wwwAuthenticate] = "Bearer"
-        case 429, 503: head.headerFields[.retryAfter] = "\(ServerLimits.retryAfterSeconds)"
+        case 429, 503: head.headerFields[.retryAfter] = "\(retryAfter ?? ServerLimits.retryAfterSeconds)"
         default: break
         }
         return (head, body)

@@ -92,11 +92,11 @@ struct ProjectsCommand: ParsableCommand {
             }
             let rows = contents.projects.map { project in
                 [
-                    project.name, project.publicID, project.derivedIDs.rawValue,
+                    project.name, project.publicID, project.derivedIDs.rawValue, project.eventsPerSecond.map { "\($0)/s" } ?? "",
                     "\(contents.keys.count { $0.projectID == project.id && $0.state(at: now) == .active })",
                 ]
             }
-            return CommandOutput(text: AccessCommands.table(["PROJECT", "PUBLIC ID", "DERIVED IDS", "KEYS"], rows))
+            return CommandOutput(text: AccessCommands.table(["PROJECT", "PUBLIC ID", "DERIVED IDS", "LIMIT", "KEYS"], rows))
         }
     }
 
@@ -127,12 +127,21 @@ struct ProjectsCommand: ParsableCommand {
         @Argument(help: "Its name.") var name: String
         @Option(
             name: .customLong("derived-ids"), help: "Whose derived ids it takes: any sender's, or only those that come with a server key.")
-        var derivedIDs: Registry.DerivedIDs
+        var derivedIDs: Registry.DerivedIDs?
+        @Option(help: "Events a second that each server takes of it; 0 for no limit.") var limit: Int?
         var changes: Bool { true }
 
+        func validate() throws {
+            if derivedIDs == nil, limit == nil { throw ValidationError("name what to set: --derived-ids, --limit.") }
+        }
+
         func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let project = try await store.registry.setDerivedIDs(derivedIDs, of: name)
-            return CommandOutput(text: "", note: "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue)")
+            var project = try await store.registry.contents().project(named: name)
+            if let limit { project = try await store.registry.setLimit(limit, of: name) }
+            if let derivedIDs { project = try await store.registry.setDerivedIDs(derivedIDs, of: name) }
+            let rate = project.eventsPerSecond.map { "at most \($0) a second at each server" } ?? "as many as can be"
+            return CommandOutput(
+                text: "", note: "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue); events: \(rate)")
         }
     }
 }

@@ -34,12 +34,17 @@ struct AdminRoutes: Sendable {
 
     func setProject(_ request: Request, name: String) async throws -> Response {
         try await answer(request) {
-            let body = try await Self.body(request, ChangedProject.self, ["derived_ids"])
-            guard let derivedIDs = Registry.DerivedIDs(rawValue: body.derived_ids) else {
-                throw Registry.Problem.invalid(parameter: "derived_ids", "must be any or server")
+            let body = try await Self.body(request, ChangedProject.self, ["derived_ids", "events_per_second"])
+            let name = name.removingPercentEncoding ?? name
+            var project = try await registry.contents().project(named: name)
+            if let text = body.derived_ids {
+                guard let derivedIDs = Registry.DerivedIDs(rawValue: text) else {
+                    throw Registry.Problem.invalid(parameter: "derived_ids", "must be any or server")
+                }
+                project = try await registry.setDerivedIDs(derivedIDs, of: name)
             }
-            let project = try await registry.setDerivedIDs(derivedIDs, of: name.removingPercentEncoding ?? name)
-            return { $0.members(of: project) }
+            if let limit = body.events_per_second { project = try await registry.setLimit(limit, of: name) }
+            return { [project] in $0.members(of: project) }
         }
     }
 
@@ -134,7 +139,10 @@ struct AdminRoutes: Sendable {
     // MARK: - Bodies and answers
 
     private struct AddedProject: Decodable { var name: String }
-    private struct ChangedProject: Decodable { var derived_ids: String }
+    private struct ChangedProject: Decodable {
+        var derived_ids: String?
+        var events_per_second: Int?
+    }
     private struct AddedKey: Decodable {
         var kind: String
         var project: String?
@@ -235,6 +243,7 @@ extension JSONWriter {
         member("project", project.name)
         member("public_id", project.publicID)
         member("derived_ids", project.derivedIDs.rawValue)
+        member("events_per_second", project.eventsPerSecond)
     }
 
     /// Never the user's id.

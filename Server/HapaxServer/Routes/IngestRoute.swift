@@ -13,6 +13,7 @@ struct IngestRoute: Sendable {
     let live: Live
     let turns = Turns.work()
     private let dryRuns = Turns.dryRuns()
+    private let rates = Locked(RateLimits())
     /// Answers dry runs.
     let questions: Questions
 
@@ -40,7 +41,9 @@ struct IngestRoute: Sendable {
 
     private func respond(to request: Request, _ context: IngestContext, _ sender: Sender) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
+        try checkRate(of: sender)
         let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, sender)
+        if let limit = sender.eventsPerSecond { rates.withLock { $0.charge(sender.projectID, ingest.count, limit: limit, .now) } }
         let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
         metrics.answered(outcome)
         live.answered(ingest, outcome)
@@ -48,6 +51,19 @@ struct IngestRoute: Sendable {
             batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,
             hint: ingest.hint)
         return Routes.response("application/json", receipt.encoded())
+    }
+
+    private func checkRate(of sender: Sender) throws(RequestProblem) {
+        let wait = rates.withLock { rates in
+            if let limit = sender.eventsPerSecond { return rates.wait(sender.projectID, limit: limit, .now) }
+            rates.forget(sender.projectID)
+            return nil
+        }
+        guard let wait else { return }
+        var problem = RequestProblem(
+            .rateLimited, detail: "this project may send \(sender.eventsPerSecond ?? 0) events a second to this server")
+        problem.retryAfter = min(max(Int((wait / .seconds(1)).rounded(.up)), 1), ServerLimits.longestRetryAfter)
+        throw problem
     }
 
     /// Decompresses and scans a body, in a turn of its project.

@@ -76,6 +76,11 @@ package struct ServerLimits: Sendable {
     /// Bytes at which a group takes no further request. Each writer also holds a copy of its group, in the database's form.
     package static let groupBytes = 8 * 1024 * 1024
 
+    /// How many seconds' worth of its limit a project may send at once, after it has sent less.
+    static let rateBurst = Duration.seconds(10)
+    /// The longest wait that a project beyond its limit is told, in seconds: about as long as a client waits at most.
+    static let longestRetryAfter = 300
+
     /// Requests of all projects whose body has arrived and waits for its turn to be unpacked; a further one is answered 503.
     static let waitingTurns = 2_048
     /// How long a request waits for its turn before it is answered 503: by then most senders have given up.

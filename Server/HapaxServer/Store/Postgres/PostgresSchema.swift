@@ -173,6 +173,8 @@ enum PostgresSchema {
                   LEFT JOIN report_bounds b ON b.project_id = e.project_id AND e.time < b.ends
                     AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                 """),
+        Migration(
+            name: "006_limits", sql: "ALTER TABLE projects ADD COLUMN events_per_second integer CHECK (events_per_second > 0)"),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

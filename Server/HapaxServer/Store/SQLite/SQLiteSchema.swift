@@ -131,6 +131,9 @@ enum SQLiteSchema {
                         AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                     """)
         }
+        migrator.registerMigration("005_limits") { db in
+            try db.execute(sql: "ALTER TABLE projects ADD COLUMN events_per_second INTEGER CHECK (events_per_second > 0)")
+        }
         return migrator
     }
 

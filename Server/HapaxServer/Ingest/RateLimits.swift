@@ -1,0 +1,36 @@
+/// How much more each project may send now. A balance of events fills by the project's limit each second, up to a few seconds' worth. A request
+/// is let in while the balance is above zero and may take it below, so that a limit below one batch holds, too.
+///
+/// A value without clock or lock. Events are charged once they have been scanned, so requests that come at the same time are all let in; what
+/// they take is owed.
+struct RateLimits {
+    private struct Balance {
+        var events: Double
+        var at: ContinuousClock.Instant
+    }
+
+    private var balances: [Int32: Balance] = [:]
+
+    /// - Parameter limit: Events a second.
+    /// - Returns: How long the project has to wait; nil if a request is let in.
+    mutating func wait(_ project: Int32, limit: Int, _ now: ContinuousClock.Instant) -> Duration? {
+        let balance = balance(project, limit, now)
+        balances[project] = balance
+        return balance.events > 0 ? nil : .seconds((1 - balance.events) / Double(limit))
+    }
+
+    mutating func charge(_ project: Int32, _ events: Int, limit: Int, _ now: ContinuousClock.Instant) {
+        var balance = balance(project, limit, now)
+        balance.events -= Double(events)
+        balances[project] = balance
+    }
+
+    /// What a project without a limit owed is forgotten.
+    mutating func forget(_ project: Int32) { balances[project] = nil }
+
+    private func balance(_ project: Int32, _ limit: Int, _ now: ContinuousClock.Instant) -> Balance {
+        let most = Double(limit) * (ServerLimits.rateBurst / .seconds(1))
+        guard let known = balances[project] else { return Balance(events: most, at: now) }
+        return Balance(events: min(most, known.events + Double(limit) * ((now - known.at) / .seconds(1))), at: now)
+    }
+}
