@@ -3,7 +3,7 @@ import Foundation
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
@@ -12,9 +12,10 @@ enum HapaxBench {
           attacks  of edge, only what costs its sender little and the server much
           reads    reports, lists, export, and what they cost ingest; only if it is named: 20 GB and a quarter of an hour
           flat     ingest beside as much stored data as reads has, and planning with many months; only if it is named
+          erase    how long erasing a user takes among as much, and what senders notice; only if it is named
           --events events of one measurement (default 100000)
           --days, --per-day
-                   what was stored before reads and flat (default 20 days of 1000000)
+                   what was stored before reads, flat and erase (default 20 days of 1000000)
           --pinned of server: PostgreSQL has the second core for itself, load and server the first
           --peer   of server: the FastAPI server of Benchmarks/peer-fastapi beside it, which is installed below .build
           --tls    of server: the cost of TLS
@@ -33,7 +34,7 @@ enum HapaxBench {
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "edge", "attacks", "links", "reads", "flat", "all": part = argument
+            case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "all": part = argument
             case "--pinned": isPinned = true
             case "--peer": hasPeer = true
             case "--tls": isSecured = true
@@ -53,6 +54,7 @@ enum HapaxBench {
         printMachine()
         if part == "reads" { return try await ReadsBenchmark(history: history, events: events, rounds: rounds).run() }
         if part == "flat" { return try await FlatBenchmark(history: history, events: events, rounds: rounds).run() }
+        if part == "erase" { return try await EraseBenchmark(history: history).run() }
         if part == "links" { return try await LinksBenchmark().run() }
         if part == "attacks" { return try await EdgeBenchmark(events: events, rounds: rounds).runAttacks() }
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }

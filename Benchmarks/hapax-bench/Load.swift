@@ -13,6 +13,7 @@ struct Load {
         /// Of one answer, in milliseconds.
         var p50: Double
         var p99: Double
+        var slowest: Double
 
         var rate: Double { Double(events) / seconds }
     }
@@ -83,7 +84,8 @@ struct Load {
         func each(_ seconds: Double) -> Double { seconds / Double(result.received) * 1_000_000 }
         return Figures(
             events: result.received, seconds: seconds, serverCPUMicroseconds: each(after.0 - before.0),
-            loadCPUMicroseconds: each(after.1 - before.1), p50: latencies[latencies.count / 2], p99: latencies[latencies.count * 99 / 100])
+            loadCPUMicroseconds: each(after.1 - before.1), p50: latencies[latencies.count / 2], p99: latencies[latencies.count * 99 / 100],
+            slowest: latencies.last ?? .nan)
     }
 
     /// One of the numbers in front of a receipt: reading all of it as JSON would be most of the load's own work.

@@ -39,7 +39,7 @@ final class Certificate: Sendable {
     private let current: Locked<Current>
     /// The files' bytes at the last look. Its lock is held during a look, so that two do not mix.
     private let seen: Locked<[Data]>
-    private let isStale = Locked(false)
+    private let trouble = Locked<Problem?>(nil)
 
     /// - Throws: ``Problem``.
     init(_ files: CertificateFiles) throws {
@@ -55,8 +55,8 @@ final class Certificate: Sendable {
     /// When it ends, in Unix milliseconds.
     var end: Int64 { current.withLock { $0.end } }
 
-    /// Whether the files hold something else that is of no use.
-    var differsFromFiles: Bool { isStale.withLock { $0 } }
+    /// Why what the files hold now is of no use; nil if it is served.
+    var problem: Problem? { trouble.withLock { $0 } }
 
     /// Reads the files, and takes a certificate and a key that are new and belong together. While they are being written they do not, so a
     /// later look takes them.
@@ -66,18 +66,19 @@ final class Certificate: Sendable {
         seen.withLock { seen in
             do {
                 let bytes = try Self.read(files)
-                guard bytes != seen || differsFromFiles else { return .unchanged }
+                guard bytes != seen || problem != nil else { return .unchanged }
                 seen = bytes
                 let new = try Self.make(bytes, files)
                 guard new.end > now || end <= now else {
                     throw Problem(description: "\(files.certificate) holds a certificate that has ended")
                 }
                 current.withLock { $0 = new }
-                isStale.withLock { $0 = false }
+                trouble.withLock { $0 = nil }
                 return .replaced
             } catch {
-                isStale.withLock { $0 = true }
-                return .unusable(error as? Problem ?? Problem(description: "\(error)"))
+                let problem = error as? Problem ?? Problem(description: "\(error)")
+                trouble.withLock { $0 = problem }
+                return .unusable(problem)
             }
         }
     }
@@ -85,6 +86,11 @@ final class Certificate: Sendable {
     private static func read(_ files: CertificateFiles) throws(Problem) -> [Data] {
         var contents: [Data] = []
         for path in [files.certificate, files.key] {
+            let file = URL(fileURLWithPath: path).resolvingSymlinksInPath()
+            let size = try? FileManager.default.attributesOfItem(atPath: file.path)[.size] as? Int
+            guard size ?? 0 <= ServerLimits.certificateBytes else {
+                throw Problem(description: "\(path) is no certificate or key: it is too large")
+            }
             do { contents.append(try Data(contentsOf: URL(fileURLWithPath: path))) } catch {
                 throw Problem(description: "\(path) cannot be read")
             }

@@ -14,6 +14,8 @@ package struct Erasures: Sendable {
     private static let rowsAtOnce = 1_000
     /// Rows that are found at once, so that a user's many events do not fill the memory.
     private static let foundAtOnce = 100_000
+    /// How often events may be found and none of them changed.
+    private static let attempts = 20
     /// How long to wait until what was being stored at the beginning is there.
     private static let pause = Duration.milliseconds(500)
 
@@ -96,14 +98,14 @@ package struct Erasures: Sendable {
     /// Erases what was received up to the moment when it was asked for, in short transactions. If it is interrupted, or several do it at once,
     /// whoever comes next goes on.
     ///
-    /// - Parameter progress: Called with the number of events that this call has found.
+    /// - Parameter progress: Called with the number of events that this call has erased.
     /// - Returns: The erasure, done; nil if somebody else has to finish it.
     package func perform(
         _ erasure: Erasure, progress: @Sendable (Int64) -> Void = { _ in }
     ) async throws -> Erasure? {
         guard let user = erasure.user, let reports else { return nil }
         let ofUser: StoreSQL = "project_id = \(erasure.projectID) AND distinct_id = \(user)"
-        var (tables, count): (Set<String>, Int64) = ([], 0)
+        var (tables, count, vain): (Set<String>, Int64, Int) = ([], 0, 0)
         while true {
             // Asked before the rows: whatever was being stored then is there now.
             let isSettled = try await reports.settled() > erasure.askedAt
@@ -112,45 +114,58 @@ package struct Erasures: Sendable {
                 SELECT \(dialect.rowKey) FROM events WHERE \(ofUser) AND event <> ''
                 AND received_at <= (SELECT asked_at FROM erasures WHERE erasure_id = \(erasure.id)) LIMIT \(Self.foundAtOnce)
                 """)
-            tables.formUnion(rows.compactMap(\.[1]))
+            let new = Set(rows.compactMap(\.[1])).subtracting(tables)
+            if !new.isEmpty {
+                // Before they are changed: whoever finishes it has to tidy them.
+                let names = new.sorted().map { "\($0) " }.joined()
+                _ = try await settings.change(["UPDATE erasures SET touched = touched || \(names) WHERE erasure_id = \(erasure.id)"])
+                tables.formUnion(new)
+            }
+            let before = count
             let keys = dialect.sorted(rows.compactMap(\.[0]))
             for start in stride(from: 0, to: keys.count, by: Self.rowsAtOnce) {
-                let part = keys[start..<min(start + Self.rowsAtOnce, keys.count)]
-                try await erase(erasure, dialect.rows(part))
-                count += Int64(part.count)
+                try Task.checkCancellation()
+                count += Int64(try await erase(erasure, dialect.rows(keys[start..<min(start + Self.rowsAtOnce, keys.count)])))
                 progress(count)
             }
-            if !rows.isEmpty { continue }
-            if isSettled { break }
-            try await Task.sleep(for: Self.pause)
+            if rows.isEmpty, isSettled { break }
+            // Somebody else may have been faster, a few times.
+            vain = rows.isEmpty || count > before ? 0 : vain + 1
+            guard vain < Self.attempts else { throw StoreError.unavailable("events of an erasure are found and cannot be changed") }
+            if count == before { try await Task.sleep(for: Self.pause) }
         }
-        let changed = tables.union(["report_users"])
-        // While no day is being closed, which would note the user again.
+        // While no day is being closed: that would note a user of whom it has just read.
+        let isForgotten = Locked(false)
         try await reports.exclusively { () async throws(StoreError) in
             _ = try await settings.change(["DELETE FROM report_users WHERE \(ofUser)"])
-            try await settings.tidy(changed)
-            _ = try await settings.change([
-                """
-                UPDATE erasures SET distinct_id = NULL, done_at = \(dialect.now(try await reports.settled()))
-                WHERE erasure_id = \(erasure.id) AND done_at IS NULL
-                """
-            ])
+            isForgotten.withLock { $0 = true }
         }
+        guard isForgotten.withLock({ $0 }) else { return nil }
+        let touched = try await settings.rows("SELECT touched FROM erasures WHERE erasure_id = \(erasure.id)").first?[0] ?? ""
+        try await settings.tidy(Set(touched.split(separator: " ").map(String.init)).union(["report_users"]))
+        _ = try await settings.change([
+            """
+            UPDATE erasures SET distinct_id = NULL, touched = '', done_at = \(dialect.now(try await reports.settled()))
+            WHERE erasure_id = \(erasure.id) AND done_at IS NULL
+            """
+        ])
+        // It held the id until now.
+        try await settings.tidy(["erasures"])
         return try await list(after: erasure.id - 1).first { $0.id == erasure.id && $0.doneAt != nil }
     }
 
-    private func erase(_ erasure: Erasure, _ rows: StoreSQL) async throws(StoreError) {
-        let kept: StoreSQL = "project_id = \(erasure.projectID) AND \(rows)"
-        _ = try await settings.change([
-            // First, so that of two who erase the same rows one waits here and counts none.
-            """
-            UPDATE erasures SET rows = rows + (SELECT count(*) FROM kept_events WHERE \(kept)) WHERE erasure_id = \(erasure.id)
-            """,
+    /// - Returns: How many rows were changed.
+    private func erase(_ erasure: Erasure, _ rows: StoreSQL) async throws(StoreError) -> Int {
+        let kept: StoreSQL = "project_id = \(erasure.projectID) AND \(rows) AND event <> ''"
+        return try await settings.change([
+            // Locks it, so that of two who erase the same rows one waits here: its next statement counts what is left then.
+            "UPDATE erasures SET rows = rows WHERE erasure_id = \(erasure.id)",
+            "UPDATE erasures SET rows = rows + (SELECT count(*) FROM events WHERE \(kept)) WHERE erasure_id = \(erasure.id)",
             """
             UPDATE events SET event = '', distinct_id = '', sent_at = NULL, install_id = NULL, sequence = NULL,
-              fingerprint = \(Self.fingerprint), properties = '{}' WHERE \(kept) AND event <> ''
+              fingerprint = \(Self.fingerprint), properties = '{}' WHERE \(kept) RETURNING 1
             """,
-        ])
+        ]).count
     }
 }
 

@@ -83,7 +83,7 @@ package final class ServerMetrics: Sendable {
             )
             metric(
                 "hapax_certificate_differs_from_files", "1 while the files of the certificate hold something that cannot be used.",
-                type: "gauge", [("", certificate.differsFromFiles ? 1 : 0)])
+                type: "gauge", [("", certificate.problem == nil ? 0 : 1)])
         }
         return text
     }

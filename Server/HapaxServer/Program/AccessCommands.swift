@@ -7,9 +7,15 @@ protocol StoreCommand: ParsableCommand {
     var settings: StoreFlags { get }
     /// Whether it changes something.
     var changes: Bool { get }
+    /// Whether it may be the first one to use a store.
+    var creates: Bool { get }
 
     /// - Returns: What is printed to standard output, and to standard error.
     func run(on store: CommandStore, now: Int64) async throws -> CommandOutput
+}
+
+extension StoreCommand {
+    var creates: Bool { false }
 }
 
 /// What a command works on.
@@ -47,7 +53,7 @@ enum AccessCommands {
     static func time(_ text: String) -> Duration? {
         let unit: Int64 = text.hasSuffix("h") ? 3_600 : 86_400
         let digits = text.hasSuffix("h") || text.hasSuffix("d") ? text.dropLast() : text[...]
-        guard let count = Int64(digits), (0...876_000).contains(count) else { return nil }
+        guard let count = Int64(digits), (0...876_000).contains(count), count * unit <= 876_000 * 3_600 else { return nil }
         return .seconds(count * unit)
     }
 
@@ -108,6 +114,7 @@ struct ProjectsCommand: ParsableCommand {
         @Argument(help: "Its name.") var name: String
         @Flag(name: .customLong("without-keys"), help: "Make no keys.") var isWithoutKeys = false
         var changes: Bool { true }
+        var creates: Bool { true }
 
         func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
             let project = try await store.registry.addProject(name)
@@ -189,6 +196,7 @@ struct KeysCommand: ParsableCommand {
             abstract: "Makes a key and prints it.", discussion: "It is shown only now: the store keeps its SHA-256.")
         @OptionGroup var settings: StoreFlags
         @Argument(help: "write (for apps), server (for services), read or admin.") var kind: KeyKind
+        var creates: Bool { kind == .admin }
         @Option(help: "The project; not for an admin key.") var project: String?
         @Option(help: "What it is for, to tell it from others.") var name = ""
         @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
@@ -236,7 +244,9 @@ struct KeysCommand: ParsableCommand {
     }
 
     @Sendable private static func time(_ text: String) throws -> Duration {
-        guard let time = AccessCommands.time(text) else { throw ValidationError("must be days or hours, as in 30d or 12h") }
+        guard let time = AccessCommands.time(text) else {
+            throw ValidationError("must be days or hours, as in 30d or 12h, and at most a hundred years")
+        }
         return time
     }
 

@@ -31,13 +31,13 @@ struct CertificateService: Service {
     }
 
     private func look() {
-        let known = certificate.differsFromFiles
+        let known = certificate.problem
         switch certificate.look(now: currentTime()) {
         case .unchanged: break
         case .replaced: logger.notice("Connections begin under a new certificate", metadata: ["certificate.end": "\(end)"])
         case .unusable(let problem):
             // The same trouble is not told at every look.
-            guard !known else { return }
+            guard problem != known else { return }
             logger.error(
                 "The certificate's files cannot be used; the one before goes on",
                 metadata: ["certificate.problem": "\(problem)", "certificate.end": "\(end)"])

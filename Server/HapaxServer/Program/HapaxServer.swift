@@ -152,7 +152,7 @@ public enum HapaxServer {
             let configuration = try ServerConfiguration(flags: command.settings.flags, environment: environment)
             let logger = Logger(label: "hapax-server", factory: { StreamLogHandler.standardError(label: $0) })
             let currentTime: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1_000) }
-            if !command.changes, case .sqlite(let path) = configuration.store, !FileManager.default.fileExists(atPath: path) {
+            if !command.creates, case .sqlite(let path) = configuration.store, !FileManager.default.fileExists(atPath: path) {
                 complain("there is no store at \(path)")
                 return 1
             }
@@ -169,7 +169,7 @@ public enum HapaxServer {
             } catch StoreError.inUse(let path) {
                 guard !command.changes else {
                     complain(
-                        "a server has \(path) open: ask it over HTTP with an admin key (docs/operations.md, Keys and projects), or stop it first"
+                        "a server has \(path) open: ask it over HTTP with an admin key (docs/operations.md), or stop it first"
                     )
                     return 1
                 }

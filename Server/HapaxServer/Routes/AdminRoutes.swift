@@ -120,9 +120,11 @@ struct AdminRoutes: Sendable {
 
     /// Not a path or a parameter: those are in the logs of proxies.
     func erase(_ request: Request) async throws -> Response {
-        try await answer(request, .accepted) {
+        var isDryRun = false
+        var response = try await answer(request) {
             let body = try await Self.body(request, AskedErasure.self, ["project", "user", "dry_run"])
             if body.dry_run == true {
+                isDryRun = true
                 let preview = try await erasures.preview(project: body.project, user: body.user)
                 return { writer in
                     writer.member("events", preview.rows)
@@ -134,6 +136,8 @@ struct AdminRoutes: Sendable {
             let contents = try await registry.contents()
             return { $0.members(of: erasure, in: contents) }
         }
+        if !isDryRun { response.status = .accepted }
+        return response
     }
 
     // MARK: - Bodies and answers
@@ -226,7 +230,8 @@ struct AdminRoutes: Sendable {
             }
         } catch StoreError.notPermitted {
             throw RequestProblem(
-                .adminRoleMissing, detail: "this server's role may not change the store: set HAPAX_STORE_ADMIN, or use hapax-server keys")
+                .adminRoleMissing,
+                detail: "this server's role may not change the store: set HAPAX_STORE_ADMIN, or use the command line of hapax-server")
         } catch let error as StoreError {
             failures.failed(error)
             throw RequestProblem(.storeUnavailable, detail: "the store does not answer; look whether it was changed, and try again")

@@ -28,6 +28,8 @@ package struct ServerLimits: Sendable {
     package var idle = Duration.seconds(75)
     /// How long the end of a secure connection waits for the other side's (RFC 8446 §6.1).
     package static let secureClose = Duration.seconds(1)
+    /// The largest file that is read as a certificate or a key.
+    static let certificateBytes = 1_048_576
     /// How often the server looks whether the files of its certificate have changed.
     package static let certificateInterval = Duration.seconds(10)
     /// How long a graceful stop waits for connections before it closes them, so that with the last commits it takes less than ten seconds.

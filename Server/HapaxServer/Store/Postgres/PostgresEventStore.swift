@@ -2,10 +2,12 @@ import HapaxModel
 import Logging
 
 /// Events in PostgreSQL 14 or later, through a few writer sessions, some for reading, one for the server's own short questions, one for the
-/// reports, and one for upkeep.
+/// reports, one for upkeep, and one that changes keys and erases.
 package final class PostgresEventStore: EventStore {
     private let administration: PostgresAdministration
     private let upkeep: PostgresUpkeep
+    /// Changes settings and erases rows, and waits for no month that is made and no table that is vacuumed.
+    private let changes: PostgresUpkeep
     private let writers: [PostgresWriter]
     package let reader: any EventReader
     private let worker: PostgresReports
@@ -44,6 +46,7 @@ package final class PostgresEventStore: EventStore {
         let (breaker, told) = (Locked(ConnectionBreaker()), Locked<Int64>(0))
         administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker, told: told)
         upkeep = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
+        changes = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
         writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker, told: told) }
         let reader = PostgresReader(uri: uri, breaker: breaker)
         self.reader = reader
@@ -62,7 +65,9 @@ package final class PostgresEventStore: EventStore {
 
     package var reports: any ReportDatabase { worker }
 
-    package var settings: any SettingsDatabase { PostgresSettingsDatabase(administration: administration, upkeep: upkeep) }
+    package var settings: any SettingsDatabase {
+        PostgresSettingsDatabase(administration: administration, changes: changes, upkeep: upkeep)
+    }
 
     package var writerCount: Int { writers.count }
 
@@ -110,6 +115,7 @@ package final class PostgresEventStore: EventStore {
         await worker.close()
         for writer in writers { await writer.close() }
         await upkeep.close()
+        await changes.close()
         await administration.close()
     }
 }

@@ -32,15 +32,17 @@ final class PostgresReports: ReportDatabase {
             THEN floor((properties -> '$event_duration')::numeric * 1000 + 0.5)::int4 END
             """,
         least: "least", milliseconds: { "(extract(epoch FROM \($0)) * 1000)::int8" },
-        rowKey: "event_id, tableoid::regclass",
+        rowKey: "event_id || ' ' || bucket, tableoid::regclass",
         rows: { keys in
+            let parts = keys.map { $0.split(separator: " ") }
+            let buckets = parts.compactMap { $0.last.flatMap { Int32($0) } }
+            let ids = "{\(parts.compactMap(\.first).joined(separator: ","))}"
             // The span of buckets leaves out the months that hold none of them.
-            let buckets = keys.compactMap { EventID($0)?.bucket }
-            return
-                "event_id = ANY (\("{\(keys.joined(separator: ","))}")) AND bucket >= \(buckets.min() ?? 0) AND bucket <= \(buckets.max() ?? 0)"
+            return "event_id = ANY (\(ids)) AND bucket >= \(buckets.min() ?? 0) AND bucket <= \(buckets.max() ?? 0)"
         },
         sorted: { keys in
-            keys.map { (bucket: EventID($0)?.bucket ?? 0, key: $0) }.sorted { ($0.bucket, $0.key) < ($1.bucket, $1.key) }.map(\.key)
+            keys.map { (bucket: $0.split(separator: " ").last.flatMap { Int32($0) } ?? 0, key: $0) }
+                .sorted { ($0.bucket, $0.key) < ($1.bucket, $1.key) }.map(\.key)
         },
         now: { _ in "now()" })
 

@@ -162,6 +162,7 @@ enum PostgresSchema {
                   asked_at     timestamptz NOT NULL,
                   done_at      timestamptz,
                   rows         bigint      NOT NULL DEFAULT 0,
+                  touched      text        NOT NULL DEFAULT '',
                   CHECK ((done_at IS NULL) = (distinct_id IS NOT NULL))
                 );
                 CREATE VIEW kept_events AS SELECT * FROM events WHERE event <> '';

@@ -1,8 +1,9 @@
 import HapaxModel
 
-/// Projects and keys in PostgreSQL: read in the session for short questions, changed in that of the admin role.
+/// Projects and keys in PostgreSQL: read in the session for short questions, changed in one of the admin role.
 struct PostgresSettingsDatabase: SettingsDatabase {
     let administration: PostgresAdministration
+    let changes: PostgresUpkeep
     let upkeep: PostgresUpkeep
 
     var dialect: ReportDialect { PostgresReports.dialect }
@@ -15,7 +16,7 @@ struct PostgresSettingsDatabase: SettingsDatabase {
     func note(_ statement: StoreSQL) async throws(StoreError) { _ = try await rows(statement) }
 
     func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {
-        try await upkeep.change(statements.map(\.forPostgres))
+        try await changes.change(statements.map(\.forPostgres))
     }
 
     func tidy(_ tables: Set<String>) async throws(StoreError) { try await upkeep.vacuum(tables.sorted()) }

@@ -118,6 +118,7 @@ enum SQLiteSchema {
                       asked_at     INTEGER NOT NULL,
                       done_at      INTEGER,
                       rows         INTEGER NOT NULL DEFAULT 0,
+                      touched      TEXT    NOT NULL DEFAULT '',
                       CHECK ((done_at IS NULL) = (distinct_id IS NOT NULL))
                     );
                     CREATE VIEW kept_events AS SELECT * FROM events WHERE event <> '';
