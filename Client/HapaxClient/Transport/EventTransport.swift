@@ -78,7 +78,7 @@ extension TransportFailure: CustomStringConvertible {
         case .unknownHost: "the host's name cannot be resolved"
         case .cannotConnect: "no connection could be made"
         case .timedOut: "the deadline passed"
-        case .tls: "TLS failed"
+        case .tls: "TLS failed: the certificate is not trusted, has ended or is of another name, or no TLS is spoken there"
         case .cut: "the connection broke"
         case .answerTooLarge: "the answer is too large"
         case .aborted: "it was aborted"

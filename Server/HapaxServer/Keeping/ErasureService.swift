@@ -30,6 +30,7 @@ struct ErasureService: Service {
 
     private func perform() async throws {
         while true {
+            try await Task.sleep(for: ServerLimits.settingsInterval)
             do {
                 for erasure in try await erasures.list() where erasure.doneAt == nil {
                     guard let done = try await erasures.perform(erasure) else { continue }
@@ -41,7 +42,6 @@ struct ErasureService: Service {
             } catch let error as StoreError {
                 failures.failed(error)
             }
-            try await Task.sleep(for: ServerLimits.settingsInterval)
         }
     }
 }

@@ -17,8 +17,8 @@ struct EraseCommand: StoreCommand {
     var changes: Bool { yes }
 
     func validate() throws {
-        guard log != (project != nil && user != nil), log || (project != nil && user != nil), !(log && yes) else {
-            throw ValidationError("name --project and --user, or ask for the --log.")
+        guard log ? project == nil && user == nil && !yes : project != nil && user != nil else {
+            throw ValidationError("name --project and --user, or ask for the --log of all, and for nothing else.")
         }
     }
 
@@ -38,20 +38,28 @@ struct EraseCommand: StoreCommand {
             let span = preview.first.flatMap { first in preview.last.map { " received from \(Self.instant(first)) to \(Self.instant($0))" }
             }
             return CommandOutput(
-                text: "\(preview.rows) events\(span ?? "")", note: "Nothing has been changed: --yes erases them, and cannot be taken back.")
+                text: "\(Self.events(preview.rows))\(span ?? "")",
+                note: "Nothing has been changed: --yes erases them, and cannot be taken back.")
         }
         let erasure = try await store.erasures.add(project: project, user: user)
         while true {
-            if let done = try await store.erasures.perform(erasure, progress: { store.note("\($0) events…") }) {
-                return CommandOutput(text: "\(done.rows) events erased", note: "This is erasure \(done.id).")
+            if let done = try await store.erasures.perform(erasure, progress: { store.note("\(Self.events($0))…") }) {
+                return Self.done(done)
             }
             // A server has begun it, or is closing a day.
             try await Task.sleep(for: .milliseconds(200))
             if let done = try await store.erasures.list(after: erasure.id - 1).first(where: { $0.id == erasure.id && $0.doneAt != nil }) {
-                return CommandOutput(text: "\(done.rows) events erased", note: "This is erasure \(done.id).")
+                return Self.done(done)
             }
         }
     }
+
+    private static func done(_ erasure: Erasures.Erasure) -> CommandOutput {
+        let hint = erasure.rows == 0 ? " No event was of this user: look whether the id is right." : ""
+        return CommandOutput(text: "\(events(erasure.rows)) erased", note: "This is erasure \(erasure.id).\(hint)")
+    }
+
+    private static func events(_ count: Int64) -> String { count == 1 ? "1 event" : "\(count) events" }
 
     private static func instant(_ milliseconds: Int64) -> String { Timestamp(clampingUnixMilliseconds: milliseconds).description }
 }

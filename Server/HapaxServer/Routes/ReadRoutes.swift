@@ -35,7 +35,7 @@ struct ReadRoutes: Sendable {
             throw RequestProblem(.expired, detail: "events of that day are no longer kept")
         }
         throw RequestProblem(
-            .notFound, detail: "no event of this id is stored, and none was refused since ring_since",
+            .notFound, detail: "no event of this id is stored, and this server has refused none since \(since)",
             members: ["ring_since": .string(since.description)])
     }
 
