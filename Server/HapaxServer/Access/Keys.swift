@@ -93,7 +93,7 @@ final class Keys: Sendable {
     /// Whether an answer that takes long may go on: its key may have been revoked, or have expired.
     func isValid(_ holder: Holder) -> Bool { table.withLock { $0.isValid(holder, now: currentTime()) } }
 
-    /// The project of a key that works, for the log; this is no use of the key.
+    /// The project of a key that is known, for the log; this is no use of the key.
     func projectName(_ authorization: String?) -> String? {
         guard let key = Self.key(authorization) else { return nil }
         return table.withLock { $0.projectName(KeyDigest(key)) }
