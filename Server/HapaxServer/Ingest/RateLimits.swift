@@ -25,9 +25,6 @@ struct RateLimits {
         balances[project] = balance
     }
 
-    /// What a project without a limit owed is forgotten.
-    mutating func forget(_ project: Int32) { balances[project] = nil }
-
     private func balance(_ project: Int32, _ limit: Int, _ now: ContinuousClock.Instant) -> Balance {
         let most = Double(limit) * (ServerLimits.rateBurst / .seconds(1))
         guard let known = balances[project] else { return Balance(events: most, at: now) }

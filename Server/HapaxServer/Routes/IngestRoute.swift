@@ -54,14 +54,10 @@ struct IngestRoute: Sendable {
     }
 
     private func checkRate(of sender: Sender) throws(RequestProblem) {
-        let wait = rates.withLock { rates in
-            if let limit = sender.eventsPerSecond { return rates.wait(sender.projectID, limit: limit, .now) }
-            rates.forget(sender.projectID)
-            return nil
-        }
-        guard let wait else { return }
-        var problem = RequestProblem(
-            .rateLimited, detail: "this project may send \(sender.eventsPerSecond ?? 0) events a second to this server")
+        guard let limit = sender.eventsPerSecond,
+            let wait = rates.withLock({ $0.wait(sender.projectID, limit: limit, .now) })
+        else { return }
+        var problem = RequestProblem(.rateLimited, detail: "this project may send \(limit) events a second to this server")
         problem.retryAfter = min(max(Int((wait / .seconds(1)).rounded(.up)), 1), ServerLimits.longestRetryAfter)
         throw problem
     }
