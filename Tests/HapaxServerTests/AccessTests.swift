@@ -172,6 +172,8 @@ struct AccessTests {
                 ("PATCH", "/v1/admin/projects/app", #"{"derived_ids":"server"}"#), ("GET", "/v1/admin/keys", nil),
                 ("POST", "/v1/admin/keys", #"{"kind":"read","project":"app"}"#), ("POST", "/v1/admin/keys/3/rotate", #"{"grace_days":1}"#),
                 ("DELETE", "/v1/admin/keys/3", nil), ("GET", "/v1/store", nil), ("GET", "/metrics", nil),
+                ("GET", "/v1/admin/erasures", nil), ("POST", "/v1/admin/erasures", #"{"project":"app","user":"nobody"}"#),
+                ("GET", "/v1/admin/retention", nil), ("PATCH", "/v1/admin/retention", #"{"months":99}"#),
             ]
             let event = String(decoding: Sample.event(Sample.id(1)), as: UTF8.self)
             let cases: [(method: String, path: String, body: String?, kinds: Set<String>)] =
@@ -195,7 +197,7 @@ struct AccessTests {
                 for kind in kinds.sorted() {
                     let answer = try await Self.send(server, method, path, key: try #require(keys[kind]), body: body)
                     #expect(
-                        (200...201).contains(answer.status), "\(kind): \(method) \(path) \(String(decoding: answer.body, as: UTF8.self))")
+                        (200...202).contains(answer.status), "\(kind): \(method) \(path) \(String(decoding: answer.body, as: UTF8.self))")
                 }
             }
             let list = String(

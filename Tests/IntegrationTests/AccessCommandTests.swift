@@ -108,6 +108,51 @@ struct AccessCommandTests {
         }
     }
 
+    @Test("retention shows what is kept, tells what would go, and with --yes lets it go; exit codes")
+    func commandLineKeeps() async throws {
+        let directory = TemporaryDirectory()
+        let environment = [
+            "HAPAX_STORE": "sqlite:\(directory.path)/events.sqlite", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical",
+            "HAPAX_WRITE_KEYS": "shop=\(ServerUnderTest.key)",
+        ]
+        func retention(_ arguments: String...) async throws -> (text: String, exit: ChildProcess.Exit, note: String) {
+            let child = try ChildProcess("hapax-server", ["retention"] + arguments, environment: environment)
+            let text = await child.remainingOutput()
+            return (text, await child.waitUntilExit(), await child.remainingErrors())
+        }
+        #expect(try await retention().exit == .exited(1))
+        let server = try ChildProcess("hapax-server", environment: environment)
+        let port = try #require(Int(try await server.line(after: "listening on http://127.0.0.1:")))
+        // The latest row stays, so that its number is not given again.
+        let ids = (1...4).compactMap { EventID(high: (1_714_867_200_000 as UInt64) << 16 | 0x7000, low: 0b10 << 62 | $0) }
+        let events = ids.map { Event(id: $0, name: "paid", time: 0, distinctID: "u").encoded().bytes }
+        let headers = ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"]
+        let body = EventBatch(envelope: .init(), events: events).encoded()
+        #expect(try await RawHTTP.post(port: port, headers: headers, body: body).status == 200)
+        #expect(try await retention().text.contains("for ever"))
+        for arguments in [["set", "2"], ["set", "2", "--yes"], ["apply"]] {
+            let child = try ChildProcess("hapax-server", ["retention"] + arguments, environment: environment)
+            #expect(await child.waitUntilExit() == .exited(1), "\(arguments)")
+        }
+        server.terminate()
+        _ = await server.waitUntilExit()
+        func rows() throws -> Int? {
+            try DatabaseQueue(path: "\(directory.path)/events.sqlite").read { try Int.fetchOne($0, sql: "SELECT count(*) FROM events") }
+        }
+        #expect(try await retention("set", "2").note.contains("Nothing has been changed"))
+        #expect(try rows() == 4)
+        let set = try await retention("set", "2", "--yes")
+        #expect(set.exit == .exited(0) && set.text.hasPrefix("Events are kept for 2 months") && set.text.contains("have been removed"))
+        #expect(try rows() == 1)
+        #expect(try await retention("--json").text.contains(#""months":2"#))
+        #expect(try await retention("apply").exit == .exited(0))
+        #expect(try await retention("set", "forever", "--yes").text.contains("for ever"))
+        for arguments in [["set", "1"], ["set", "soon"], ["set"], ["set", "0", "--yes"], ["frob"]] {
+            let child = try ChildProcess("hapax-server", ["retention"] + arguments, environment: environment)
+            #expect(await child.waitUntilExit() == .exited(64), "\(arguments)")
+        }
+    }
+
     @Test("what waits under a write key is sent with the key that replaces it, to the same project and to no other (I1)")
     func rotatedKeyGoesOn() async throws {
         let directory = TemporaryDirectory()

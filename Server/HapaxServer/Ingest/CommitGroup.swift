@@ -37,7 +37,7 @@ struct CommitGroup {
         self.rows = rows
         storeGroup = StoreGroup(
             records: records, in: requests.map(\.rows.bytes), lookups: Self.looked(lookups, records),
-            reports: InstallReport.merged(requests.compactMap(\.report)))
+            reports: InstallReport.merged(requests.compactMap(\.report)), horizon: horizon)
     }
 
     private static func areInOrder(_ left: RowKey, _ right: RowKey) -> Bool {
@@ -68,7 +68,7 @@ struct CommitGroup {
         forEachKey { first, same in
             let stored = found[first.key]
             guard stored != nil || (same.count > 1 && refused[first.key] == nil && !Self.isExpired(first.key.id, horizon)) else { return }
-            if stored == Erasures.fingerprint { return }
+            if stored == Tombstone.fingerprint { return }
             repeats += same.filter { $0.fingerprint != stored ?? first.fingerprint }
         }
         return repeats
@@ -108,7 +108,7 @@ struct CommitGroup {
                 if isKnown || (problem == nil && !isExpired) {
                     if !isKnown, row.place == first.place { continue }
                     let stored = found[row.key] ?? first.fingerprint
-                    if row.fingerprint != stored, stored != Erasures.fingerprint, !row.key.id.isDerived {
+                    if row.fingerprint != stored, stored != Tombstone.fingerprint, !row.key.id.isDerived {
                         switch verdicts[row.place] {
                         case true: break
                         case false: (result.outcome, result.detail) = (.conflict, "another content is stored under this id")

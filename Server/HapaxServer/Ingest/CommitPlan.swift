@@ -39,10 +39,11 @@ struct CommitPlan {
                 refused[culprit.key] = EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")
             } else {
                 let middle = part.records.count / 2
-                parts.append(StoreGroup(records: Array(part.records[middle...]), in: part.batches))
+                parts.append(StoreGroup(records: Array(part.records[middle...]), in: part.batches, horizon: part.horizon))
                 parts.append(
                     StoreGroup(
-                        records: Array(part.records[..<middle]), in: part.batches, lookups: part.lookups, reports: part.reports))
+                        records: Array(part.records[..<middle]), in: part.batches, lookups: part.lookups, reports: part.reports,
+                        horizon: part.horizon))
             }
         default: throw error
         }

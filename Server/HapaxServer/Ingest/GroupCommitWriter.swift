@@ -137,7 +137,18 @@ package final class GroupCommitWriter: Sendable {
     }
 
     private func outcomes(_ requests: [IngestRequest], writer: Int) async throws(StoreError) -> [IngestOutcome] {
-        let group = CommitGroup(requests, horizon: store.horizon)
+        while true {
+            let horizon = store.horizon
+            do throws(StoreError) { return try await outcomes(CommitGroup(requests, horizon: horizon), writer: writer) } catch {
+                guard error == .collided else { throw error }
+                // The store takes nothing below a horizon that this server may not have heard of.
+                if store.horizon == horizon { try? await store.refresh() }
+                guard store.horizon > horizon else { throw error }
+            }
+        }
+    }
+
+    private func outcomes(_ group: CommitGroup, writer: Int) async throws(StoreError) -> [IngestOutcome] {
         var plan = CommitPlan(group.storeGroup)
         while let part = plan.next {
             do throws(StoreError) { plan.committed(try await store.commit(part, writer: writer)) } catch { try plan.failed(error) }

@@ -1,19 +1,11 @@
 import HapaxModel
 
 /// Forgets users: a user's events become tombstones, which keep an event's id, so that it cannot return, and nothing of its content.
-///
-/// A tombstone is the row itself with an empty name, which no event can have. All readers read `kept_events`, which has none.
 package struct Erasures: Sendable {
     private let settings: any SettingsDatabase
     /// nil beside a running server with the embedded store: then nothing is erased here.
     private let reports: (any ReportDatabase)?
 
-    /// What an erased event is known by when its id comes again: that is a duplicate, whatever it holds.
-    static let fingerprint: Int64 = 0
-    /// Rows that one transaction changes.
-    private static let rowsAtOnce = 1_000
-    /// Rows that are found at once, so that a user's many events do not fill the memory.
-    private static let foundAtOnce = 100_000
     /// How often events may be found and none of them changed.
     private static let attempts = 20
     /// How long to wait until what was being stored at the beginning is there.
@@ -112,7 +104,7 @@ package struct Erasures: Sendable {
             let rows = try await reports.rows(
                 """
                 SELECT \(dialect.rowKey) FROM events WHERE \(ofUser) AND event <> ''
-                AND received_at <= (SELECT asked_at FROM erasures WHERE erasure_id = \(erasure.id)) LIMIT \(Self.foundAtOnce)
+                AND received_at <= (SELECT asked_at FROM erasures WHERE erasure_id = \(erasure.id)) LIMIT \(Tombstone.foundAtOnce)
                 """)
             let new = Set(rows.compactMap(\.[1])).subtracting(tables)
             if !new.isEmpty {
@@ -122,10 +114,9 @@ package struct Erasures: Sendable {
                 tables.formUnion(new)
             }
             let before = count
-            let keys = dialect.sorted(rows.compactMap(\.[0]))
-            for start in stride(from: 0, to: keys.count, by: Self.rowsAtOnce) {
+            for part in dialect.parts(rows.compactMap(\.[0])) {
                 try Task.checkCancellation()
-                count += Int64(try await erase(erasure, dialect.rows(keys[start..<min(start + Self.rowsAtOnce, keys.count)])))
+                count += Int64(try await erase(erasure, part))
                 progress(count)
             }
             if rows.isEmpty, isSettled { break }
@@ -161,10 +152,7 @@ package struct Erasures: Sendable {
             // Locks it, so that of two who erase the same rows one waits here: its next statement counts what is left then.
             "UPDATE erasures SET rows = rows WHERE erasure_id = \(erasure.id)",
             "UPDATE erasures SET rows = rows + (SELECT count(*) FROM events WHERE \(kept)) WHERE erasure_id = \(erasure.id)",
-            """
-            UPDATE events SET event = '', distinct_id = '', sent_at = NULL, install_id = NULL, sequence = NULL,
-              fingerprint = \(Self.fingerprint), properties = '{}' WHERE \(kept) RETURNING 1
-            """,
+            Tombstone.bury(kept),
         ]).count
     }
 }

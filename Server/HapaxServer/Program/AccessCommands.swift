@@ -22,6 +22,7 @@ extension StoreCommand {
 struct CommandStore: Sendable {
     var registry: Registry
     var erasures: Erasures
+    var retention: Retention
     /// Tells people how far it is.
     var note: @Sendable (String) -> Void
 }

@@ -160,7 +160,9 @@ public enum HapaxServer {
             do {
                 let store = try await open(configuration, currentTime, logger)
                 let result: Result<CommandOutput, any Error>
-                let access = CommandStore(registry: Registry(database: store.settings), erasures: Erasures(store: store), note: note)
+                let access = CommandStore(
+                    registry: Registry(database: store.settings), erasures: Erasures(store: store), retention: Retention(store: store),
+                    note: note)
                 do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
                     result = .failure(error)
                 }
@@ -176,7 +178,9 @@ public enum HapaxServer {
                 let reader = try SQLiteReader(path: path)
                 let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)
                 output = try await command.run(
-                    on: CommandStore(registry: Registry(database: settings), erasures: Erasures(settings: settings), note: note),
+                    on: CommandStore(
+                        registry: Registry(database: settings), erasures: Erasures(settings: settings),
+                        retention: Retention(settings: settings, reader: reader), note: note),
                     now: currentTime())
                 await reader.close()
             }

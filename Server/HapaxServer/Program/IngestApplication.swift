@@ -50,7 +50,7 @@ package struct IngestApplication: Service {
         }
         if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
         let admin = AdminRoutes(
-            keys: access, registry: registry, erasures: Erasures(store: store), fixed: keys,
+            keys: access, registry: registry, erasures: Erasures(store: store), retention: Retention(store: store), fixed: keys,
             failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
             currentTime: currentTime)
         let metrics = ServerMetrics()
@@ -82,6 +82,11 @@ package struct IngestApplication: Service {
                 ErasureService(
                     erasures: Erasures(store: store), live: live,
                     failures: FailureLog("An erasure could not go on", recovery: "Erasures go on", logger: logger), logger: logger),
+                RetentionService(
+                    retention: Retention(store: store),
+                    failures: FailureLog(
+                        "Events that are no longer kept could not be removed", recovery: "They could be removed", logger: logger),
+                    logger: logger),
             ] + (certificate.map { [CertificateService(certificate: $0, currentTime: currentTime, logger: logger)] } ?? []) + [
                 UpkeepService(store: store, metrics: metrics, currentTime: currentTime, logger: logger), GroupCommitService(writer: writer),
             ],

@@ -3,12 +3,13 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 
-/// `/v1/admin/…`: projects, keys and erasures, for who has an admin key. Bodies and answers are JSON; ``AccessCommands`` does the same on the store.
+/// `/v1/admin/…`: projects, keys, retention and erasures, for who has an admin key. Bodies and answers are JSON; ``AccessCommands`` does the same on the store.
 @available(macOS 14, *)
 struct AdminRoutes: Sendable {
     let keys: Keys
     let registry: Registry
     let erasures: Erasures
+    let retention: Retention
     /// The keys of the settings, which are listed, too.
     let fixed: StaticKeys
     let failures: FailureLog
@@ -140,6 +141,27 @@ struct AdminRoutes: Sendable {
         return response
     }
 
+    // MARK: - Retention
+
+    func retention(_ request: Request) async throws -> Response {
+        try await answer(request) {
+            let state = try await retention.state()
+            return { $0.members(of: state) }
+        }
+    }
+
+    func setRetention(_ request: Request) async throws -> Response {
+        try await answer(request) {
+            let body = try await Self.body(request, AskedRetention.self, ["months", "dry_run"])
+            if body.dry_run == true {
+                let preview = try await retention.preview(months: body.months)
+                return { $0.members(of: preview) }
+            }
+            let state = try await retention.set(months: body.months)
+            return { $0.members(of: state) }
+        }
+    }
+
     // MARK: - Bodies and answers
 
     private struct AddedProject: Decodable { var name: String }
@@ -156,6 +178,10 @@ struct AdminRoutes: Sendable {
     private struct AskedErasure: Decodable {
         var project: String
         var user: String
+        var dry_run: Bool?
+    }
+    private struct AskedRetention: Decodable {
+        var months: Int
         var dry_run: Bool?
     }
     private struct RotatedKey: Decodable {
@@ -259,6 +285,25 @@ extension JSONWriter {
         member("events", erasure.rows)
         member("asked_at", Timestamp(clampingUnixMilliseconds: erasure.askedAt).description)
         member("done_at", erasure.doneAt.map { Timestamp(clampingUnixMilliseconds: $0).description })
+    }
+
+    mutating func members(of state: Retention.State) {
+        member("months", state.months)
+        member("kept_from", state.firstDay)
+        member("state", state.cleared < state.horizon ? "removing" : "done")
+    }
+
+    mutating func members(of preview: Retention.Preview) {
+        member("kept_from", Retention.firstDay(preview.horizon))
+        member("events_are", preview.isEstimated ? "estimated" : "exact")
+        member("would_remove", list: preview.parts) { writer, part in
+            writer.object { writer in
+                writer.member("month", part.name)
+                writer.member("events", part.rows)
+                writer.member("bytes", part.bytes)
+            }
+        }
+        member("undated_events", preview.undated)
     }
 
     mutating func members(of key: Registry.Key, in contents: Registry.Contents, now: Int64) {

@@ -51,6 +51,8 @@ struct Routes {
         }
         add("/v1/admin/erasures", .get) { request, _ in try await admin.erasures(request) }
         add("/v1/admin/erasures", .post) { request, _ in try await admin.erase(request) }
+        add("/v1/admin/retention", .get) { request, _ in try await admin.retention(request) }
+        add("/v1/admin/retention", .patch) { request, _ in try await admin.setRetention(request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }
         add("/health/ready", .get) { _, _ in

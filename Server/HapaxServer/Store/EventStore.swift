@@ -70,8 +70,13 @@ package struct StoreGroup: Sendable {
     package var lookups: [EventKey]
     /// At most one for each install, sorted by key.
     package var reports: [InstallReport]
+    /// No record is dated before it. If the store's horizon is higher meanwhile, the group collides.
+    package var horizon: Int32
 
-    init(records: [RowKey], in batches: [[UInt8]], lookups: [EventKey] = [], reports: [InstallReport] = []) {
+    init(
+        records: [RowKey], in batches: [[UInt8]], lookups: [EventKey] = [], reports: [InstallReport] = [], horizon: Int32 = .max
+    ) {
+        self.horizon = horizon
         self.records = records
         self.batches = batches
         self.lookups = lookups
@@ -92,8 +97,8 @@ package struct StoreGroup: Sendable {
 package enum StoreError: Error, Hashable, Sendable {
     /// The store cannot be reached, is full or broken, or did not say whether it committed.
     case unavailable(String)
-    /// The transaction conflicted with another one (`40001`, `40P01`), or a month's partition was made while it ran (`23514`): it may be
-    /// retried at once.
+    /// The transaction conflicted with another one (`40001`, `40P01`), or a month's partition was made while it ran, or the horizon was raised
+    /// (`23514`): it may be retried at once.
     case collided
     /// The database cannot hold some record's data (class 22, 54000, 54001); the value is the SQLSTATE.
     case dataRefused(String)

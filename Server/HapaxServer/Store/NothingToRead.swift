@@ -61,4 +61,6 @@ package struct NoSettings: SettingsDatabase {
     package func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] { throw .notPermitted }
 
     package func tidy(_ tables: Set<String>) async throws(StoreError) {}
+
+    package func clear(_ buckets: Range<Int32>) async throws(StoreError) {}
 }

@@ -16,4 +16,7 @@ package protocol SettingsDatabase: Sendable {
 
     /// Gives back what changed rows have left behind in these tables, so that it is not kept in them any more.
     func tidy(_ tables: Set<String>) async throws(StoreError)
+
+    /// Removes the events with ids of some days, below which there are none any more. The horizon is at their end already.
+    func clear(_ buckets: Range<Int32>) async throws(StoreError)
 }

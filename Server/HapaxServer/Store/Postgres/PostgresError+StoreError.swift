@@ -8,6 +8,7 @@ extension StoreError {
         switch (error.kind, state) {
         case (.statement, "40P01"), (.statement, "40001"), (.statement, "23514"): self = .collided
         case (_, "57014"): self = .tooHeavy
+        case (.statement, "55P03"): self = .unavailable("another session holds a lock that is needed here (SQLSTATE 55P03)")
         case (.statement, "54000"), (.statement, "54001"): self = .dataRefused(state)
         case (.statement, "42501"):
             self = .unusable("the role may not do what is needed here (SQLSTATE 42501); see store-admin in the help")

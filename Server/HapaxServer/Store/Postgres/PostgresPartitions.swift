@@ -107,6 +107,50 @@ enum PostgresPartitions {
             }
         }
     }
+
+    // MARK: - Months that are no longer kept
+
+    /// Removes the rows of some days, below which there are none any more, and lets the database refuse every id of a day before their end.
+    ///
+    /// A month's table stays, empty. To drop it would lock `events`, and so all writers and readers, and would leave its ids to DEFAULT.
+    static func clear(_ connection: PostgresConnection, _ buckets: Range<Int32>) throws(StoreError) {
+        guard let start = CalendarMonth(bucket: max(buckets.lowerBound, plausibleDays.lowerBound)),
+            let end = CalendarMonth(bucket: buckets.upperBound)
+        else { return }
+        let made = try translating { () throws(PostgresError) in
+            try connection.execute("SET lock_timeout = '\(lockTimeout)'; SET client_min_messages = warning")
+            return try names(connection)
+        }
+        let months = Array(sequence(first: start) { $0.next }.prefix { $0 < end }).map(\.partition).filter(made.contains)
+        let isPastWhole = made.subtracting([undated, past, rest]).min().map { $0 <= end.partition } ?? false
+        // Before anything is removed, so that nothing of it can return.
+        for table in isPastWhole ? [rest] : [past, rest] {
+            try translating { () throws(PostgresError) in try connection.execute(horizon(of: table, buckets.upperBound)) }
+        }
+        for table in isPastWhole ? [past] + months : months {
+            try PostgresTransaction.run(connection) { () throws(StoreError) in
+                try translating { () throws(PostgresError) in
+                    try connection.execute("\(horizon(of: table, buckets.upperBound)); TRUNCATE \(table)")
+                }
+            }
+        }
+        for table in isPastWhole ? [rest] : [past, rest] {
+            let old = "bucket >= 0 AND bucket < \(buckets.upperBound) AND event_id < '\(EventID.least(of: buckets.upperBound))'"
+            let delete = """
+                DELETE FROM \(table) WHERE ctid = ANY (ARRAY(SELECT ctid FROM \(table) WHERE \(old) LIMIT \(Tombstone.rowsAtOnce))) RETURNING 1
+                """
+            while try translating({ () throws(PostgresError) in try !connection.query(delete).isEmpty }) {}
+        }
+    }
+
+    /// `NOT VALID` spares the rows that are there, which are to be removed
+    /// (https://www.postgresql.org/docs/current/sql-altertable.html).
+    private static func horizon(of table: String, _ bucket: Int32) -> String {
+        """
+        ALTER TABLE \(table) DROP CONSTRAINT IF EXISTS hapax_horizon,
+          ADD CONSTRAINT hapax_horizon CHECK (bucket < 0 OR bucket >= \(bucket)) NOT VALID
+        """
+    }
 }
 
 extension CalendarMonth {
@@ -115,12 +159,7 @@ extension CalendarMonth {
 
     /// What holds for its rows and no others. An id begins with its instant, so that the index finds them.
     fileprivate var condition: String {
-        "event_id >= '\(Self.id(buckets.lowerBound))' AND event_id < '\(Self.id(buckets.upperBound))' "
+        "event_id >= '\(EventID.least(of: buckets.lowerBound))' AND event_id < '\(EventID.least(of: buckets.upperBound))' "
             + "AND bucket >= \(buckets.lowerBound) AND bucket < \(buckets.upperBound)"
-    }
-
-    /// The least id of a day.
-    private static func id(_ bucket: Int32) -> EventID {
-        EventID(high: UInt64(clamping: Int64(bucket) * 86_400_000) << 16, low: 0) ?? .least
     }
 }

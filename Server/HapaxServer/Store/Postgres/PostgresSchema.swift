@@ -176,6 +176,9 @@ enum PostgresSchema {
                 """),
         Migration(
             name: "006_limits", sql: "ALTER TABLE projects ADD COLUMN events_per_second integer CHECK (events_per_second > 0)"),
+        Migration(
+            name: "007_retention",
+            sql: "ALTER TABLE retention ADD COLUMN months integer CHECK (months >= 2), ADD COLUMN cleared integer NOT NULL DEFAULT 0"),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

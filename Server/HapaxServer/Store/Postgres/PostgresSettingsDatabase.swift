@@ -20,6 +20,8 @@ struct PostgresSettingsDatabase: SettingsDatabase {
     }
 
     func tidy(_ tables: Set<String>) async throws(StoreError) { try await upkeep.vacuum(tables.sorted()) }
+
+    func clear(_ buckets: Range<Int32>) async throws(StoreError) { try await upkeep.clear(buckets) }
 }
 
 extension StoreSQL {

@@ -93,6 +93,14 @@ actor PostgresUpkeep {
         }
     }
 
+    /// Removes the rows of some days. Fails if it would have to wait for a lock for more than two seconds.
+    func clear(_ buckets: Range<Int32>) throws(StoreError) {
+        try session.use { (connection) throws(StoreError) in
+            guard try translating({ () throws(PostgresError) in try PostgresRoles.mayChange(connection) }) else { throw .notPermitted }
+            try PostgresPartitions.clear(connection, buckets)
+        }
+    }
+
     private static func day(_ connection: PostgresConnection, _ today: Int32?) throws(StoreError) -> Int32 {
         if let today { return today }
         // The database's day: a server whose clock is off must make no partitions for another century.

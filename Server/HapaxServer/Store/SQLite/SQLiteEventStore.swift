@@ -16,6 +16,7 @@ package final class SQLiteEventStore: EventStore {
     /// Whether the latest commit failed; then reading is no proof that the store works.
     private let hasFailed = Locked(false)
     private let currentTime: @Sendable () -> Int64
+    private let known: Locked<Int32>
     /// The latest `received_at`; the next one is not below it, even if the clock is.
     private let lastReceived: Locked<Int64>
 
@@ -40,7 +41,10 @@ package final class SQLiteEventStore: EventStore {
         do {
             database = try DatabaseFile.open(path: path, synchronous: .full, label: "hapax.store")
             // An erased event leaves nothing behind in the file (https://www.sqlite.org/pragma.html#pragma_secure_delete).
-            try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA secure_delete = ON") }
+            try database.writeWithoutTransaction { db in
+                try db.execute(sql: "PRAGMA secure_delete = ON")
+                db.add(function: SQLiteSchema.bucket)
+            }
             let migrator = SQLiteSchema.migrator
             let applied = try database.read { try migrator.appliedIdentifiers($0) }
             if applied.contains(SQLiteSchema.unreleasedMigration) {
@@ -52,6 +56,7 @@ package final class SQLiteEventStore: EventStore {
                 throw StoreError.unusable("\(path) is newer than this server: it has had the migration \(newer)")
             }
             try migrator.migrate(database)
+            known = Locked(try database.read(Self.horizon))
             // Even if the clock goes back over a restart, no event may be received before an instant up to which reports have counted.
             let last = try database.read { db in
                 try Int64.fetchOne(
@@ -78,8 +83,7 @@ package final class SQLiteEventStore: EventStore {
     /// SQLite has one writer at a time.
     package var writerCount: Int { 1 }
 
-    /// Nothing is ever removed from the embedded store.
-    package var horizon: Int32 { 0 }
+    package var horizon: Int32 { known.withLock { $0 } }
 
     package func projectID(named name: String) async throws(StoreError) -> Int32 {
         do {
@@ -101,6 +105,9 @@ package final class SQLiteEventStore: EventStore {
                     last = max(last, currentTime())
                     return last
                 }
+                let horizon = try Self.horizon(db)
+                known.withLock { $0 = horizon }
+                guard group.horizon >= horizon else { throw StoreError.collided }
                 return try Self.store(group, receivedAt: receivedAt, in: db)
             }
             // On Apple's systems SQLite's COMMIT leaves the data in the drive's cache (I4).
@@ -111,6 +118,10 @@ package final class SQLiteEventStore: EventStore {
             hasFailed.withLock { $0 = true }
             throw Self.translated(error)
         }
+    }
+
+    private static func horizon(_ db: Database) throws -> Int32 {
+        try Int32.fetchOne(db.cachedStatement(sql: "SELECT horizon FROM retention")) ?? 0
     }
 
     package func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?] {

@@ -20,6 +20,7 @@ final class SQLiteReader: EventReader {
         configuration.maximumReaderCount = ServerLimits.heavyReads + ServerLimits.exportReads + ServerLimits.dryRuns + 2
         configuration.busyMode = .timeout(5)
         configuration.prepareDatabase { db in
+            db.add(function: SQLiteSchema.bucket)
             db.add(
                 function: DatabaseFunction("hapax_session_ms", argumentCount: 1, pure: true) { values in
                     String.fromDatabaseValue(values[0]).flatMap { SessionDuration.milliseconds(Array($0.utf8)[...]) }
@@ -140,14 +141,13 @@ final class SQLiteReader: EventReader {
         return counts
     }
 
-    /// Counts by row numbers: rows are numbered in the order of arrival, and none is ever removed.
+    /// Counts by row numbers: rows are numbered in the order of arrival. Those that retention has removed are counted as well.
     func overview() async throws(StoreError) -> StoreOverview {
         try await read { db in
             let bytes = try Int64.fetchOne(db, sql: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size") ?? 0
             var overview = StoreOverview(
-                version: "SQLite \(try String.fetchOne(db, sql: "SELECT sqlite_version()") ?? "")", bytes: bytes, isEstimated: false,
-                parts: [],
-                monthsAhead: nil)
+                version: "SQLite \(try String.fetchOne(db, sql: "SELECT sqlite_version()") ?? "")", bytes: bytes,
+                isEstimated: try Int32.fetchOne(db, sql: "SELECT cleared FROM retention") != 0, parts: [], monthsAhead: nil)
             var row: Int64 = 0
             while let received = try Self.receivedAt(row, in: db) {
                 let (year, month, _) = CalendarDay(daysSince1970: Int32(clamping: received / 86_400_000))?.components ?? (1970, 1, 1)

@@ -1,4 +1,6 @@
+import Foundation
 import GRDB
+import HapaxModel
 
 /// The schema of the embedded store: named migrations in order, never edited once released.
 enum SQLiteSchema {
@@ -135,7 +137,22 @@ enum SQLiteSchema {
         migrator.registerMigration("005_limits") { db in
             try db.execute(sql: "ALTER TABLE projects ADD COLUMN events_per_second INTEGER CHECK (events_per_second > 0)")
         }
+        migrator.registerMigration("006_retention") { db in
+            try db.execute(
+                sql: """
+                    CREATE TABLE retention (
+                      singleton INTEGER PRIMARY KEY CHECK (singleton = 1), months INTEGER CHECK (months >= 2), horizon INTEGER NOT NULL,
+                      cleared INTEGER NOT NULL
+                    );
+                    INSERT INTO retention VALUES (1, NULL, 0, 0);
+                    """)
+        }
         return migrator
+    }
+
+    /// The bucket of an id, as ``EventID/bucket`` has it.
+    static let bucket = DatabaseFunction("hapax_bucket", argumentCount: 1, pure: true) { values in
+        Data.fromDatabaseValue(values[0]).flatMap { EventID(bytes: [UInt8]($0)) }?.bucket
     }
 
     /// The migration of versions before the first release, whose files no later version reads.

@@ -1,4 +1,6 @@
+import Foundation
 import GRDB
+import HapaxModel
 
 /// Projects and keys in the embedded store.
 struct SQLiteSettingsDatabase: SettingsDatabase {
@@ -33,6 +35,30 @@ struct SQLiteSettingsDatabase: SettingsDatabase {
 extension SQLiteSettingsDatabase {
     /// Deleted content is overwritten at once (``SQLiteEventStore``), and the log is emptied every few seconds.
     func tidy(_ tables: Set<String>) async throws(StoreError) {}
+
+    /// In short transactions, because commits wait for each. The latest row stays, so that its number is not given again.
+    func clear(_ buckets: Range<Int32>) async throws(StoreError) {
+        guard let writer else { throw .notPermitted }
+        let end = Data(EventID.least(of: buckets.upperBound).bytes)
+        var next: Data? = Data()
+        do {
+            while let start = next {
+                next = try await writer.write { db in
+                    // Ids without a day lie between the others, by chance.
+                    let rows = try Row.fetchAll(
+                        db,
+                        sql: """
+                            SELECT row, event_id FROM events WHERE event_id >= ? AND event_id < ? AND hapax_bucket(event_id) >= 0
+                              AND row < (SELECT max(row) FROM events) ORDER BY event_id LIMIT \(Tombstone.rowsAtOnce)
+                            """, arguments: [start, end])
+                    for row in rows { try db.execute(sql: "DELETE FROM events WHERE row = ?", arguments: [row[0] as Int64]) }
+                    return rows.last.map { $0[1] }
+                }
+            }
+        } catch {
+            throw SQLiteEventStore.translated(error)
+        }
+    }
 }
 
 extension StoreSQL {

@@ -1,0 +1,146 @@
+import HapaxModel
+
+/// How long events are kept: some whole months before the running one, by the days of their ids. Older ones are removed, and their ids are
+/// answered `expired`. Ids without a day have to stay: their events, once they were received that long ago, become tombstones.
+///
+/// The horizon, the first day that is kept, only rises. It is stored before anything is removed. The store itself then takes no id below it, so
+/// that a server that has not heard of it cannot bring one back.
+package struct Retention: Sendable {
+    private let settings: any SettingsDatabase
+    /// nil beside a running server with the embedded store: then nothing is removed here.
+    private let reports: (any ReportDatabase)?
+    private let reader: any EventReader
+
+    package struct State: Hashable, Sendable {
+        /// nil: events are kept for ever.
+        package var months: Int?
+        /// Days since 1970; 0 as long as nothing was to be removed.
+        package var horizon: Int32
+        /// The horizon below which everything has been removed.
+        package var cleared: Int32
+    }
+
+    /// What would be removed.
+    package struct Preview: Sendable {
+        package var horizon: Int32
+        /// By month, as far as the store knows without counting.
+        package var parts: [StoreOverview.Part]
+        package var isEstimated: Bool
+        /// Events without a day in their id, of which tombstones would stay.
+        package var undated: Int64
+    }
+
+    /// A day that is still open needs its events, and so do the readers of last month's.
+    static let allowedMonths = 2...1_200
+
+    init(settings: any SettingsDatabase, reader: any EventReader, reports: (any ReportDatabase)? = nil) {
+        (self.settings, self.reader, self.reports) = (settings, reader, reports)
+    }
+
+    package init(store: any EventStore) { self.init(settings: store.settings, reader: store.reader, reports: store.reports) }
+
+    private var dialect: ReportDialect { settings.dialect }
+
+    package func state() async throws(StoreError) -> State {
+        let row = try await settings.rows("SELECT months, horizon, cleared FROM retention").first?.map { $0.flatMap { Int32($0) } }
+        guard let row, let horizon = row[1], let cleared = row[2] else { throw .unavailable("its retention cannot be read") }
+        return State(months: row[0].map(Int.init), horizon: horizon, cleared: cleared)
+    }
+
+    // MARK: - The horizon
+
+    /// - Parameters:
+    ///   - today: The store's day.
+    ///   - open: The first day of a project whose figures are not stored yet: its events are needed.
+    static func horizon(_ months: Int, today: CalendarDay, open: CalendarDay?) -> Int32 {
+        let month = CalendarMonth(today).earlier(by: months)
+        return min(month, open.map(CalendarMonth.init) ?? month).buckets.lowerBound
+    }
+
+    private func horizon(_ months: Int) async throws -> Int32 {
+        guard Self.allowedMonths.contains(months) else {
+            throw Registry.Problem.invalid(
+                parameter: "months",
+                "must be a number from \(Self.allowedMonths.lowerBound) to \(Self.allowedMonths.upperBound), or 0 for ever")
+        }
+        guard let reports else { throw StoreError.notPermitted }
+        let settled = try await reports.settled()
+        let open = try await reports.rows("SELECT min(next_day) FROM report_progress").first?[0]
+        guard let today = CalendarDay(daysSince1970: Int32(clamping: settled / 86_400_000)) else {
+            throw StoreError.unavailable("its clock shows no day")
+        }
+        return Self.horizon(months, today: today, open: open.flatMap { CalendarDay($0) })
+    }
+
+    private static func raise(to horizon: Int32) -> StoreSQL { "UPDATE retention SET horizon = \(horizon) WHERE horizon < \(horizon)" }
+
+    /// - Parameter months: See ``set(months:)``.
+    package func preview(months: Int) async throws -> Preview {
+        let known = try await state().horizon
+        let horizon = months == 0 ? known : max(known, try await horizon(months))
+        let overview = try await reader.overview()
+        let end = CalendarMonth(bucket: horizon)?.text ?? ""
+        let months = overview.parts.filter { $0.name < end }
+        let count: StoreSQL = """
+            SELECT count(*) FROM kept_events WHERE \(dialect.isUndated) AND received_at < \(instant: Int64(horizon) * 86_400)
+            """
+        let undated = try await reports?.rows(count).first?[0].flatMap { Int64($0) } ?? 0
+        let past = overview.parts.filter { $0.name == "past" && $0.rows > 0 }
+        return Preview(
+            horizon: horizon, parts: past + months.filter { $0.rows > 0 }, isEstimated: overview.isEstimated, undated: undated)
+    }
+
+    /// From now on the store takes no id that is older. ``perform()`` removes what is, here or at any server of the database.
+    ///
+    /// - Parameter months: 0 keeps for ever what is there.
+    /// - Throws: ``StoreError/notPermitted``, ``Registry/Problem``.
+    package func set(months: Int) async throws -> State {
+        let keep: StoreSQL = "UPDATE retention SET months = nullif(\(months), 0)"
+        _ = try await settings.change(months == 0 ? [keep] : [Self.raise(to: try await horizon(months)), keep])
+        return try await state()
+    }
+
+    /// Raises the horizon, if it is time, by one month at most: a clock that shows another year must not cost all events.
+    package func advance() async throws {
+        let state = try await state()
+        guard let months = state.months, let next = CalendarMonth(bucket: state.horizon)?.next else { return }
+        let horizon = min(try await horizon(months), next.buckets.lowerBound)
+        if horizon > state.horizon { _ = try await settings.change([Self.raise(to: horizon)]) }
+    }
+
+    // MARK: - Removing
+
+    /// Removes what lies below the horizon. If it is interrupted, or several do it at once, whoever comes next goes on.
+    ///
+    /// - Returns: The new state; nil if there was nothing to remove.
+    package func perform() async throws -> State? {
+        let state = try await state()
+        guard state.cleared < state.horizon, let reports else { return nil }
+        try await settings.clear(state.cleared..<state.horizon)
+        var touched: Set<String> = []
+        for received in try await reports.received(from: 0, to: Int64(state.horizon) * 86_400, parts: .small) {
+            let undated: StoreSQL = "\(received) AND \(dialect.isUndated) AND event <> ''"
+            while true {
+                let rows = try await reports.rows("SELECT \(dialect.rowKey) FROM events WHERE \(undated) LIMIT \(Tombstone.foundAtOnce)")
+                if rows.isEmpty { break }
+                touched.formUnion(rows.compactMap(\.[1]))
+                for part in dialect.parts(rows.compactMap(\.[0])) {
+                    try Task.checkCancellation()
+                    _ = try await settings.change([Tombstone.bury("\(part) AND \(undated)")])
+                }
+            }
+        }
+        try await settings.tidy(touched)
+        _ = try await settings.change(["UPDATE retention SET cleared = \(state.horizon) WHERE cleared < \(state.horizon)"])
+        return try await self.state()
+    }
+}
+
+extension Retention {
+    /// As in `2024-11-01`; nil as long as nothing was to be removed.
+    static func firstDay(_ horizon: Int32) -> String? { horizon == 0 ? nil : CalendarDay(daysSince1970: horizon)?.description }
+}
+
+extension Retention.State {
+    var firstDay: String? { Retention.firstDay(horizon) }
+}
