@@ -53,7 +53,7 @@ final class ServerProcess: LoadTarget {
             func value(_ name: String) -> Double {
                 text.split(separator: "\n").last { $0.hasPrefix("\(name) ") }.flatMap { Double($0.dropFirst(name.count + 1)) } ?? 0
             }
-            return (value("hapax_groups_committed_total"), value("hapax_group_records_total"))
+            return (value("hapax_group_events_count"), value("hapax_group_events_sum"))
         }
     }
 

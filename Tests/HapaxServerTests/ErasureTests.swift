@@ -195,7 +195,7 @@ struct ErasureTests {
             }
             #expect(!text(try await admin(nil)).contains("canary"))
             #expect(try await server.receipt(body).duplicates == 5)
-            #expect(try await server.metrics().contains(#"hapax_events_total{outcome="conflict"} 0"#))
+            #expect(try await server.metrics().contains(#"hapax_events_total{project="shop",outcome="conflict"} 0"#))
         }
         #expect(log.lines.contains { $0.message == "A user was erased" && $0.metadata["events"] == "5" })
         #expect(!"\(log.lines)".contains("canary"))

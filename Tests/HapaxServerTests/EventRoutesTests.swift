@@ -210,9 +210,12 @@ struct EventRoutesTests {
             _ = try await server.post("nonsense")
             let text = try await server.metrics()
             for line in [
-                "hapax_events_received_total 4", #"hapax_events_total{outcome="stored"} 2"#,
-                #"hapax_events_total{outcome="duplicate"} 1"#, #"hapax_events_total{outcome="rejected"} 1"#,
-                #"hapax_requests_refused_total{code="malformed"} 1"#,
+                "hapax_events_received_total 4", #"hapax_events_total{project="shop",outcome="stored"} 2"#,
+                #"hapax_events_total{project="shop",outcome="duplicate"} 1"#, #"hapax_events_total{project="shop",outcome="rejected"} 1"#,
+                #"hapax_events_rejected_total{project="shop",reason="missing_event_id"} 1"#,
+                #"hapax_events_total{project="app",outcome="stored"} 0"#, #"hapax_requests_refused_total{code="malformed"} 1"#,
+                #"hapax_request_duration_seconds_count{route="POST /v1/events"} 3"#, "hapax_group_events_sum 2",
+                #"hapax_request_duration_seconds_bucket{route="POST /v1/events",le="+Inf"} 3"#,
             ] {
                 #expect(text.contains("\n\(line)\n"), "\(line)")
             }

@@ -98,7 +98,9 @@ struct MessageRulesTests {
             head: HTTPRequest(method: .get, scheme: "http", authority: "h", path: "/"), body: RequestBody(buffer: ByteBuffer()))
         let response = try await middleware.handle(request, context: context) { _, _ in throw Unforeseen() }
         #expect(response.status == .internalServerError && response.headers[.contentType] == RequestProblem.contentType)
-        #expect(metrics.exposition().contains(#"{code="internal_error"} 1"#))
+        var exposition = Exposition()
+        metrics.write(to: &exposition, projects: [:])
+        #expect(exposition.text.contains(#"{code="internal_error"} 1"#))
         #expect(log.lines.map(\.level) == [.error, .info] && !"\(log.lines)".contains("hush"))
     }
 }

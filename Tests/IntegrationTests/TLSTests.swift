@@ -61,7 +61,7 @@ struct TLSTests {
         let (status, says) = try await hapax("flush", trusts: false)
         #expect(status == .exited(2) && says.contains("TLS failed"), "\(says)")
         #expect(try await hapax("flush", trusts: true).0 == .exited(0))
-        #expect(try await server.metrics().contains(#"hapax_events_total{outcome="stored"} 1"#))
+        #expect(try await server.metrics().contains(#"hapax_events_total{project="shop",outcome="stored"} 1"#))
         for (arguments, code) in [
             (["--tls-max", "1.2"], 0), (["--tlsv1.3"], 0), (["--http2"], 0),
             (["--tlsv1.0", "--tls-max", "1.1", "--ciphers", "ALL@SECLEVEL=0"], 35),

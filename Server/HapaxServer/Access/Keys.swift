@@ -44,6 +44,10 @@ final class Keys: Sendable {
     /// Whether one of the public keys is in use.
     var holdsDemoKeys: Bool { fixed.holdsDemoKeys }
 
+    var projectNamesByID: [Int32: String] {
+        Dictionary(table.withLock { $0.projects }.map { ($0.value, $0.key) }) { $1 }
+    }
+
     /// The projects that an admin may choose from, sorted.
     var projectNames: [String] { table.withLock { $0.projects.keys }.sorted() }
 

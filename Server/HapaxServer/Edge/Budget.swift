@@ -20,6 +20,8 @@ final class Budget: Sendable {
         (self.limit, self.limitOfOne, self.what) = (limit, limitOfOne, what)
     }
 
+    var held: Int { state.withLock { $0.held } }
+
     /// - Returns: A charge; the amount counts as long as it lives.
     /// - Throws: ``RequestProblem``: no room for this project, or none at all.
     func take(_ amount: Int, of project: Int32) throws(RequestProblem) -> Charge {

@@ -16,6 +16,16 @@ final class Connections: Sendable {
         var ways: [ConnectionTable.ID: Ways] = [:]
         var next: ConnectionTable.ID = 0
         var isStopping = false
+        var shed = 0
+        var cut = 0
+    }
+
+    struct Figures: Sendable {
+        var open: Int
+        var arrivingBytes: Int
+        /// Since the start.
+        var shed: Int
+        var cut: Int
     }
 
     private let state: Locked<State>
@@ -29,6 +39,10 @@ final class Connections: Sendable {
     /// Whether graceful stop has begun. A connection that is still being set up gets no event for that, so it asks here.
     var isStopping: Bool { state.withLock { $0.isStopping } }
 
+    var figures: Figures {
+        state.withLock { Figures(open: $0.table.count, arrivingBytes: $0.table.arrivingBytes, shed: $0.shed, cut: $0.cut) }
+    }
+
     func stop() {
         state.withLock { $0.isStopping = true }
     }
@@ -37,7 +51,9 @@ final class Connections: Sendable {
         let (id, leaving) = state.withLock { state in
             state.next += 1
             state.ways[state.next] = ways
-            return (state.next, state.table.opened(state.next, now).flatMap { state.ways[$0] })
+            let leaving = state.table.opened(state.next, now)
+            if leaving != nil { state.shed += 1 }
+            return (state.next, leaving.flatMap { state.ways[$0] })
         }
         leaving?.shed()
         return id
@@ -45,7 +61,11 @@ final class Connections: Sendable {
 
     /// Closes a connection, because the system has no descriptor left for a new one.
     func shed() {
-        state.withLock { state in state.table.shed().flatMap { state.ways[$0] } }?.shed()
+        state.withLock { state in
+            let leaving = state.table.shed()
+            if leaving != nil { state.shed += 1 }
+            return leaving.flatMap { state.ways[$0] }
+        }?.shed()
     }
 
     func stands(_ id: ConnectionTable.ID, _ standing: ConnectionTable.Standing, _ now: NIODeadline) {
@@ -56,9 +76,11 @@ final class Connections: Sendable {
     func bytesArrived(_ id: ConnectionTable.ID, _ count: Int, _ now: NIODeadline) -> Bool {
         let (isAdmitted, leaving) = state.withLock { state in
             switch state.table.bytesArrived(id, count, now) {
-            case .admitted: (true, nil as Ways?)
-            case .cut(let slower): (true, state.ways[slower])
-            case .refused: (false, nil)
+            case .admitted: return (true, nil as Ways?)
+            case .cut(let slower):
+                state.cut += 1
+                return (true, state.ways[slower])
+            case .refused: return (false, nil)
             }
         }
         leaving?.cut()

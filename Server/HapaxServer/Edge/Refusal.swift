@@ -68,7 +68,9 @@ struct RefusalMiddleware: RouterMiddleware {
             response = Response(status: head.status, headers: head.headerFields, body: ResponseBody(byteBuffer: body))
             response.headers[.allow] = allowed
         }
-        log.answered(request, context, response.status, problem?.code, after: .now - began)
+        let duration = ContinuousClock.now - began
+        metrics.answered(context.endpointPath.map { "\(request.method.rawValue) \($0)" }, after: duration)
+        log.answered(request, context, response.status, problem?.code, after: duration)
         response.headers[RequestProblem.requestIDField] = context.requestID
         response.body = response.body.paced(by: context.channel)
         // The length that GET would have, and no body (RFC 9110 §9.3.2).

@@ -56,6 +56,8 @@ final class Turns: Sendable {
         Turns(TurnQueue(places: ServerLimits.exportReads, maximumWaiting: .max))
     }
 
+    var waiting: Int { state.withLock { $0.queue.waitingCount } }
+
     /// One request's turn, which ends with ``Turns/run(_:_:)``.
     struct Turn: ~Copyable {
         fileprivate let turns: Turns

@@ -149,6 +149,7 @@ package final class GroupCommitWriter: Sendable {
     }
 
     private func outcomes(_ group: CommitGroup, writer: Int) async throws(StoreError) -> [IngestOutcome] {
+        let began = now()
         var plan = CommitPlan(group.storeGroup)
         while let part = plan.next {
             do throws(StoreError) { plan.committed(try await store.commit(part, writer: writer)) } catch { try plan.failed(error) }
@@ -160,7 +161,8 @@ package final class GroupCommitWriter: Sendable {
             for (row, isSame) in zip(repeats, same) { verdicts[row.place] = isSame }
         }
         metrics.groupCommitted(
-            records: group.storeGroup.records.count, derivedWithOtherContent: group.derivedWithOtherContent(plan.found, verdicts))
+            records: group.storeGroup.records.count, in: now() - began,
+            derivedWithOtherContent: group.derivedWithOtherContent(plan.found, verdicts))
         return group.outcomes(found: plan.found, refused: plan.refused, verdicts: verdicts)
     }
 }

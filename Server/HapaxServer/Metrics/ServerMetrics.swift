@@ -1,29 +1,37 @@
 import HapaxModel
 
-/// What the server has done since it started, for `GET /metrics` in Prometheus' text format.
+/// What the server has done since it started, for `GET /metrics`.
 ///
 /// The counters of events balance: `received = stored + duplicate + conflict + rejected + expired + retry` (I12).
 package final class ServerMetrics: Sendable {
     private let counts = Locked(Counts())
 
     private struct Counts {
-        var outcomes = [Int](repeating: 0, count: Receipt.Outcome.allCases.count)
+        /// By project.
+        var events: [Int32: Events] = [:]
         var refusals: [RequestProblem.Code: Int] = [:]
+        /// By method and route.
+        var requests: [String: Histogram] = [:]
         var received = 0
-        var groups = 0
-        var groupRecords = 0
+        var commits = Histogram.durations
+        var groups = Histogram.groups
         var failedGroups = 0
         var derivedWithOtherContent = 0
         var lastUpkeep: Timestamp?
     }
 
+    private struct Events {
+        var outcomes = [Int](repeating: 0, count: Receipt.Outcome.allCases.count)
+        var rejections: [String: Int] = [:]
+    }
+
     package init() {}
 
-    func groupCommitted(records: Int, derivedWithOtherContent: Int = 0) {
+    func groupCommitted(records: Int, in duration: Duration, derivedWithOtherContent: Int = 0) {
         counts.withLock { counts in
             counts.derivedWithOtherContent += derivedWithOtherContent
-            counts.groups += 1
-            counts.groupRecords += records
+            counts.groups.observe(Double(records))
+            counts.commits.observe(duration / .seconds(1))
         }
     }
 
@@ -38,54 +46,63 @@ package final class ServerMetrics: Sendable {
     /// When upkeep last succeeded; nil if it has not yet.
     var lastUpkeep: Timestamp? { counts.withLock { $0.lastUpkeep } }
 
-    func answered(_ outcome: IngestOutcome) {
+    func answered(_ outcome: IngestOutcome, of projectID: Int32) {
         counts.withLock { counts in
             counts.received += outcome.received
-            counts.outcomes[Receipt.Outcome.stored.index] += outcome.stored
-            for result in outcome.results { counts.outcomes[result.outcome.index] += 1 }
+            var events = counts.events.removeValue(forKey: projectID) ?? Events()
+            events.outcomes[Receipt.Outcome.stored.index] += outcome.stored
+            for result in outcome.results {
+                events.outcomes[result.outcome.index] += 1
+                if result.outcome == .rejected, let reason = result.reason { events.rejections[reason, default: 0] += 1 }
+            }
+            counts.events[projectID] = events
         }
+    }
+
+    /// - Parameter route: The method and the route's pattern; nil where there is none.
+    func answered(_ route: String?, after duration: Duration) {
+        counts.withLock { $0.requests[route ?? "other", default: .durations].observe(duration / .seconds(1)) }
     }
 
     func refused(_ code: RequestProblem.Code) {
         counts.withLock { $0.refusals[code, default: 0] += 1 }
     }
 
-    /// All metrics as text (https://prometheus.io/docs/instrumenting/exposition_formats/).
-    package func exposition(crowdedMonths: [CrowdedMonth] = []) -> String { exposition(crowdedMonths: crowdedMonths, certificate: nil) }
-
-    func exposition(crowdedMonths: [CrowdedMonth], certificate: Certificate?) -> String {
+    /// - Parameter projects: Their names. Each of them is told, so that its first event is seen as a change.
+    func write(to exposition: inout Exposition, projects: [Int32: String]) {
         let counts = counts.withLock { $0 }
-        var text = ""
-        func metric(_ name: String, _ help: String, type: String = "counter", _ samples: [(label: String, value: Int)]) {
-            text += "# HELP \(name) \(help)\n# TYPE \(name) \(type)\n"
-            for sample in samples { text += "\(name)\(sample.label) \(sample.value)\n" }
-        }
-        metric("hapax_events_received_total", "Events in answered requests.", [("", counts.received)])
-        metric(
-            "hapax_events_total", "Events by outcome.",
-            Receipt.Outcome.allCases.map { (#"{outcome="\#($0.rawValue)"}"#, counts.outcomes[$0.index]) })
-        metric(
-            "hapax_requests_refused_total", "Requests refused as a whole, by code.",
-            RequestProblem.Code.allCases.map { (#"{code="\#($0.rawValue)"}"#, counts.refusals[$0] ?? 0) })
-        metric("hapax_groups_committed_total", "Transactions of the store.", [("", counts.groups)])
-        metric("hapax_group_records_total", "Distinct events in those transactions.", [("", counts.groupRecords)])
-        metric(
-            "hapax_derived_other_content_total", "Duplicates under a derived id whose content differs from what is stored.",
-            [("", counts.derivedWithOtherContent)])
-        metric("hapax_groups_failed_total", "Groups answered with 503.", [("", counts.failedGroups)])
-        metric(
-            "hapax_crowded_month_events", "Events of months to come that have no partition since too many were stored for them.",
-            type: "gauge",
-            crowdedMonths.map { (#"{month="\#($0.month)",project="\#($0.project)"}"#, Int($0.rows)) })
-        if let certificate {
-            metric(
-                "hapax_certificate_end_timestamp_seconds", "When the certificate ends.", type: "gauge", [("", Int(certificate.end / 1_000))]
-            )
-            metric(
-                "hapax_certificate_differs_from_files", "1 while the files of the certificate hold something that cannot be used.",
-                type: "gauge", [("", certificate.problem == nil ? 0 : 1)])
-        }
-        return text
+        let projects = projects.sorted { $0.value < $1.value }
+        exposition.add(.counter, "hapax_events_received_total", "Events in answered requests.", counts.received)
+        exposition.add(
+            .counter, "hapax_events_total", "Events by project and outcome.",
+            projects.flatMap { id, name in
+                Receipt.Outcome.allCases.map { outcome in
+                    ([("project", name), ("outcome", outcome.rawValue)], Double(counts.events[id]?.outcomes[outcome.index] ?? 0))
+                }
+            })
+        exposition.add(
+            .counter, "hapax_events_rejected_total", "Rejected events by project and reason.",
+            projects.flatMap { id, name in
+                EventProblem.Reason.allCases.map { reason in
+                    ([("project", name), ("reason", reason.rawValue)], Double(counts.events[id]?.rejections[reason.rawValue] ?? 0))
+                }
+            })
+        exposition.add(
+            .counter, "hapax_requests_refused_total", "Requests refused as a whole, by code.",
+            RequestProblem.Code.allCases.map { ([("code", $0.rawValue)], Double(counts.refusals[$0] ?? 0)) })
+        exposition.add(
+            "hapax_request_duration_seconds", "From a request's header until its answer begins, by route.",
+            counts.requests.sorted { $0.key < $1.key }.map { ([("route", $0.key)], $0.value) })
+        exposition.add(
+            "hapax_commit_duration_seconds", "The store's transactions, with what had to be compared.", [([], counts.commits)])
+        exposition.add("hapax_group_events", "Distinct events in a transaction.", [([], counts.groups)])
+        exposition.add(.counter, "hapax_groups_failed_total", "Transactions whose requests were answered 503.", counts.failedGroups)
+        exposition.add(
+            .counter, "hapax_derived_other_content_total", "Duplicates under a derived id whose content differs from what is stored.",
+            counts.derivedWithOtherContent)
+        exposition.add(
+            .gauge, "hapax_upkeep_timestamp_seconds", "When upkeep last succeeded.",
+            counts.lastUpkeep.map { Double($0.unixMilliseconds / 1_000) })
     }
 }
 

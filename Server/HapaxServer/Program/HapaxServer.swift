@@ -62,7 +62,8 @@ public enum HapaxServer {
             complain("\(error)")
             return 1
         } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            complain("the port is in use already: stop what listens there, or set HAPAX_PORT (0 picks a free one)")
+            complain(
+                "the port is in use already: stop what listens there, or set HAPAX_PORT (0 picks a free one), or HAPAX_METRICS_PORT")
             return 1
         } catch {
             complain("the server failed: \(error)")
@@ -71,7 +72,8 @@ public enum HapaxServer {
     }
 
     private static func run(_ configuration: ServerConfiguration) async throws {
-        var logger = Logger(label: "hapax-server", factory: { StreamLogHandler.standardError(label: $0) })
+        let isJSON = configuration.logsJSON
+        var logger = Logger(label: "hapax-server") { isJSON ? JSONLog() as any LogHandler : StreamLogHandler.standardError(label: $0) }
         logger.logLevel = configuration.logLevel
         for name in configuration.unknownVariables {
             logger.warning("A variable that looks like a setting is none; see --help", metadata: ["variable": "\(name)"])
@@ -100,12 +102,15 @@ public enum HapaxServer {
         let application = IngestApplication(
             store: store, keys: keys, zones: zones, options: options, currentTime: currentTime, logger: logger,
             onListening: { port in
-                let address =
-                    "\(configuration.options.certificate == nil ? "http" : "https")://\(host.contains(":") ? "[\(host)]" : host):\(port)"
+                let address = "\(configuration.options.certificate == nil ? "http" : "https")://\(Self.authority(host, port))"
                 print("listening on \(address)")
                 // Only a key that is public anyway may be printed as part of an address.
                 let hasDemo = configuration.readKeys.contains { $0.key == StaticKeys.demoReadKey }
                 print("see what arrives: \(address)/\(hasDemo ? "#key=\(StaticKeys.demoReadKey)" : "")")
+                fflush(nil)
+            },
+            onMetricsListening: { port in
+                print("metrics on http://\(Self.authority(configuration.options.metrics?.host ?? "", port))/metrics")
                 fflush(nil)
             })
         let group = ServiceGroup(
@@ -115,6 +120,8 @@ public enum HapaxServer {
         defer { for source in hardStop { source.cancel() } }
         try await group.run()
     }
+
+    private static func authority(_ host: String, _ port: Int) -> String { "\(host.contains(":") ? "[\(host)]" : host):\(port)" }
 
     /// The number of each project that a setting names.
     private static func projects(

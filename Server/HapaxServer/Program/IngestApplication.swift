@@ -14,16 +14,19 @@ package struct IngestApplication: Service {
     private let options: ServerOptions
     private let currentTime: @Sendable () -> Int64
     private let onListening: @Sendable (_ port: Int) async -> Void
+    private let onMetricsListening: @Sendable (_ port: Int) async -> Void
     private let logger: Logger
 
     /// - Parameters:
     ///   - zones: The name of each project's time zone by its number. A project without a known name keeps its stored zone, at first UTC.
     ///   - currentTime: The wall clock in Unix milliseconds.
     ///   - onListening: Called once, with the port, when connections are accepted.
+    ///   - onMetricsListening: The same for the listener for metrics, if there is one.
     package init(
         store: any EventStore, keys: StaticKeys, zones: [Int32: String] = [:], options: ServerOptions = ServerOptions(),
         currentTime: @escaping @Sendable () -> Int64,
-        logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
+        logger: Logger, onListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in },
+        onMetricsListening: @escaping @Sendable (_ port: Int) async -> Void = { _ in }
     ) {
         self.store = store
         self.keys = keys
@@ -31,6 +34,7 @@ package struct IngestApplication: Service {
         self.options = options
         self.currentTime = currentTime
         self.onListening = onListening
+        self.onMetricsListening = onMetricsListening
         self.logger = logger
     }
 
@@ -57,26 +61,28 @@ package struct IngestApplication: Service {
         let writer = GroupCommitWriter(store: store, metrics: metrics, heldBytes: options.limits.heldBytes, logger: logger)
         let live = Live(currentTime: currentTime)
         let connections = Connections(limits: options.limits)
-        let application = Application(
-            responder: Routes(
-                keys: access, admin: admin, writer: writer, store: store, live: live, zones: zones, limits: options.limits,
-                metrics: metrics, certificate: certificate, logger: logger, currentTime: currentTime
-            )
-            .responder(metrics, AccessLog(logger: logger, proxies: options.proxies) { access.projectName($0) }),
-            server: HTTPServerBuilder { responder in
-                let channel = HTTP1Channel(
-                    responder: responder,
-                    configuration: .init(
-                        additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
-                        httpDecoderConfiguration: .init(
-                            maxHeaderFieldSize: ServerLimits.headerBytes, maxHeaderListSize: ServerLimits.headerBytes,
-                            maxHeaderFieldCount: ServerLimits.headerFields)))
-                return certificate.map { SecureChannel(base: channel, certificate: $0) } ?? channel
-            },
-            configuration: ApplicationConfiguration(
-                address: .hostname(options.host, port: options.port), serverName: nil, backlog: ServerLimits.backlog),
+        let readiness = ReadinessProbe(store: store)
+        let watch = StoreWatch(store: store, readiness: readiness)
+        let log = AccessLog(logger: logger, proxies: options.proxies) { access.projectName($0) }
+        let routes = Routes(
+            keys: access, admin: admin, writer: writer, store: store, live: live, zones: zones, limits: options.limits,
+            metrics: metrics, watch: watch, readiness: readiness, connections: connections, certificate: certificate, logger: logger,
+            currentTime: currentTime)
+        var listeners: [any Service] = []
+        if let (host, port) = options.metrics {
+            var limits = options.limits
+            limits.connections = ServerLimits.metricsConnections
+            listeners.append(
+                Self.listener(
+                    Routes(page: routes.page, readiness: readiness).responder(metrics, log), host, port, Connections(limits: limits),
+                    metrics,
+                    logger, onListening: onMetricsListening))
+        }
+        let application = Self.listener(
+            routes.responder(metrics, log), options.host, options.port, connections, metrics, certificate: certificate, logger,
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
-            services: [
+            services: listeners + [
+                watch,
                 ReportService(closing: DayClosing(database: store.reports, zones: zones), currentTime: currentTime, logger: logger),
                 AccessService(keys: access),
                 ErasureService(
@@ -90,13 +96,7 @@ package struct IngestApplication: Service {
             ] + (certificate.map { [CertificateService(certificate: $0, currentTime: currentTime, logger: logger)] } ?? []) + [
                 UpkeepService(store: store, metrics: metrics, currentTime: currentTime, logger: logger), GroupCommitService(writer: writer),
             ],
-            onServerRunning: { [onListening, options] channel in
-                try? await channel.eventLoop.submit {
-                    try channel.pipeline.syncOperations.addHandler(AcceptPause(connections: connections), position: .first)
-                }.get()
-                await onListening(channel.localAddress?.port ?? options.port)
-            },
-            logger: logger)
+            onListening: onListening)
         do {
             // This handler runs before the server tells its connections to stop.
             try await withGracefulShutdownHandler {
@@ -110,6 +110,36 @@ package struct IngestApplication: Service {
             throw error
         }
         await store.close()
+    }
+
+    /// A port, with all that its connections are held to.
+    private static func listener(
+        _ responder: some HTTPResponder<IngestContext>, _ host: String, _ port: Int, _ connections: Connections, _ metrics: ServerMetrics,
+        certificate: Certificate? = nil, _ logger: Logger, services: [any Service] = [],
+        onListening: @escaping @Sendable (_ port: Int) async -> Void
+    ) -> some ApplicationProtocol {
+        Application(
+            responder: responder,
+            server: HTTPServerBuilder { responder in
+                let channel = HTTP1Channel(
+                    responder: responder,
+                    configuration: .init(
+                        additionalChannelHandlers: [ConnectionHandler(connections: connections, metrics: metrics)],
+                        httpDecoderConfiguration: .init(
+                            maxHeaderFieldSize: ServerLimits.headerBytes, maxHeaderListSize: ServerLimits.headerBytes,
+                            maxHeaderFieldCount: ServerLimits.headerFields)))
+                return certificate.map { SecureChannel(base: channel, certificate: $0) } ?? channel
+            },
+            configuration: ApplicationConfiguration(
+                address: .hostname(host, port: port), serverName: nil, backlog: ServerLimits.backlog),
+            services: services,
+            onServerRunning: { channel in
+                try? await channel.eventLoop.submit {
+                    try channel.pipeline.syncOperations.addHandler(AcceptPause(connections: connections), position: .first)
+                }.get()
+                await onListening(channel.localAddress?.port ?? port)
+            },
+            logger: logger)
     }
 }
 

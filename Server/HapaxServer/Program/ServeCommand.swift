@@ -28,6 +28,8 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .setting(.tlsKey)) var tlsKey: String?
     @Flag(help: .setting(.plain)) var plain = false
     @Option(help: .setting(.trustedProxies)) var trustedProxies: String?
+    @Option(help: .setting(.metricsPort)) var metricsPort: String?
+    @Option(help: .setting(.metricsHost)) var metricsHost: String?
     @Option(help: .setting(.store)) var store: String?
     @Option(help: .setting(.storeAdmin)) var storeAdmin: String?
     @Option(help: .setting(.writeKeys)) var writeKeys: String?
@@ -38,6 +40,7 @@ struct ServeCommand: ParsableCommand {
     @Option(help: .setting(.maximumConnections)) var maximumConnections: String?
     @Option(help: .setting(.maximumWaitingBytes)) var maximumWaitingBytes: String?
     @Option(help: .setting(.logLevel)) var logLevel: String?
+    @Option(help: .setting(.logFormat)) var logFormat: String?
     @Option(help: .setting(.config)) var config: String?
     @Flag(help: .setting(.unsafeAllowNonDurableStore)) var unsafeAllowNonDurableStore = false
 
@@ -45,10 +48,12 @@ struct ServeCommand: ParsableCommand {
     var flags: [String: String] {
         let given: [(ServerSetting, String?)] = [
             (.host, host), (.port, port), (.tlsCertificate, tlsCertificate), (.tlsKey, tlsKey), (.plain, plain ? "true" : nil),
-            (.trustedProxies, trustedProxies), (.store, store), (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.readKeys, readKeys),
+            (.trustedProxies, trustedProxies), (.metricsPort, metricsPort), (.metricsHost, metricsHost), (.store, store),
+            (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.readKeys, readKeys),
             (.adminKey, adminKey), (.timeZones, timeZones),
             (.postgresWriters, postgresWriters), (.maximumConnections, maximumConnections), (.maximumWaitingBytes, maximumWaitingBytes),
-            (.logLevel, logLevel), (.config, config), (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),
+            (.logLevel, logLevel), (.logFormat, logFormat), (.config, config),
+            (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),
         ]
         return given.reduce(into: [:]) { flags, entry in flags[entry.0.name] = entry.1 }
     }

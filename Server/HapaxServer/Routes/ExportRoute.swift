@@ -10,7 +10,7 @@ import ServiceLifecycle
 struct ExportRoute: Sendable {
     let questions: Questions
     private let places = Budget(limit: ServerLimits.allExports, limitOfOne: ServerLimits.exports, what: "exports are under way")
-    private let turns = Turns.exports()
+    let turns = Turns.exports()
 
     init(questions: Questions) {
         self.questions = questions

@@ -12,7 +12,7 @@ struct IngestRoute: Sendable {
     let metrics: ServerMetrics
     let live: Live
     let turns = Turns.work()
-    private let dryRuns = Turns.dryRuns()
+    let dryRuns = Turns.dryRuns()
     private let rates = Locked(RateLimits())
     /// Answers dry runs.
     let questions: Questions
@@ -45,7 +45,7 @@ struct IngestRoute: Sendable {
         let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, sender)
         if let limit = sender.eventsPerSecond { rates.withLock { $0.charge(sender.projectID, ingest.count, limit: limit, .now) } }
         let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
-        metrics.answered(outcome)
+        metrics.answered(outcome, of: sender.projectID)
         live.answered(ingest, outcome)
         let receipt = Receipt(
             batchID: batchID, received: outcome.received, stored: outcome.stored, results: outcome.results, project: sender.publicID,

@@ -9,7 +9,7 @@ struct Questions: Sendable {
     let store: any EventStore
     let failures: FailureLog
     let turns = Turns.questions()
-    private let answers: Budget
+    let answers: Budget
 
     init(keys: Keys, store: any EventStore, limits: ServerLimits, failures: FailureLog) {
         (self.keys, self.store, self.failures) = (keys, store, failures)

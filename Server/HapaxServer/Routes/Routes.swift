@@ -11,12 +11,13 @@ struct Routes {
     private var handlers: [(path: String, method: HTTPRequest.Method, handler: Handler)] = []
 
     private let checksHost: Bool
+    let page: MetricsPage
 
     init(
         keys: Keys, admin: AdminRoutes, writer: GroupCommitWriter, store: any EventStore, live: Live, zones: [Int32: ReportZone],
         limits: ServerLimits,
-        metrics: ServerMetrics, certificate: Certificate?, logger: Logger,
-        currentTime: @escaping @Sendable () -> Int64
+        metrics: ServerMetrics, watch: StoreWatch, readiness: ReadinessProbe, connections: Connections, certificate: Certificate?,
+        logger: Logger, currentTime: @escaping @Sendable () -> Int64
     ) {
         checksHost = keys.holdsDemoKeys
         let failures = FailureLog("The store could not be read", recovery: "The store can be read again", logger: logger)
@@ -27,7 +28,10 @@ struct Routes {
             questions: questions, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
         let export = ExportRoute(questions: questions)
         let stream = LiveRoute(questions: questions, live: live)
-        let readiness = ReadinessProbe(store: store)
+        page = MetricsPage(
+            keys: keys, store: store, writer: writer, metrics: metrics, watch: watch, connections: connections,
+            turns: [("work", ingest.turns), ("dry_runs", ingest.dryRuns), ("questions", questions.turns), ("exports", export.turns)],
+            answers: questions.answers, certificate: certificate, startedAt: currentTime())
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .get) { request, _ in try await reading.events(request) }
         add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
@@ -54,20 +58,30 @@ struct Routes {
         add("/v1/admin/retention", .get) { request, _ in try await admin.retention(request) }
         add("/v1/admin/retention", .patch) { request, _ in try await admin.setRetention(request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
+        addHealth(readiness)
+        let overview = StoreRoute(
+            keys: keys, store: store, writer: writer, readiness: readiness, metrics: metrics, live: live, failures: failures)
+        add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
+        add("/metrics", .get) { [page] request, _ in
+            try keys.checkAdmin(request.headers[.authorization])
+            return page.response()
+        }
+    }
+
+    /// Those of the listener for metrics.
+    init(page: MetricsPage, readiness: ReadinessProbe) {
+        (checksHost, self.page) = (false, page)
+        add("/metrics", .get) { _, _ in page.response() }
+        addHealth(readiness)
+    }
+
+    private mutating func addHealth(_ readiness: ReadinessProbe) {
         add("/health/live", .get) { _, _ in Self.response("application/json", Array(#"{"status":"live"}"#.utf8)) }
         add("/health/ready", .get) { _, _ in
             guard await readiness.isReady() else {
                 throw RequestProblem(.storeUnavailable, detail: "the store does not answer, or is not as it must be")
             }
             return Self.response("application/json", Array(#"{"status":"ready"}"#.utf8))
-        }
-        let overview = StoreRoute(
-            keys: keys, store: store, writer: writer, readiness: readiness, metrics: metrics, live: live, failures: failures)
-        add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
-        add("/metrics", .get) { request, _ in
-            try keys.checkAdmin(request.headers[.authorization])
-            return Self.response(
-                "text/plain; version=0.0.4", Array(metrics.exposition(crowdedMonths: store.crowdedMonths, certificate: certificate).utf8))
         }
     }
 

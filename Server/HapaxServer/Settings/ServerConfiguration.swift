@@ -11,6 +11,7 @@ package struct ServerConfiguration: Sendable {
     package var timeZones: [ProjectZone]
     package var postgres = PostgresEventStore.Options()
     package var logLevel: Logger.Level
+    package var logsJSON: Bool
     /// Variables that look like settings and are none: most likely misspelt.
     package var unknownVariables: [String]
 
@@ -63,6 +64,10 @@ package struct ServerConfiguration: Sendable {
         options.host = value(.host) ?? ""
         guard !options.host.isEmpty else { throw Problem(.host, "must be an address or a name") }
         options.port = try number(.port, 0...65_535)
+        if value(.metricsPort) ?? "" != "" {
+            options.metrics = (value(.metricsHost) ?? "", try number(.metricsPort, 0...65_535))
+            guard options.metrics?.port != options.port || options.port == 0 else { throw Problem(.metricsPort, "must be another port") }
+        }
         options.limits.connections = try number(.maximumConnections, 1...100_000)
         options.limits.heldBytes = try number(.maximumWaitingBytes, 33_554_432...17_179_869_184)
         options.limits.arrivingBytes = options.limits.heldBytes
@@ -96,6 +101,10 @@ package struct ServerConfiguration: Sendable {
         options.proxies = proxies
         guard let level = Logger.Level(rawValue: value(.logLevel) ?? "") else { throw Problem(.logLevel, "is not a log level") }
         logLevel = level
+        guard let format = value(.logFormat), ["text", "json"].contains(format) else {
+            throw Problem(.logFormat, "must be text or json")
+        }
+        logsJSON = format == "json"
         store = try Self.store(value(.store) ?? "")
         if let admin = value(.storeAdmin), !admin.isEmpty {
             guard case .postgres(let uri) = try? Self.store(admin), case .postgres = store else {

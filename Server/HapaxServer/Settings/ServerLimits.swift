@@ -46,6 +46,8 @@ package struct ServerLimits: Sendable {
     /// The most memory of one connection without bodies and answers, even if its header block never ends. Times ``connections`` it is the most
     /// that senders can take by connecting alone.
     package static let connectionBytes = 64 * 1024
+    /// Connections of the listener for metrics.
+    static let metricsConnections = 64
     /// Bytes of an answer that the system's send buffer holds for a slow reader; the system reserves twice as much.
     package static let systemSendBytes = 256 * 1024
     /// Lines of a header block. More are answered as a header block that is too large.
@@ -170,6 +172,9 @@ package struct ServerLimits: Sendable {
     package static let refreshInterval = Duration.seconds(10)
     /// How often it reads which projects and keys there are: a key that was revoked is refused so much later at most, and a stream of it cut.
     package static let settingsInterval = Duration.seconds(2)
+    /// How often the metrics' figures of the store are read, and whether it is ready.
+    static let figuresInterval = Duration.seconds(60)
+    static let watchInterval = Duration.seconds(10)
     /// How often upkeep makes partitions for future months, and how soon it tries again after a failure.
     package static let upkeepInterval = Duration.seconds(24 * 60 * 60)
     package static let upkeepIntervalAfterFailure = Duration.seconds(10 * 60)

@@ -6,6 +6,8 @@ package struct ServerOptions: Sendable {
     /// nil: plain HTTP.
     package var certificate: CertificateFiles?
     package var proxies = TrustedProxies()
+    /// Where metrics are to be had without a key; nil: only with the admin key.
+    package var metrics: (host: String, port: Int)?
     package var limits = ServerLimits()
 
     package init() {}

@@ -33,6 +33,11 @@ struct ServerSetting: Sendable {
     static let trustedProxies = ServerSetting(
         name: "trusted-proxies", placeholder: "LIST",
         help: "Addresses and networks (10.0.0.0/8), by commas, whose X-Forwarded-For is believed.")
+    static let metricsPort = ServerSetting(
+        name: "metrics-port", placeholder: "NUMBER",
+        help: "Another port, with /metrics for whoever reaches it and /health, and nothing else; 0 picks a free one.")
+    static let metricsHost = ServerSetting(
+        name: "metrics-host", placeholder: "ADDRESS", help: "Address of that port.", defaultText: "127.0.0.1")
     static let store = ServerSetting(
         name: "store", placeholder: "URI",
         help: "sqlite:PATH for a file of the server's own, or postgres://USER:PASSWORD@HOST:PORT/DATABASE.",
@@ -69,15 +74,18 @@ struct ServerSetting: Sendable {
     static let logLevel = ServerSetting(
         name: "log-level", placeholder: "LEVEL", help: "trace, debug, info, notice, warning, error or critical; to standard error.",
         defaultText: "info")
+    static let logFormat = ServerSetting(
+        name: "log-format", placeholder: "FORMAT", help: "text, or json: an object on each line.", defaultText: "text")
     static let config = ServerSetting(name: "config", placeholder: "FILE", help: "A JSON object with any of these settings by name.")
     static let unsafeAllowNonDurableStore = ServerSetting(
         name: "unsafe-allow-non-durable-store", placeholder: nil,
         help: "Run on a PostgreSQL whose settings let an acknowledged event be lost. For experiments only.")
 
     static let all = [
-        host, port, tlsCertificate, tlsKey, plain, trustedProxies, store, storeAdmin, writeKeys, readKeys, adminKey, timeZones,
+        host, port, tlsCertificate, tlsKey, plain, trustedProxies, metricsPort, metricsHost, store, storeAdmin, writeKeys, readKeys,
+        adminKey, timeZones,
         postgresWriters, maximumConnections, maximumWaitingBytes,
-        logLevel,
+        logLevel, logFormat,
         config,
         unsafeAllowNonDurableStore,
     ]

@@ -60,6 +60,8 @@ package struct StoreOverview: Sendable {
     package var parts: [Part]
     /// Months that have a partition and have not begun; nil in SQLite, which has no partitions.
     package var monthsAhead: Int?
+    /// Bytes of the disk of the embedded store; nil in PostgreSQL, whose disk is elsewhere.
+    package var disk: (free: Int64, size: Int64)?
 }
 
 /// One stored event.

@@ -8,12 +8,14 @@ import HapaxModel
 /// transaction of its own, so that the write-ahead log can always be emptied soon.
 final class SQLiteReader: EventReader {
     private let database: DatabasePool
+    private let path: String
 
     /// Rows that a step of width 0 searches; four times as many with each width, up to ``largestStep``, which takes some 50 ms.
     private static let firstStep: Int64 = 1_000
     private static let largestStep: Int64 = 64_000
 
     init(path: String) throws {
+        self.path = path
         var configuration = Configuration()
         configuration.label = "hapax.reader"
         configuration.readonly = true
@@ -143,11 +145,15 @@ final class SQLiteReader: EventReader {
 
     /// Counts by row numbers: rows are numbered in the order of arrival. Those that retention has removed are counted as well.
     func overview() async throws(StoreError) -> StoreOverview {
-        try await read { db in
+        let numbers = try? FileManager.default.attributesOfFileSystem(forPath: path)
+        let (free, size) = (numbers?[.systemFreeSize] as? NSNumber, numbers?[.systemSize] as? NSNumber)
+        let disk = free.flatMap { free in size.map { (free.int64Value, $0.int64Value) } }
+        return try await read { db in
             let bytes = try Int64.fetchOne(db, sql: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size") ?? 0
             var overview = StoreOverview(
                 version: "SQLite \(try String.fetchOne(db, sql: "SELECT sqlite_version()") ?? "")", bytes: bytes,
-                isEstimated: try Int32.fetchOne(db, sql: "SELECT cleared FROM retention") != 0, parts: [], monthsAhead: nil)
+                isEstimated: try Int32.fetchOne(db, sql: "SELECT cleared FROM retention") != 0, parts: [], monthsAhead: nil,
+                disk: disk)
             var row: Int64 = 0
             while let received = try Self.receivedAt(row, in: db) {
                 let (year, month, _) = CalendarDay(daysSince1970: Int32(clamping: received / 86_400_000))?.components ?? (1970, 1, 1)

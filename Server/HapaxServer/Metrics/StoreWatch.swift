@@ -1,0 +1,99 @@
+import HapaxModel
+import Logging
+import ServiceLifecycle
+
+/// Looks at the store from time to time, so that whoever reads `/metrics` neither waits for it nor gives it work.
+final class StoreWatch: Service {
+    struct Figures: Sendable {
+        var overview: StoreOverview
+        /// Seconds for which each project has had a day that should have been closed.
+        var closingLag: [(project: String, seconds: Int64)] = []
+        /// Events that the installs heard of within a week had waiting when they last reported.
+        var waiting: [(project: String, events: Int64)] = []
+    }
+
+    private struct State {
+        var isReady = false
+        /// nil until they were read, and while they cannot be.
+        var figures: Figures?
+    }
+
+    private let store: any EventStore
+    private let readiness: ReadinessProbe
+    private let state = Locked(State())
+
+    init(store: any EventStore, readiness: ReadinessProbe) { (self.store, self.readiness) = (store, readiness) }
+
+    var isReady: Bool { state.withLock { $0.isReady } }
+    var figures: Figures? { state.withLock { $0.figures } }
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown { [self] in
+            try await withThrowingDiscardingTaskGroup { group in
+                group.addTask {
+                    while true {
+                        let isReady = await self.readiness.isReady()
+                        self.state.withLock { $0.isReady = isReady }
+                        try await Task.sleep(for: ServerLimits.watchInterval)
+                    }
+                }
+                group.addTask {
+                    while true {
+                        let figures = try? await self.look()
+                        self.state.withLock { $0.figures = figures }
+                        try await Task.sleep(for: ServerLimits.figuresInterval)
+                    }
+                }
+            }
+        }
+    }
+
+    private func look() async throws(StoreError) -> Figures {
+        var figures = Figures(overview: try await store.reader.overview())
+        let reports = store.reports
+        let settled = try await reports.settled()
+        let milliseconds = reports.dialect.milliseconds
+        figures.closingLag = try await Self.numbers(
+            reports,
+            """
+            SELECT p.name, \(milliseconds("b.closes")) FROM report_progress r JOIN projects p USING (project_id)
+            JOIN report_bounds b ON b.project_id = r.project_id AND b.day = r.next_day ORDER BY p.name
+            """
+        ).map { ($0, max(0, settled - $1) / 1_000) }
+        figures.waiting = try await Self.numbers(
+            reports,
+            """
+            SELECT p.name, sum(i.created - i.acknowledged) FROM installs i JOIN projects p USING (project_id)
+            WHERE i.created > i.acknowledged AND i.heard_at >= \(milliseconds: settled - 7 * 86_400_000) GROUP BY p.name ORDER BY p.name
+            """)
+        return figures
+    }
+
+    private static func numbers(_ reports: any ReportDatabase, _ sql: StoreSQL) async throws(StoreError) -> [(String, Int64)] {
+        try await reports.rows(sql).compactMap { row in
+            guard let name = row[0], let number = row[1].flatMap({ Int64($0) }) else { return nil }
+            return (name, number)
+        }
+    }
+
+    func write(to exposition: inout Exposition) {
+        exposition.add(.gauge, "hapax_store_ready", "1 while the store answers and is as it must be.", isReady ? 1 : 0)
+        guard let figures else { return }
+        let overview = figures.overview
+        exposition.add(.gauge, "hapax_store_bytes", "The size of the store.", Double(overview.bytes))
+        exposition.add(
+            .gauge, "hapax_store_rows", "Rows outside of the months, as the database estimates them.",
+            overview.parts.filter { $0.name.first?.isLetter == true }.map { ([("part", $0.name)], Double($0.rows)) })
+        exposition.add(
+            .gauge, "hapax_months_ahead", "Months to come that have a partition.", overview.monthsAhead.map { Double($0) })
+        exposition.add(
+            .gauge, "hapax_disk_free_bytes", "Room on the disk of the embedded store.", overview.disk.map { Double($0.free) })
+        exposition.add(.gauge, "hapax_disk_bytes", "The size of that disk.", overview.disk.map { Double($0.size) })
+        exposition.add(
+            .gauge, "hapax_closing_lag_seconds", "For how long a day has been due to be closed, by project.",
+            figures.closingLag.map { ([("project", $0.project)], Double($0.seconds)) })
+        exposition.add(
+            .gauge, "hapax_clients_waiting_events", "Events that clients had waiting when they last reported, by project.",
+            figures.waiting.map { ([("project", $0.project)], Double($0.events)) })
+    }
+}
