@@ -31,7 +31,7 @@ struct ServerConfigurationTests {
     private func read(_ arguments: [String] = [], _ environment: [String: String] = [:]) throws -> ServerConfiguration {
         let command = try #require(ServerCommand.parseAsRoot(arguments) as? ServeCommand)
         return try ServerConfiguration(
-            flags: command.flags, environment: ["HAPAX_WRITE_KEYS": "shop=a-long-key"].merging(environment) { $1 })
+            flags: command.settings.flags, environment: ["HAPAX_WRITE_KEYS": "shop=a-long-key"].merging(environment) { $1 })
     }
 
     private func problem(_ arguments: [String] = [], _ environment: [String: String] = [:]) -> String? {

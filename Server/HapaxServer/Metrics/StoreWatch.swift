@@ -39,40 +39,14 @@ final class StoreWatch: Service {
                 }
                 group.addTask {
                     while true {
-                        let figures = try? await self.look()
+                        let reports = self.store.reports
+                        let figures = try? await Figures(
+                            reader: self.store.reader, dialect: reports.dialect, now: try await reports.settled(), reports.rows)
                         self.state.withLock { $0.figures = figures }
                         try await Task.sleep(for: ServerLimits.figuresInterval)
                     }
                 }
             }
-        }
-    }
-
-    private func look() async throws(StoreError) -> Figures {
-        var figures = Figures(overview: try await store.reader.overview())
-        let reports = store.reports
-        let settled = try await reports.settled()
-        let milliseconds = reports.dialect.milliseconds
-        figures.closingLag = try await Self.numbers(
-            reports,
-            """
-            SELECT p.name, \(milliseconds("b.closes")) FROM report_progress r JOIN projects p USING (project_id)
-            JOIN report_bounds b ON b.project_id = r.project_id AND b.day = r.next_day ORDER BY p.name
-            """
-        ).map { ($0, max(0, settled - $1) / 1_000) }
-        figures.waiting = try await Self.numbers(
-            reports,
-            """
-            SELECT p.name, sum(i.created - i.acknowledged) FROM installs i JOIN projects p USING (project_id)
-            WHERE i.created > i.acknowledged AND i.heard_at >= \(milliseconds: settled - 7 * 86_400_000) GROUP BY p.name ORDER BY p.name
-            """)
-        return figures
-    }
-
-    private static func numbers(_ reports: any ReportDatabase, _ sql: StoreSQL) async throws(StoreError) -> [(String, Int64)] {
-        try await reports.rows(sql).compactMap { row in
-            guard let name = row[0], let number = row[1].flatMap({ Int64($0) }) else { return nil }
-            return (name, number)
         }
     }
 
@@ -95,5 +69,33 @@ final class StoreWatch: Service {
         exposition.add(
             .gauge, "hapax_clients_waiting_events", "Events that clients had waiting when they last reported, by project.",
             figures.waiting.map { ([("project", $0.project)], Double($0.events)) })
+    }
+}
+
+extension StoreWatch.Figures {
+    /// - Parameters:
+    ///   - now: Unix milliseconds.
+    ///   - ask: Gives the rows of a statement.
+    init(
+        reader: any EventReader, dialect: ReportDialect, now: Int64, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
+    ) async throws(StoreError) {
+        func numbers(_ sql: StoreSQL) async throws(StoreError) -> [(String, Int64)] {
+            try await ask(sql).compactMap { row in
+                guard let name = row[0], let number = row[1].flatMap({ Int64($0) }) else { return nil }
+                return (name, number)
+            }
+        }
+        overview = try await reader.overview()
+        closingLag = try await numbers(
+            """
+            SELECT p.name, \(dialect.milliseconds("b.closes")) FROM report_progress r JOIN projects p USING (project_id)
+            JOIN report_bounds b ON b.project_id = r.project_id AND b.day = r.next_day ORDER BY p.name
+            """
+        ).map { ($0, max(0, now - $1) / 1_000) }
+        waiting = try await numbers(
+            """
+            SELECT p.name, sum(i.created - i.acknowledged) FROM installs i JOIN projects p USING (project_id)
+            WHERE i.created > i.acknowledged AND i.heard_at >= \(milliseconds: now - 7 * 86_400_000) GROUP BY p.name ORDER BY p.name
+            """)
     }
 }

@@ -35,13 +35,16 @@ public enum HapaxServer {
         do {
             let command = try ServerCommand.parseAsRoot(arguments)
             if let command = command as? any StoreCommand { return await run(command, environment) }
+            if let command = command as? CheckCommand {
+                return await command.run(environment, now: Int64(Date().timeIntervalSince1970 * 1_000))
+            }
             guard let serve = command as? ServeCommand else {
                 // `help`, or a command that has others: its run throws what is to be printed.
                 var other = command
                 try other.run()
                 throw CleanExit.helpRequest()
             }
-            flags = serve.flags
+            flags = serve.settings.flags
         } catch {
             // ArgumentParser throws help and version, too, as errors with the exit code 0.
             let code = ServerCommand.exitCode(for: error)

@@ -6,7 +6,9 @@ struct ServerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hapax-server", abstract: "Takes events over HTTP, stores each one once, and shows them.",
         version: HapaxVersion.current,
-        subcommands: [ServeCommand.self, ProjectsCommand.self, KeysCommand.self, RetentionCommand.self, EraseCommand.self],
+        subcommands: [
+            ServeCommand.self, ProjectsCommand.self, KeysCommand.self, RetentionCommand.self, EraseCommand.self, CheckCommand.self,
+        ],
         defaultSubcommand: ServeCommand.self)
 }
 
@@ -19,9 +21,14 @@ struct ServeCommand: ParsableCommand {
             Events go to POST /v1/events; a page at / shows what arrives, and GET /v1/events and others answer with it (docs/reading.md); \
             GET /health/live, /health/ready and /metrics tell how it is. \
             It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings. \
-            Other commands, each with its --help: projects, keys, retention, erase.
+            Other commands, each with its --help: projects, keys, retention, erase, check.
             """)
 
+    @OptionGroup var settings: ServerFlags
+}
+
+/// A flag for each setting.
+struct ServerFlags: ParsableArguments {
     @Option(help: .setting(.host)) var host: String?
     @Option(help: .setting(.port)) var port: String?
     @Option(help: .setting(.tlsCertificate)) var tlsCertificate: String?

@@ -48,15 +48,21 @@ actor PostgresAdministration {
         }
     }
 
-    /// Whether an earlier server, or the admin role, has made all that serving needs.
-    func isPrepared() throws(StoreError) -> Bool {
+    /// The names of the migrations that the schema has had.
+    func appliedMigrations() throws(StoreError) -> [String] {
         try session.use { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
-                guard try connection.query("SELECT to_regclass('hapax_migrations') IS NOT NULL").first?[0] == "t" else { return false }
-                let applied = try connection.query("SELECT name FROM hapax_migrations").compactMap { $0[0] }
-                guard applied.sorted() == PostgresSchema.migrations.map(\.name) else { return false }
-                return try !PostgresPartitions.names(connection).isEmpty
+                guard try connection.query("SELECT to_regclass('hapax_migrations') IS NOT NULL").first?[0] == "t" else { return [] }
+                return try connection.query("SELECT name FROM hapax_migrations").compactMap { $0[0] }
             }
+        }
+    }
+
+    /// Whether an earlier server, or the admin role, has made all that serving needs.
+    func isPrepared() throws(StoreError) -> Bool {
+        guard try appliedMigrations().sorted() == PostgresSchema.migrations.map(\.name) else { return false }
+        return try session.use { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in try !PostgresPartitions.names(connection).isEmpty }
         }
     }
 

@@ -67,6 +67,13 @@ actor PostgresUpkeep {
         }
     }
 
+    /// Whether this role owns the tables.
+    func mayChange() throws(StoreError) -> Bool {
+        try session.use { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in try PostgresRoles.mayChange(connection) }
+        }
+    }
+
     /// - Returns: The rows of the last statement.
     /// - Throws: ``StoreError/notPermitted`` if this role does not own the tables.
     func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {

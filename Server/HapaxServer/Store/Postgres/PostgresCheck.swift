@@ -1,0 +1,76 @@
+import HapaxModel
+
+/// What can be said of a PostgreSQL store without changing it.
+struct PostgresCheck {
+    let uri: String
+    let options: PostgresEventStore.Options
+    /// Unix milliseconds.
+    let now: Int64
+    let hasFixedKeys: Bool
+
+    /// How far the clocks of server and database may be apart, in milliseconds.
+    private static let clockPatience: Int64 = 5_000
+
+    func findings() async -> [Finding] {
+        let breaker = Locked(ConnectionBreaker())
+        let administration = PostgresAdministration(uri: uri, allowsUnsafe: true, breaker: breaker, told: Locked(0))
+        let owner = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
+        let reader = PostgresReader(uri: uri, breaker: breaker)
+        var findings: [Finding] = []
+        do throws(StoreError) {
+            let role = try await administration.checkDatabase()
+            findings += try await administration.complaints().map { complaint in
+                let text = "an acknowledged event could be lost, or be missing from its day, with \(complaint)"
+                return options.unsafeAllowNonDurableStore ? .warn("durability", text) : .fail("durability", text, help: "mend it")
+            }
+            findings += [try await clock(administration)]
+            let applied = try await administration.appliedMigrations()
+            let schema = Finding.schema(applied: applied, known: PostgresSchema.migrations.map(\.name))
+            findings.append(schema)
+            if applied.isEmpty || schema.verdict == .fail { return findings }
+            findings.append(try await roles(role, owner))
+            if schema.verdict == .ok {
+                let settings = PostgresSettingsDatabase(administration: administration, changes: owner, upkeep: owner)
+                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys).findings()
+            }
+        } catch {
+            findings.append(.fail("store", "\(error)"))
+        }
+        await reader.close()
+        await owner.close()
+        await administration.close()
+        return findings
+    }
+
+    private func clock(_ administration: PostgresAdministration) async throws(StoreError) -> Finding {
+        let rows = try await administration.query("SELECT (extract(epoch FROM now()) * 1000)::int8", [])
+        let apart = abs((rows.first?[0].flatMap { Int64($0) } ?? 0) - now)
+        let text = "the database's and this machine's are \(apart) ms apart"
+        return apart > Self.clockPatience
+            ? .warn("clock", text, help: "keep both in step (NTP); the database's counts") : .ok("clock", text)
+    }
+
+    private func roles(_ role: String, _ owner: PostgresUpkeep) async throws(StoreError) -> Finding {
+        let mayChange = try await owner.mayChange()
+        if mayChange, options.admin != nil { return .ok("roles", "\(role) serves, another one owns the tables") }
+        if mayChange {
+            return .ok("roles", "\(role) serves and owns the tables; two roles are safer (docs/operations.md)")
+        }
+        return .warn(
+            "roles", "\(role) may make no months, change no keys and erase nothing",
+            help: "set HAPAX_STORE_ADMIN at one server, before the last month begins")
+    }
+}
+
+extension Finding {
+    /// What the next start of this version would do to a schema.
+    static func schema(applied: [String], known: [String]) -> Finding {
+        if applied.isEmpty { return .warn("schema", "there is none yet; the first start makes it") }
+        if let stranger = applied.sorted().first(where: { !known.contains($0) }) {
+            return .fail("schema", "it is newer than this program, or older than the first release: it has had \(stranger)")
+        }
+        let missing = known.filter { !applied.contains($0) }
+        if missing.isEmpty { return .ok("schema", "up to date (\(known.last ?? ""))") }
+        return .warn("schema", "the next start of this version applies \(missing.joined(separator: ", "))", help: "take a backup before")
+    }
+}

@@ -1,0 +1,36 @@
+import Foundation
+import GRDB
+import HapaxModel
+import HapaxSQLite
+
+/// What can be said of the embedded store without changing it, whether a server runs or not.
+struct SQLiteCheck {
+    let path: String
+    /// Unix milliseconds.
+    let now: Int64
+    let hasFixedKeys: Bool
+
+    func findings() async -> [Finding] {
+        guard FileManager.default.fileExists(atPath: path) else {
+            return [.warn("store", "there is no file \(path) yet; the first start makes it")]
+        }
+        if FileSystem.isShared(path) {
+            return [.fail("store", "\(path) is on a network file system, and SQLite's log works on one machine only")]
+        }
+        do {
+            let reader = try SQLiteReader(path: path)
+            let known = SQLiteSchema.migrator.migrations
+            let applied = try await reader.read { try SQLiteSchema.migrator.appliedIdentifiers($0) }
+            let schema = Finding.schema(applied: Array(applied), known: known)
+            var findings = [schema]
+            if schema.verdict == .ok {
+                let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)
+                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys).findings()
+            }
+            await reader.close()
+            return findings
+        } catch {
+            return [.fail("store", "\(path): \(SQLiteEventStore.translated(error))")]
+        }
+    }
+}
