@@ -94,14 +94,25 @@ struct AccessCommandTests {
         let preview = try await erase("--project", "shop", "--user", "canary-1")
         #expect(preview.exit == .exited(0) && preview.text.hasPrefix("150 events received from") && preview.note.contains("--yes"))
         #expect(bytes().range(of: Data("canary-1".utf8)) != nil)
-        let done = try await erase("--project", "shop", "--user", "canary-1", "--yes")
+        let before = directory.path("before.sqlite")
+        let backup = try ChildProcess("hapax-server", ["backup", before], environment: environment)
+        #expect(await backup.waitUntilExit() == .exited(0))
+        let record = directory.path("erased.ndjson")
+        let done = try await erase("--project", "shop", "--user", "canary-1", "--yes", "--record", record)
         #expect(done.text == "150 events erased\n" && done.exit == .exited(0))
         #expect(bytes().range(of: Data("canary-1".utf8)) == nil && bytes().range(of: Data("canary-0".utf8)) != nil)
         let log = try await erase("--log")
         #expect(log.text.contains("shop") && log.text.contains("150") && !log.text.contains("canary"))
+        // A backup from before holds the user again, and the record erases it again.
+        try FileManager.default.removeItem(atPath: directory.path("events.sqlite"))
+        try FileManager.default.copyItem(atPath: before, toPath: directory.path("events.sqlite"))
+        #expect(try await erase("--replay", record).text.hasPrefix("150 events"))
+        #expect(try await erase("--replay", record, "--yes").text == "150 events erased\n")
+        #expect(bytes().range(of: Data("canary-1".utf8)) == nil)
         for (arguments, code) in [
             (["--project", "shop"], 64), ([], 64), (["--log", "--yes"], 64), (["--project", "nope", "--user", "u", "--yes"], 1),
-            (["--project", "shop", "--user", "", "--yes"], 1),
+            (["--project", "shop", "--user", "", "--yes"], 1), (["--replay", directory.path("nothing"), "--yes"], 1),
+            (["--replay", record, "--project", "shop"], 64), (["--project", "shop", "--user", "u", "--yes", "--record", "/nowhere/x"], 1),
         ] as [([String], Int32)] {
             let child = try ChildProcess("hapax-server", ["erase"] + arguments, environment: environment)
             #expect(await child.waitUntilExit() == .exited(code), "\(arguments)")

@@ -18,7 +18,8 @@ package final class PostgresCluster: Sendable {
     package var version: Int { binaries.version }
     private let binaries: PostgresBinaries
     private let account: PostgresAccount
-    private let directory: String
+    /// Its own, which its account may write to; the data lie in `data`.
+    package let directory: String
     private let password: String
     private let settings: [String]
     private let databases = Locked(0)
@@ -83,6 +84,14 @@ package final class PostgresCluster: Sendable {
     package func stop(mode: StopMode) async throws {
         try await account.run(
             "\(binaries.directory)/pg_ctl", ["-D", "\(directory)/data", "-m", mode.rawValue, "-w", "-t", "60", "stop"])
+    }
+
+    /// Runs a script of a shell under the cluster's account, with PostgreSQL's programs and ours.
+    package func run(_ script: String, environment: [String: String] = [:]) async throws {
+        let paths = [binaries.directory, PackageLayout.productsDirectory.path, ProcessInfo.processInfo.environment["PATH"] ?? ""].joined(
+            separator: ":")
+        let variables = environment.merging(["PATH": paths, "PGDATA": "\(directory)/data"]) { $1 }
+        try await account.run("/usr/bin/env", variables.map { "\($0.key)=\($0.value)" }.sorted() + ["/bin/sh", "-ec", script])
     }
 
     /// Makes an empty database.

@@ -11,6 +11,7 @@ struct StoreCheck {
 
     /// How long a day may wait to be closed, in seconds.
     private static let closingPatience: Int64 = 30 * 60
+    private static let backupHours: Int64 = 26
     private static let leastMonthsAhead = 3
     private static let leastRoom = 0.15
 
@@ -18,7 +19,8 @@ struct StoreCheck {
         let figures = try await StoreWatch.Figures(reader: reader, dialect: settings.dialect, now: now) { (sql) throws(StoreError) in
             try await settings.rows(sql)
         }
-        return size(figures.overview) + [days(figures)] + (try await keys()) + [try await retention()] + (try await erasures())
+        return size(figures.overview) + [backup(figures.overview), days(figures)] + (try await keys()) + [try await retention()]
+            + (try await erasures())
     }
 
     private func size(_ overview: StoreOverview) -> [Finding] {
@@ -42,6 +44,14 @@ struct StoreCheck {
         let units = ["bytes", "KiB", "MiB", "GiB", "TiB"]
         let unit = min(max(0, (63 - bytes.leadingZeroBitCount) / 10), units.count - 1)
         return "\(bytes >> Int64(10 * unit)) \(units[unit])"
+    }
+
+    private func backup(_ overview: StoreOverview) -> Finding {
+        let help = overview.monthsAhead == nil ? "hapax-server backup FILE" : "after each one: hapax-server backup --done"
+        guard let last = overview.lastBackup else { return .warn("backup", "none has been noted", help: help) }
+        let hours = (now - last) / 3_600_000
+        let text = "the last one was made at \(Timestamp(clampingUnixMilliseconds: last))"
+        return hours > Self.backupHours ? .warn("backup", text, help: help) : .ok("backup", text)
     }
 
     private func days(_ figures: StoreWatch.Figures) -> Finding {

@@ -61,6 +61,8 @@ final class StoreWatch: Service {
         exposition.add(
             .gauge, "hapax_months_ahead", "Months to come that have a partition.", overview.monthsAhead.map { Double($0) })
         exposition.add(
+            .gauge, "hapax_backup_timestamp_seconds", "When the last backup was made.", overview.lastBackup.map { Double($0) / 1_000 })
+        exposition.add(
             .gauge, "hapax_disk_free_bytes", "Room on the disk of the embedded store.", overview.disk.map { Double($0.free) })
         exposition.add(.gauge, "hapax_disk_bytes", "The size of that disk.", overview.disk.map { Double($0.size) })
         exposition.add(

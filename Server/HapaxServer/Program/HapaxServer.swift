@@ -35,6 +35,7 @@ public enum HapaxServer {
         do {
             let command = try ServerCommand.parseAsRoot(arguments)
             if let command = command as? any StoreCommand { return await run(command, environment) }
+            if let command = command as? BackupCommand { return await run(command, environment) }
             if let command = command as? CheckCommand {
                 return await command.run(environment, now: Int64(Date().timeIntervalSince1970 * 1_000))
             }
@@ -211,6 +212,20 @@ public enum HapaxServer {
             case .invalid(let parameter, let text): complain("\(parameter) \(text)")
             }
             return 1
+        } catch {
+            complain("\(error)")
+            return 1
+        }
+    }
+
+    private static func run(_ command: BackupCommand, _ environment: [String: String]) async -> Int32 {
+        do {
+            let configuration = try ServerConfiguration(flags: command.settings.flags, environment: environment)
+            note(try await command.run(configuration, note: note))
+            return 0
+        } catch let problem as ServerConfiguration.Problem {
+            complain("\(problem)")
+            return 64
         } catch {
             complain("\(error)")
             return 1

@@ -7,7 +7,8 @@ struct ServerCommand: ParsableCommand {
         commandName: "hapax-server", abstract: "Takes events over HTTP, stores each one once, and shows them.",
         version: HapaxVersion.current,
         subcommands: [
-            ServeCommand.self, ProjectsCommand.self, KeysCommand.self, RetentionCommand.self, EraseCommand.self, CheckCommand.self,
+            ServeCommand.self, ProjectsCommand.self, KeysCommand.self, RetentionCommand.self, EraseCommand.self, BackupCommand.self,
+            CheckCommand.self,
         ],
         defaultSubcommand: ServeCommand.self)
 }
@@ -21,7 +22,7 @@ struct ServeCommand: ParsableCommand {
             Events go to POST /v1/events; a page at / shows what arrives, and GET /v1/events and others answer with it (docs/reading.md); \
             GET /health/live, /health/ready and /metrics tell how it is. \
             It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings. \
-            Other commands, each with its --help: projects, keys, retention, erase, check.
+            Other commands, each with its --help: projects, keys, retention, erase, backup, check.
             """)
 
     @OptionGroup var settings: ServerFlags

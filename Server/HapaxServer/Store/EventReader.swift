@@ -62,6 +62,8 @@ package struct StoreOverview: Sendable {
     package var monthsAhead: Int?
     /// Bytes of the disk of the embedded store; nil in PostgreSQL, whose disk is elsewhere.
     package var disk: (free: Int64, size: Int64)?
+    /// Unix milliseconds; nil if no backup has been noted.
+    package var lastBackup: Int64?
 }
 
 /// One stored event.

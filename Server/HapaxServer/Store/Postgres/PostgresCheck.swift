@@ -25,7 +25,7 @@ struct PostgresCheck {
             }
             findings += [try await clock(administration)]
             let applied = try await administration.appliedMigrations()
-            let schema = Finding.schema(applied: applied, known: PostgresSchema.migrations.map(\.name))
+            let schema = SchemaCheck.finding(applied: applied, known: PostgresSchema.migrations.map(\.name))
             findings.append(schema)
             if applied.isEmpty || schema.verdict == .fail { return findings }
             findings.append(try await roles(role, owner))
@@ -59,18 +59,5 @@ struct PostgresCheck {
         return .warn(
             "roles", "\(role) may make no months, change no keys and erase nothing",
             help: "set HAPAX_STORE_ADMIN at one server, before the last month begins")
-    }
-}
-
-extension Finding {
-    /// What the next start of this version would do to a schema.
-    static func schema(applied: [String], known: [String]) -> Finding {
-        if applied.isEmpty { return .warn("schema", "there is none yet; the first start makes it") }
-        if let stranger = applied.sorted().first(where: { !known.contains($0) }) {
-            return .fail("schema", "it is newer than this program, or older than the first release: it has had \(stranger)")
-        }
-        let missing = known.filter { !applied.contains($0) }
-        if missing.isEmpty { return .ok("schema", "up to date (\(known.last ?? ""))") }
-        return .warn("schema", "the next start of this version applies \(missing.joined(separator: ", "))", help: "take a backup before")
     }
 }

@@ -130,7 +130,11 @@ final class PostgresReader: EventReader {
 
     /// `reltuples` is an estimate from the last VACUUM or ANALYZE (https://www.postgresql.org/docs/current/catalog-pg-class.html).
     func overview() async throws(StoreError) -> StoreOverview {
-        let about = try await shortQuery("SELECT current_setting('server_version'), pg_database_size(current_database())")
+        let about = try await shortQuery(
+            """
+            SELECT current_setting('server_version'), pg_database_size(current_database()),
+              (SELECT (extract(epoch FROM max(taken_at)) * 1000)::int8 FROM backups)
+            """)
         let rows = try await shortQuery(
             """
             SELECT replace(regexp_replace(c.relname, '^events_', ''), '_', '-'), greatest(c.reltuples::int8, pg_stat_get_live_tuples(c.oid), 0),
@@ -143,7 +147,7 @@ final class PostgresReader: EventReader {
             parts: rows.map { row in
                 .init(name: row[0] ?? "", rows: row[1].flatMap { Int64($0) } ?? 0, bytes: row[2].flatMap { Int64($0) })
             },
-            monthsAhead: rows.count { $0[3] == "t" })
+            monthsAhead: rows.count { $0[3] == "t" }, lastBackup: about.first?[2].flatMap { Int64($0) })
     }
 
     func shortQuery(_ sql: String) async throws(StoreError) -> [[String?]] {

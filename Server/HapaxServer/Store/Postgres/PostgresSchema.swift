@@ -179,6 +179,7 @@ enum PostgresSchema {
         Migration(
             name: "007_retention",
             sql: "ALTER TABLE retention ADD COLUMN months integer CHECK (months >= 2), ADD COLUMN cleared integer NOT NULL DEFAULT 0"),
+        Migration(name: "008_backups", sql: "CREATE TABLE backups (taken_at timestamptz NOT NULL DEFAULT now())"),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

@@ -21,7 +21,7 @@ struct SQLiteCheck {
             let reader = try SQLiteReader(path: path)
             let known = SQLiteSchema.migrator.migrations
             let applied = try await reader.read { try SQLiteSchema.migrator.appliedIdentifiers($0) }
-            let schema = Finding.schema(applied: Array(applied), known: known)
+            let schema = SchemaCheck.finding(applied: Array(applied), known: known)
             var findings = [schema]
             if schema.verdict == .ok {
                 let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)

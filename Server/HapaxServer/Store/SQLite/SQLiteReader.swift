@@ -148,12 +148,12 @@ final class SQLiteReader: EventReader {
         let numbers = try? FileManager.default.attributesOfFileSystem(forPath: path)
         let (free, size) = (numbers?[.systemFreeSize] as? NSNumber, numbers?[.systemSize] as? NSNumber)
         let disk = free.flatMap { free in size.map { (free.int64Value, $0.int64Value) } }
-        return try await read { db in
+        return try await read { [path] db in
             let bytes = try Int64.fetchOne(db, sql: "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size") ?? 0
             var overview = StoreOverview(
                 version: "SQLite \(try String.fetchOne(db, sql: "SELECT sqlite_version()") ?? "")", bytes: bytes,
                 isEstimated: try Int32.fetchOne(db, sql: "SELECT cleared FROM retention") != 0, parts: [], monthsAhead: nil,
-                disk: disk)
+                disk: disk, lastBackup: SQLiteBackup.lastBackup(of: path))
             var row: Int64 = 0
             while let received = try Self.receivedAt(row, in: db) {
                 let (year, month, _) = CalendarDay(daysSince1970: Int32(clamping: received / 86_400_000))?.components ?? (1970, 1, 1)

@@ -1,0 +1,163 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+/// The recipes of docs/operations.md, with the very text that stands there.
+@Suite("Backup and restore", .timeLimit(.minutes(4)), .endsWhenItHangs)
+struct BackupTests {
+    private static func recipe(_ name: String, _ replacing: [String: String] = [:]) throws -> String {
+        let page = try String(contentsOf: PackageLayout.root.appending(path: "docs/operations.md"), encoding: .utf8)
+        let block = try #require(page.firstMatch(of: try Regex("```[a-z]+ \(name)\n((?:.|\n)*?)```", as: (Substring, Substring).self)))
+        return replacing.reduce(String(block.output.1)) { $0.replacing($1.key, with: $1.value) }
+    }
+
+    /// Runs a recipe where `hapax-data` lies.
+    private static func run(
+        _ recipe: String, in directory: TemporaryDirectory, _ environment: [String: String]
+    ) async throws -> (exit: ChildProcess.Exit, text: String) {
+        let path = "\(PackageLayout.productsDirectory.path):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
+        let child = try ChildProcess(
+            "/bin/sh", ["-ec", "cd '\(directory.path)'; \(recipe)"], environment: environment.merging(["PATH": path]) { $1 })
+        let text = await child.remainingOutput()
+        return (await child.waitUntilExit(), text + child.standardErrorTail)
+    }
+
+    private static let headers = ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"]
+
+    private static func start(_ store: String) async throws -> (process: ChildProcess, port: Int) {
+        let process = try ChildProcess(
+            "hapax-server",
+            environment: [
+                "HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": "shop=\(ServerUnderTest.key)", "HAPAX_LOG_LEVEL": "critical",
+            ])
+        return (process, try #require(Int(try await process.line(after: "listening on http://127.0.0.1:"))))
+    }
+
+    /// Sends events by their numbers.
+    ///
+    /// - Returns: How many were stored; the others were duplicates.
+    @discardableResult
+    private static func send(_ numbers: Range<Int>, to port: Int) async throws -> Int {
+        var stored = 0
+        for start in stride(from: numbers.lowerBound, to: numbers.upperBound, by: 1_000) {
+            let events = (start..<min(start + 1_000, numbers.upperBound)).map {
+                Event(id: .derived(name: "paid", key: "\($0)"), name: "paid", time: 0, distinctID: "u").encoded().bytes
+            }
+            let answer = try await RawHTTP.post(
+                port: port, headers: headers, body: EventBatch(envelope: .init(), events: events).encoded())
+            let receipt = try Receipt(json: answer.body)
+            #expect(receipt.stored + receipt.duplicates == events.count)
+            stored += receipt.stored
+        }
+        return stored
+    }
+
+    private static func stop(_ process: ChildProcess, kill: Bool = false) async {
+        if kill { process.kill() } else { process.terminate() }
+        await process.waitUntilExit()
+    }
+
+    @Test(
+        "The embedded store is copied while events come; after a restore each acknowledged before is there, and all of them once when sent again"
+    )
+    func embeddedStoreIsRestored() async throws {
+        let directory = TemporaryDirectory()
+        let store = "sqlite:\(directory.path)/hapax-data/events.sqlite"
+        let environment = ["HAPAX_STORE": store, "BACKUP": directory.path("copy.sqlite")]
+        let first = try await Self.start(store)
+        var before = 0
+        for _ in 0..<20 {
+            #expect(try await Self.send(before..<before + 100, to: first.port) == 100)
+            before += 100
+        }
+        let isDone = Locked(false)
+        let backing = Task {
+            defer { isDone.withLock { $0 = true } }
+            return try await Self.run(try Self.recipe("backup-sqlite"), in: directory, environment)
+        }
+        var sent = before
+        // So many at most: on a slow disk the copy waits for them, and they for it.
+        while sent == before || (!isDone.withLock({ $0 }) && sent < 10_000) {
+            #expect(try await Self.send(sent..<sent + 100, to: first.port) == 100)
+            sent += 100
+        }
+        let backed = try await backing.value
+        #expect(backed.exit == .exited(0) && backed.text.contains("checked"), "\(backed.text)")
+        let again = try await Self.run(try Self.recipe("backup-sqlite"), in: directory, environment)
+        #expect(again.exit == .exited(1) && again.text.contains("exists already"))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).filter { $0.contains("copy") } == ["copy.sqlite"])
+        await Self.stop(first.process, kill: true)
+
+        let restored = try await Self.run(try Self.recipe("restore-sqlite"), in: directory, environment)
+        #expect(restored.exit == .exited(0), "\(restored.text)")
+        let second = try await Self.start(store)
+        #expect(try await Self.send(0..<before, to: second.port) == 0)
+        try await Self.send(before..<sent, to: second.port)
+        #expect(try await Self.send(0..<sent, to: second.port) == 0)
+        await Self.stop(second.process)
+        let check = try await Self.run("hapax-server check", in: directory, environment)
+        #expect(check.text.contains(/ok +backup/), "\(check.text)")
+    }
+
+    @Test("PostgreSQL is dumped and restored, roles of its own or not, and the time of the dump is known")
+    func dumpIsRestored() async throws {
+        let cluster = try await PostgresCluster()
+        let directory = TemporaryDirectory()
+        let maintenance = cluster.maintenance
+        _ = try await cluster.query("CREATE DATABASE hapax ENCODING 'UTF8' TEMPLATE template0", database: maintenance)
+        let store = maintenance.replacing(/\/postgres$/, with: "/hapax")
+        let environment = ["HAPAX_STORE": store, "MAINTENANCE": maintenance, "BACKUP": directory.path("hapax.dump")]
+        let first = try await Self.start(store)
+        try await Self.send(0..<500, to: first.port)
+        #expect(try await Self.run("hapax-server check", in: directory, environment).text.contains(/warn +backup/))
+        let backed = try await Self.run(try Self.recipe("backup-postgres"), in: directory, environment)
+        #expect(backed.exit == .exited(0), "\(backed.text)")
+        #expect(try await Self.run("hapax-server check", in: directory, environment).text.contains(/ok +backup/))
+        try await Self.send(500..<800, to: first.port)
+        await Self.stop(first.process)
+        let restored = try await Self.run(try Self.recipe("restore-postgres"), in: directory, environment)
+        #expect(restored.exit == .exited(0), "\(restored.text)")
+        let second = try await Self.start(store)
+        #expect(try await Self.send(0..<800, to: second.port) == 300)
+        #expect(try await cluster.query("SELECT count(*) FROM events", database: store) == [["800"]])
+        await Self.stop(second.process)
+        for (arguments, code, text) in [("file", 1, "pg_dump"), ("", 64, "--done"), ("file --done", 64, "--done")] {
+            let wrong = try await Self.run("hapax-server backup \(arguments)", in: directory, environment)
+            #expect(wrong.exit == .exited(Int32(code)) && wrong.text.contains(text), "\(arguments)")
+        }
+        try await cluster.stop(mode: .fast)
+    }
+
+    @Test("PostgreSQL goes back to a moment: what was acknowledged until then is there, and what is sent again is stored once")
+    func clusterGoesBackToAMoment() async throws {
+        let places = TemporaryDirectory()
+        let paths = { (directory: String) in ["/srv/archive": "\(directory)/archive", "/srv/base": "\(directory)/base"] }
+        // The cluster's own directory is not known before it is there, so the archive lies in one that everybody may use.
+        try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: places.path)
+        let archive = try Self.recipe("archiving", paths(places.path)).split(separator: "\n").map { line in
+            line.replacing(" = ", with: "=").replacing("'", with: "")
+        }
+        let cluster = try await PostgresCluster(settings: archive.map(String.init))
+        try await cluster.run("mkdir '\(places.path)/archive'")
+        let store = try await cluster.makeDatabase()
+        var environment = ["HAPAX_STORE": store, "MAINTENANCE": cluster.maintenance]
+        let first = try await Self.start(store)
+        try await Self.send(0..<100, to: first.port)
+        try await cluster.run(try Self.recipe("base-backup", paths(places.path)), environment: environment)
+        try await Self.send(100..<300, to: first.port)
+        environment["MOMENT"] = try await cluster.query("SELECT clock_timestamp()", database: store)[0][0]
+        try await Self.send(300..<400, to: first.port)
+        await Self.stop(first.process)
+        try await cluster.stop(mode: .fast)
+        try await cluster.run(try Self.recipe("point-in-time", paths(places.path)), environment: environment)
+        try await cluster.start()
+        // It takes what is new only when it has reached the moment.
+        while try await cluster.query("SELECT pg_is_in_recovery()", database: store) == [["t"]] { await Task.yield() }
+        #expect(try await cluster.query("SELECT count(*) FROM events", database: store) == [["300"]])
+        let second = try await Self.start(store)
+        #expect(try await Self.send(0..<400, to: second.port) == 100)
+        await Self.stop(second.process)
+        try await cluster.stop(mode: .fast)
+    }
+}
