@@ -1,4 +1,4 @@
-# The server in an image of its own: built with Swift, run without it.
+# Server and command line in an image of their own: built with Swift, run without it.
 FROM swift:6.3-bookworm AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends libpq-dev libsqlite3-dev zlib1g-dev libcurl4-openssl-dev pkg-config \
@@ -12,17 +12,18 @@ COPY Tests Tests
 COPY Benchmarks Benchmarks
 COPY Examples Examples
 RUN --mount=type=cache,target=/source/.build \
-    swift build -c release --static-swift-stdlib --traits Server --product hapax-server \
+    for product in hapax-server hapax; do swift build -c release --static-swift-stdlib --traits Server --product $product || exit; done \
  && mkdir /staging \
- && cp "$(swift build -c release --static-swift-stdlib --traits Server --show-bin-path)/hapax-server" /staging/ \
- && strip /staging/hapax-server
+ && cd "$(swift build -c release --static-swift-stdlib --traits Server --show-bin-path)" \
+ && cp hapax-server hapax /staging/ \
+ && strip /staging/*
 
 FROM debian:bookworm-slim
 RUN apt-get update \
- && apt-get install -y --no-install-recommends libpq5 libsqlite3-0 zlib1g libstdc++6 ca-certificates curl tzdata \
+ && apt-get install -y --no-install-recommends libpq5 libsqlite3-0 zlib1g libstdc++6 libcurl4 ca-certificates curl tzdata \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --create-home --home-dir /var/lib/hapax --uid 10001 hapax
-COPY --from=build /staging/hapax-server /usr/local/bin/hapax-server
+COPY --from=build /staging/ /usr/local/bin/
 USER hapax
 WORKDIR /var/lib/hapax
 ENV HAPAX_HOST=0.0.0.0 HAPAX_PORT=8080

@@ -5,15 +5,17 @@ SWIFT ?= swift
 # Warnings are errors (Package.swift). Set it for `swift build` as well, or each of the two builds everything anew.
 export HAPAX_STRICT ?= 1
 
-.PHONY: help run test fuzz docs bench build format lint packages test-packages
+.PHONY: help run test test-versions fuzz docs bench build install format lint packages test-packages
 
 help:
 	@echo "make run     start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080, write key: demo) and print its page's address"
 	@echo "make test    run every test, against a PostgreSQL that the tests start and stop themselves"
 	@echo "              (those of the page where Chromium is installed: .ci/install-packages --with-chromium)"
+	@echo "make test-versions  the tests of the store against PostgreSQL 16, 17 and 18 (make test takes the one that is installed)"
 	@echo "make fuzz    compare a million damaged events as the scanner and as PostgreSQL read them (HAPAX_SEED brings a run back)"
 	@echo "make docs    build the documentation of HapaxClient and HapaxTestKit (DocC)"
 	@echo "make bench   measure server and client (release build), beside what the database itself can take"
+	@echo "make install put hapax and hapax-server into \$$PREFIX/bin (/usr/local), as programs that need no Swift"
 	@echo "make format  format all sources;  make lint checks them"
 
 run: packages
@@ -27,6 +29,10 @@ test: test-packages
 	@SWIFT="$(SWIFT)" .ci/run-tests
 	env -u HAPAX_STRICT $(SWIFT) run --package-path Examples/usage --scratch-path .build-examples
 	env -u HAPAX_STRICT $(SWIFT) test --package-path Examples/notes-app --scratch-path .build-examples
+
+test-versions: test-packages
+	$(SWIFT) build --build-tests
+	@SWIFT="$(SWIFT)" .ci/test-versions
 
 fuzz: test-packages
 	$(SWIFT) build --build-tests
@@ -43,6 +49,17 @@ bench: test-packages
 
 build: packages
 	$(SWIFT) build
+
+# Where `make install` puts the programs, which need no Swift where they run; DESTDIR comes before it.
+PREFIX ?= /usr/local
+RELEASE = -c release --static-swift-stdlib --traits Server --scratch-path .build-install
+
+install: packages
+	for product in hapax-server hapax; do env -u HAPAX_STRICT $(SWIFT) build $(RELEASE) --product $$product || exit; done
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	for product in hapax-server hapax; do \
+		install -s "$$($(SWIFT) build $(RELEASE) --show-bin-path)/$$product" "$(DESTDIR)$(PREFIX)/bin" || exit; \
+	done
 
 format:
 	find Package.swift Shared Client Server Tests Benchmarks Examples -name .build -prune -o -name '*.swift' -type f -print0 | xargs -0 $(SWIFT) format --in-place

@@ -85,7 +85,7 @@ struct ServerConfigurationTests {
             (String($0.1), String($0.2).replacing("replace-this-", with: "a-real-"))
         }
         let environment = Dictionary(settings) { $1 }
-        #expect(environment.count == 5 && problem(["--host", "0.0.0.0", "--plain"], environment) == nil)
+        #expect(environment.count == 6 && problem(["--host", "0.0.0.0", "--plain"], environment) == nil)
     }
 
     @Test("Read keys are read like write keys, and no key is of two kinds")

@@ -16,11 +16,12 @@ struct BackupTests {
     private static func run(
         _ recipe: String, in directory: TemporaryDirectory, _ environment: [String: String]
     ) async throws -> (exit: ChildProcess.Exit, text: String) {
-        let path = "\(PackageLayout.productsDirectory.path):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
+        let programs = try await PostgresCluster.shared.programs
+        let path = "\(PackageLayout.productsDirectory.path):\(programs):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
         let child = try ChildProcess(
             "/bin/sh", ["-ec", "cd '\(directory.path)'; \(recipe)"], environment: environment.merging(["PATH": path]) { $1 })
         let text = await child.remainingOutput()
-        return (await child.waitUntilExit(), text + child.standardErrorTail)
+        return (await child.waitUntilExit(), text + (await child.remainingErrors()))
     }
 
     private static let headers = ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"]

@@ -105,7 +105,10 @@ struct MonitoringTests {
             #expect(used.count > 10 && used.subtracting(known).isEmpty, "\(file): \(used.subtracting(known))")
         }
         _ = try JSONSerialization.jsonObject(with: Data(contentsOf: URL(filePath: "\(folder)/dashboard.json")))
-        for arguments in [["check", "rules", "\(folder)/alerts.yml"], ["test", "rules", "\(folder)/alerts.test.yml"]] {
+        for arguments in [
+            ["check", "rules", "\(folder)/alerts.yml"], ["check", "config", "\(folder)/prometheus.yml"],
+            ["test", "rules", "\(folder)/alerts.test.yml"],
+        ] {
             let checked = try await Self.run(arguments[0], arguments[1], arguments[2])
             #expect(checked.exit == .exited(0), "\(checked.text)")
         }

@@ -126,24 +126,46 @@ struct OutageTests {
             }, end: { try await fixture.allowConnections(true) })
     }
 
-    @Test("Two servers on one database under load, killed in turn: nothing lost, nothing twice, counters that add up (I1, I2, I10, I12)")
+    /// A user's events come the whole time; what had come when the erasure was asked for goes, whoever is killed meanwhile.
+    @Test(
+        "Three servers on one database under load, killed in turn: nothing lost, nothing twice, a user erased once, counters that add up (I1, I2, I10, I12)"
+    )
     func serversAreKilledInTurn() async throws {
         let store = try await PipelineStore(.postgres)
-        let servers = Locked([try await ServerUnderTest.start(store), try await ServerUnderTest.start(store)])
+        var started: [ServerUnderTest] = []
+        for _ in 0..<3 { started.append(try await ServerUnderTest.start(store)) }
+        let servers = Locked(started)
+        func erasures(_ server: ServerUnderTest, asking body: String? = nil) async throws -> String {
+            let headers = ["Authorization": "Bearer \(ServerUnderTest.adminKey)", "Content-Type": "application/json"]
+            let path = "/v1/admin/erasures"
+            guard let body else {
+                return String(decoding: try await RawHTTP.get(port: server.port, path: path, headers: headers).body, as: UTF8.self)
+            }
+            return String(
+                decoding: try await RawHTTP.post(port: server.port, path: path, headers: headers, body: Array(body.utf8)).body,
+                as: UTF8.self)
+        }
         let load = SteadyLoad(ports: { servers.withLock { $0.map(\.port) } })
         async let running: Void = load.run(senders: 6)
         for round in 0..<12 {
             await load.wait(for: 40)
-            await servers.withLock { $0[round % 2] }.kill()
+            let server = servers.withLock { $0[round % 3] }
+            if round == 3 { #expect(try await erasures(server, asking: #"{"project":"demo","user":"c0"}"#).contains("running")) }
+            await server.kill()
             let next = try await ServerUnderTest.start(store)
-            servers.withLock { $0[round % 2] = next }
+            servers.withLock { $0[round % 3] = next }
         }
         await load.wait(for: 40)
+        while try await !erasures(servers.withLock { $0[0] }).contains(#""state":"done""#) { await load.wait(for: 40) }
         load.stop()
         await running
         let books = load.books
         let rows = try await store.rows().map(\.id)
         #expect(rows.count == Set(rows).count && Set(rows) == Set(books.acknowledged))
+        let before = "distinct_id = 'c0' AND received_at <= (SELECT asked_at FROM erasures)"
+        #expect(try await store.query("SELECT count(*) FROM events WHERE \(before)") == [["0"]])
+        let erased = try await store.query("SELECT count(*) FROM events WHERE event = ''")
+        #expect(try await store.query("SELECT rows FROM erasures") == erased && erased != [["0"]])
         #expect(books.unanswered > 0, "the fault happened")
         #expect(Set(books.statuses.keys).isSubset(of: [200, 503]))
         for server in servers.withLock({ $0 }) {

@@ -16,6 +16,8 @@ package final class PostgresCluster: Sendable {
     package let port: Int
     /// The major version, such as 15.
     package var version: Int { binaries.version }
+    /// Where the programs of its version are.
+    package var programs: String { binaries.directory }
     private let binaries: PostgresBinaries
     private let account: PostgresAccount
     /// Its own, which its account may write to; the data lie in `data`.

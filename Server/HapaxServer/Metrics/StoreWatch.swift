@@ -43,7 +43,7 @@ final class StoreWatch: Service {
                         let figures = try? await Figures(
                             reader: self.store.reader, dialect: reports.dialect, now: try await reports.settled(), reports.rows)
                         self.state.withLock { $0.figures = figures }
-                        try await Task.sleep(for: ServerLimits.figuresInterval)
+                        try await Task.sleep(for: figures == nil ? ServerLimits.watchInterval : ServerLimits.figuresInterval)
                     }
                 }
             }

@@ -47,6 +47,8 @@ enum SettingSources {
     /// Variables of the client, of the build, and of docker-compose.yml.
     private static let others = [
         "HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "HAPAX_QUEUE", "HAPAX_REPLACES", "HAPAX_STRICT", "HAPAX_PUBLISHED_PORT",
+        "HAPAX_DOMAIN",
+
     ]
 
     /// `HAPAX_…` variables that no part of Hapax uses, sorted.
