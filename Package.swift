@@ -232,7 +232,7 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: service),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle", condition: service),
             ],
-            path: "Examples/orders-service",
+            path: "Examples/orders-service", exclude: ["Dockerfile", "compose.yml"],
             swiftSettings: strict
         ),
 
