@@ -40,7 +40,7 @@ struct CheckCommandTests {
         let directory = TemporaryDirectory()
         let file = directory.path("events.sqlite")
         var environment = ["HAPAX_STORE": "sqlite:\(file)", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical"]
-        #expect(try await Self.check(environment).verdicts("store") == ["warn"])
+        #expect(try await Self.check(environment).verdicts("schema") == ["warn"])
         #expect(!FileManager.default.fileExists(atPath: file))
         _ = try await Self.run("projects", "add", "shop", "--without-keys", environment: environment)
         #expect(try await Self.check(environment).verdicts("keys") == ["fail"])
@@ -102,6 +102,12 @@ struct CheckCommandTests {
         await server.waitUntilExit()
         environment["HAPAX_WRITE_KEYS"] = nil
         #expect(try await Self.check(environment).verdicts("keys") == ["fail"])
+        let trigger = """
+            CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+            CREATE TRIGGER swallow BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION nothing()
+            """
+        _ = try await PostgresCluster.shared.query(trigger, database: uri)
+        #expect(try await Self.check(environment).verdicts("triggers") == ["fail"])
         let lose = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$"
         _ = try await PostgresCluster.shared.query(lose, database: uri)
         #expect(try await Self.check(environment).verdicts("durability") == ["fail"])

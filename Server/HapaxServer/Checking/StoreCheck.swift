@@ -77,7 +77,7 @@ struct StoreCheck {
     }
 
     private func retention() async throws(StoreError) -> Finding {
-        let state = try await Retention(settings: settings, reader: reader).state()
+        let state = try await Retention(settings: settings).state()
         let kept = state.months.map { "\($0) months and the running one" } ?? "for ever"
         guard state.cleared < state.horizon else { return .ok("retention", kept) }
         return .warn(

@@ -9,7 +9,6 @@ package struct Retention: Sendable {
     private let settings: any SettingsDatabase
     /// nil beside a running server with the embedded store: then nothing is removed here.
     private let reports: (any ReportDatabase)?
-    private let reader: any EventReader
 
     package struct State: Hashable, Sendable {
         /// nil: events are kept for ever.
@@ -23,9 +22,8 @@ package struct Retention: Sendable {
     /// What would be removed.
     package struct Preview: Sendable {
         package var horizon: Int32
-        /// By month, as far as the store knows without counting.
-        package var parts: [StoreOverview.Part]
-        package var isEstimated: Bool
+        /// Events by the month of their id's day.
+        package var months: [(month: String, events: Int64)]
         /// Events without a day in their id, of which tombstones would stay.
         package var undated: Int64
     }
@@ -33,11 +31,9 @@ package struct Retention: Sendable {
     /// A day that is still open needs its events, and so do the readers of last month's.
     static let allowedMonths = 2...1_200
 
-    init(settings: any SettingsDatabase, reader: any EventReader, reports: (any ReportDatabase)? = nil) {
-        (self.settings, self.reader, self.reports) = (settings, reader, reports)
-    }
+    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil) { (self.settings, self.reports) = (settings, reports) }
 
-    package init(store: any EventStore) { self.init(settings: store.settings, reader: store.reader, reports: store.reports) }
+    package init(store: any EventStore) { self.init(settings: store.settings, reports: store.reports) }
 
     private var dialect: ReportDialect { settings.dialect }
 
@@ -74,20 +70,24 @@ package struct Retention: Sendable {
 
     private static func raise(to horizon: Int32) -> StoreSQL { "UPDATE retention SET horizon = \(horizon) WHERE horizon < \(horizon)" }
 
+    /// Counts, which takes as long as there is much to remove.
+    ///
     /// - Parameter months: See ``set(months:)``.
     package func preview(months: Int) async throws -> Preview {
         let known = try await state().horizon
         let horizon = months == 0 ? known : max(known, try await horizon(months))
-        let overview = try await reader.overview()
-        let end = CalendarMonth(bucket: horizon)?.text ?? ""
-        let months = overview.parts.filter { $0.name < end }
-        let count: StoreSQL = """
-            SELECT count(*) FROM kept_events WHERE \(dialect.isUndated) AND received_at < \(instant: Int64(horizon) * 86_400)
+        guard let reports else { throw StoreError.notPermitted }
+        let bucket = dialect.bucket
+        let months = try await reports.rows(
             """
-        let undated = try await reports?.rows(count).first?[0].flatMap { Int64($0) } ?? 0
-        let past = overview.parts.filter { $0.name == "past" && $0.rows > 0 }
+            SELECT \(dialect.monthOfBucket), count(*) FROM kept_events WHERE \(bucket) >= 0 AND \(bucket) < \(horizon) GROUP BY 1 ORDER BY 1
+            """)
+        let undated = try await reports.rows(
+            "SELECT count(*) FROM kept_events WHERE \(bucket) < 0 AND received_at < \(instant: Int64(horizon) * 86_400)")
         return Preview(
-            horizon: horizon, parts: past + months.filter { $0.rows > 0 }, isEstimated: overview.isEstimated, undated: undated)
+            horizon: horizon,
+            months: months.compactMap { row in row[0].flatMap { month in row[1].flatMap { Int64($0) }.map { (month, $0) } } },
+            undated: undated.first?[0].flatMap { Int64($0) } ?? 0)
     }
 
     /// From now on the store takes no id that is older. ``perform()`` removes what is, here or at any server of the database.
@@ -103,7 +103,9 @@ package struct Retention: Sendable {
     /// Raises the horizon, if it is time, by one month at most: a clock that shows another year must not cost all events.
     package func advance() async throws {
         let state = try await state()
-        guard let months = state.months, let next = CalendarMonth(bucket: state.horizon)?.next else { return }
+        guard let months = state.months, Self.allowedMonths.contains(months), let next = CalendarMonth(bucket: state.horizon)?.next else {
+            return
+        }
         let horizon = min(try await horizon(months), next.buckets.lowerBound)
         if horizon > state.horizon { _ = try await settings.change([Self.raise(to: horizon)]) }
     }
@@ -119,7 +121,7 @@ package struct Retention: Sendable {
         try await settings.clear(state.cleared..<state.horizon)
         var touched: Set<String> = []
         for received in try await reports.received(from: 0, to: Int64(state.horizon) * 86_400, parts: .small) {
-            let undated: StoreSQL = "\(received) AND \(dialect.isUndated) AND event <> ''"
+            let undated: StoreSQL = "\(received) AND \(dialect.bucket) < 0 AND event <> ''"
             while true {
                 let rows = try await reports.rows("SELECT \(dialect.rowKey) FROM events WHERE \(undated) LIMIT \(Tombstone.foundAtOnce)")
                 if rows.isEmpty { break }

@@ -123,7 +123,10 @@ struct ProjectsCommand: ParsableCommand {
             for kind in isWithoutKeys ? [] : [KeyKind.write, .read] {
                 lines.append("\(kind.rawValue) \(try await store.registry.addKey(kind, project: name, now: now).secret)")
             }
-            let keys = lines.isEmpty ? "" : " Its keys are shown only now: the write key is for apps, the read key for people."
+            let keys =
+                lines.isEmpty
+                ? ""
+                : " Its keys are shown only now: the write key is for apps, the read key for people. hapax-server keys add admin makes one for you."
             return CommandOutput(
                 text: lines.joined(separator: "\n"), note: "The project \(project.name) has been added.\(keys)")
         }

@@ -191,7 +191,7 @@ public enum HapaxServer {
                 output = try await command.run(
                     on: CommandStore(
                         registry: Registry(database: settings), erasures: Erasures(settings: settings),
-                        retention: Retention(settings: settings, reader: reader), note: note),
+                        retention: Retention(settings: settings), note: note),
                     now: currentTime())
                 await reader.close()
             }

@@ -45,14 +45,15 @@ struct RetentionCommand: ParsableCommand {
                 return try await RetentionCommand.remove(store)
             }
             let preview = try await store.retention.preview(months: months)
-            let rows = preview.parts.map { [$0.name, "\($0.rows)", $0.bytes.map { "\($0)" } ?? ""] }
+            let rows = preview.months.map { [$0.month, "\($0.events)"] }
             var lines = ["Nothing has been changed."]
-            if let day = Retention.firstDay(preview.horizon) { lines.append("Ids of days before \(day) would be refused as expired.") }
-            if !rows.isEmpty, preview.isEstimated { lines.append("The numbers are the database's estimates.") }
+            if let day = Retention.firstDay(preview.horizon) {
+                lines.append("Ids of days before \(day) would be refused as expired, for ever.")
+            }
             if preview.undated > 0 { lines.append("Of \(preview.undated) events without a day in their id a tombstone would stay.") }
             lines.append("--yes \(rows.isEmpty && preview.undated == 0 ? "sets it" : "removes them, and cannot be taken back").")
             return CommandOutput(
-                text: rows.isEmpty ? "" : AccessCommands.table(["MONTH", "EVENTS", "BYTES"], rows), note: lines.joined(separator: " "))
+                text: rows.isEmpty ? "" : AccessCommands.table(["MONTH", "EVENTS"], rows), note: lines.joined(separator: " "))
         }
     }
 

@@ -10,8 +10,9 @@ package struct ReportDialect: Sendable {
     var least: StoreSQL
     /// A column with an instant, as Unix milliseconds.
     var milliseconds: @Sendable (StoreSQL) -> StoreSQL
-    /// Whether an event's id carries no day.
-    var isUndated: StoreSQL
+    /// ``EventID/bucket`` of an event, and its month, as in `2024-11`.
+    var bucket: StoreSQL
+    var monthOfBucket: StoreSQL
     /// Two columns: what ``rows(_:)`` finds a row by, and the table that holds it.
     var rowKey: StoreSQL
     /// A condition for rows by their keys, of which neighbours should lie together.

@@ -295,12 +295,10 @@ extension JSONWriter {
 
     mutating func members(of preview: Retention.Preview) {
         member("kept_from", Retention.firstDay(preview.horizon))
-        member("events_are", preview.isEstimated ? "estimated" : "exact")
-        member("would_remove", list: preview.parts) { writer, part in
+        member("would_remove", list: preview.months) { writer, part in
             writer.object { writer in
-                writer.member("month", part.name)
-                writer.member("events", part.rows)
-                writer.member("bytes", part.bytes)
+                writer.member("month", part.month)
+                writer.member("events", part.events)
             }
         }
         member("undated_events", preview.undated)

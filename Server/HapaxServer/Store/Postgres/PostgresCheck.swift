@@ -21,14 +21,24 @@ struct PostgresCheck {
             let role = try await administration.checkDatabase()
             findings += try await administration.complaints().map { complaint in
                 let text = "an acknowledged event could be lost, or be missing from its day, with \(complaint)"
-                return options.unsafeAllowNonDurableStore ? .warn("durability", text) : .fail("durability", text, help: "mend it")
+                return options.unsafeAllowNonDurableStore
+                    ? .warn("durability", text) : .fail("durability", text, help: "ALTER SYSTEM RESET it, then SELECT pg_reload_conf()")
             }
             findings += [try await clock(administration)]
             let applied = try await administration.appliedMigrations()
             let schema = SchemaCheck.finding(applied: applied, known: PostgresSchema.migrations.map(\.name))
             findings.append(schema)
-            if applied.isEmpty || schema.verdict == .fail { return findings }
-            findings.append(try await roles(role, owner))
+            if applied.isEmpty, try await !owner.mayCreate() {
+                findings.append(
+                    .fail(
+                        "roles", "\(role) may make no tables", help: "GRANT CREATE, USAGE ON SCHEMA public TO it, or set HAPAX_STORE_ADMIN")
+                )
+            }
+            // Else the sessions would stay open.
+            if !applied.isEmpty, schema.verdict != .fail {
+                findings.append(try await roles(role, owner))
+                findings += try await triggers(administration)
+            }
             if schema.verdict == .ok {
                 let settings = PostgresSettingsDatabase(administration: administration, changes: owner, upkeep: owner)
                 findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys).findings()
@@ -40,6 +50,17 @@ struct PostgresCheck {
         await owner.close()
         await administration.close()
         return findings
+    }
+
+    private func triggers(_ administration: PostgresAdministration) async throws(StoreError) -> [Finding] {
+        let rows = try await administration.query(
+            """
+            SELECT DISTINCT tgname FROM pg_trigger WHERE NOT tgisinternal AND (tgrelid = 'events'::regclass
+              OR tgrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'events'::regclass)) ORDER BY 1
+            """, [])
+        return rows.compactMap { $0[0] }.map {
+            .fail("triggers", "the trigger \($0) on events can keep every batch from being stored", help: "DROP TRIGGER \($0) ON events")
+        }
     }
 
     private func clock(_ administration: PostgresAdministration) async throws(StoreError) -> Finding {

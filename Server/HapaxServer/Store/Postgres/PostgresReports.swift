@@ -32,7 +32,8 @@ final class PostgresReports: ReportDatabase {
             THEN floor((properties -> '$event_duration')::numeric * 1000 + 0.5)::int4 END
             """,
         least: "least", milliseconds: { "(extract(epoch FROM \($0)) * 1000)::int8" },
-        isUndated: "bucket < 0", rowKey: "event_id || ' ' || bucket, tableoid::regclass",
+        bucket: "bucket", monthOfBucket: "to_char(date '1970-01-01' + bucket, 'YYYY-MM')",
+        rowKey: "event_id || ' ' || bucket, tableoid::regclass",
         rows: { keys in
             let parts = keys.map { $0.split(separator: " ") }
             let buckets = parts.compactMap { $0.last.flatMap { Int32($0) } }

@@ -74,6 +74,15 @@ actor PostgresUpkeep {
         }
     }
 
+    /// Whether this role may make tables.
+    func mayCreate() throws(StoreError) -> Bool {
+        try session.use { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in
+                try connection.query("SELECT has_schema_privilege(current_schema(), 'CREATE')").first?[0] == "t"
+            }
+        }
+    }
+
     /// - Returns: The rows of the last statement.
     /// - Throws: ``StoreError/notPermitted`` if this role does not own the tables.
     func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {

@@ -12,7 +12,7 @@ struct SQLiteCheck {
 
     func findings() async -> [Finding] {
         guard FileManager.default.fileExists(atPath: path) else {
-            return [.warn("store", "there is no file \(path) yet; the first start makes it")]
+            return [.warn("schema", "there is no file \(path) yet; the first start makes it")]
         }
         if FileSystem.isShared(path) {
             return [.fail("store", "\(path) is on a network file system, and SQLite's log works on one machine only")]

@@ -24,7 +24,8 @@ final class SQLiteReports: ReportDatabase {
 
     static let dialect = ReportDialect(
         isAhead: "time - received_at > 86400000", duration: "hapax_session_ms(properties)", least: "min", milliseconds: { $0 },
-        isUndated: "hapax_bucket(event_id) < 0", rowKey: "row, NULL",
+        bucket: "hapax_bucket(event_id)",
+        monthOfBucket: "strftime('%Y-%m', hapax_bucket(event_id) * 86400, 'unixepoch')", rowKey: "row, NULL",
         rows: { "row IN (SELECT value FROM json_each(\("[\($0.joined(separator: ","))]")))" }, sorted: { $0 },
         now: { "\(milliseconds: $0)" })
 
