@@ -134,6 +134,12 @@ struct RetentionTests {
         try await fixture.execute("UPDATE retention SET months = 2, horizon = \(first)")
         try await retention.advance()
         #expect(try await retention.state().horizon == day("2024-07-01").daysSince1970)
+        // Not again within a day, whoever starts.
+        try await retention.advance()
+        #expect(try await retention.state().horizon == day("2024-07-01").daysSince1970)
+        try await fixture.execute("UPDATE retention SET raised_at = raised_at - 86400000")
+        try await retention.advance()
+        #expect(try await retention.state().horizon == day("2024-08-01").daysSince1970)
         await store.close()
     }
 

@@ -107,7 +107,14 @@ struct AccessCommandTests {
         try FileManager.default.removeItem(atPath: directory.path("events.sqlite"))
         try FileManager.default.copyItem(atPath: before, toPath: directory.path("events.sqlite"))
         #expect(try await erase("--replay", record).text.hasPrefix("150 events"))
-        #expect(try await erase("--replay", record, "--yes").text == "150 events erased\n")
+        // A line that cannot be done keeps none of the others from it.
+        let broken = directory.path("broken.ndjson")
+        let line = try String(contentsOfFile: record, encoding: .utf8)
+        try "{\"project\":\"nope\",\"user\":\"u\"}\n{\"proj\n\n\(line)".write(toFile: broken, atomically: true, encoding: .utf8)
+        let partly = try await erase("--replay", broken, "--yes")
+        #expect(
+            partly.exit == .exited(1) && partly.note.contains("line 1") && partly.note.contains("line 2") && partly.note.contains("150"))
+        #expect(try await erase("--replay", record, "--yes").text == "0 events erased\n")
         #expect(bytes().range(of: Data("canary-1".utf8)) == nil)
         for (arguments, code) in [
             (["--project", "shop"], 64), ([], 64), (["--log", "--yes"], 64), (["--project", "nope", "--user", "u", "--yes"], 1),
@@ -155,6 +162,10 @@ struct AccessCommandTests {
         let set = try await retention("set", "2", "--yes")
         #expect(set.exit == .exited(0) && set.text.hasPrefix("Events are kept for 2 months") && set.text.contains("have been removed"))
         #expect(try rows() == 1)
+        let tombstones = try await DatabaseQueue(path: "\(directory.path)/events.sqlite").read {
+            try Int.fetchOne($0, sql: "SELECT count(*) FROM events WHERE event = ''")
+        }
+        #expect(tombstones == 1)
         #expect(try await retention("--json").text.contains(#""months":2"#))
         #expect(try await retention("apply").exit == .exited(0))
         #expect(try await retention("set", "forever", "--yes").text.contains("for ever"))

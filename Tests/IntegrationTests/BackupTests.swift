@@ -1,4 +1,5 @@
 import Foundation
+import GRDB
 import HapaxModel
 import TestSupport
 import Testing
@@ -88,6 +89,15 @@ struct BackupTests {
         let again = try await Self.run(try Self.recipe("backup-sqlite"), in: directory, environment)
         #expect(again.exit == .exited(1) && again.text.contains("exists already"))
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).filter { $0.contains("copy") } == ["copy.sqlite"])
+        // Two at once to one file: one of them makes it, whole.
+        async let one = Self.run("hapax-server backup two.sqlite", in: directory, environment)
+        async let other = Self.run("hapax-server backup two.sqlite", in: directory, environment)
+        let exits = [try await one.exit, try await other.exit]
+        #expect(exits.contains(.exited(0)))
+        let integrity = try await DatabaseQueue(path: directory.path("two.sqlite")).read {
+            try String.fetchOne($0, sql: "PRAGMA integrity_check")
+        }
+        #expect(integrity == "ok")
         await Self.stop(first.process, kill: true)
 
         let restored = try await Self.run(try Self.recipe("restore-sqlite"), in: directory, environment)

@@ -75,6 +75,13 @@ package struct Registry: Sendable {
         case exists(String)
         /// The value of a parameter cannot be used.
         case invalid(parameter: String, String)
+
+        var text: String {
+            switch self {
+            case .notFound(let text), .exists(let text): text
+            case .invalid(let parameter, let text): "\(parameter) \(text)"
+            }
+        }
     }
 
     // MARK: - Reading

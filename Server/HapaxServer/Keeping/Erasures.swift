@@ -64,11 +64,13 @@ package struct Erasures: Sendable {
 
     /// Notes that a user is to be forgotten. ``perform(_:progress:)`` does it, here or at any server of the database.
     ///
+    /// - Parameter upTo: What was received later stays, in Unix milliseconds; nil for now.
     /// - Throws: ``StoreError/notPermitted``, ``Registry/Problem``.
-    package func add(project: String, user: String) async throws -> Erasure {
+    package func add(project: String, user: String, upTo: Int64? = nil) async throws -> Erasure {
         let projectID = try await checked(project, user)
         guard let reports else { throw StoreError.notPermitted }
-        let now = dialect.now(try await reports.settled())
+        let settled = try await reports.settled()
+        let now = if let upTo, upTo < settled { "\(milliseconds: upTo)" as StoreSQL } else { dialect.now(settled) }
         let rows = try await settings.change([
             "INSERT INTO erasures (project_id, distinct_id, asked_at) VALUES (\(projectID), \(user), \(now)) RETURNING erasure_id"
         ])

@@ -53,7 +53,7 @@ package struct Retention: Sendable {
         return min(month, open.map(CalendarMonth.init) ?? month).buckets.lowerBound
     }
 
-    private func horizon(_ months: Int) async throws -> Int32 {
+    private func horizon(_ months: Int) async throws -> (horizon: Int32, now: Int64) {
         guard Self.allowedMonths.contains(months) else {
             throw Registry.Problem.invalid(
                 parameter: "months",
@@ -65,17 +65,20 @@ package struct Retention: Sendable {
         guard let today = CalendarDay(daysSince1970: Int32(clamping: settled / 86_400_000)) else {
             throw StoreError.unavailable("its clock shows no day")
         }
-        return Self.horizon(months, today: today, open: open.flatMap { CalendarDay($0) })
+        return (Self.horizon(months, today: today, open: open.flatMap { CalendarDay($0) }), settled)
     }
 
-    private static func raise(to horizon: Int32) -> StoreSQL { "UPDATE retention SET horizon = \(horizon) WHERE horizon < \(horizon)" }
+    /// - Parameter now: The store's clock, in Unix milliseconds.
+    private static func raise(to horizon: Int32, now: Int64) -> StoreSQL {
+        "UPDATE retention SET horizon = \(horizon), raised_at = \(milliseconds: now) WHERE horizon < \(horizon)"
+    }
 
     /// Counts, which takes as long as there is much to remove.
     ///
     /// - Parameter months: See ``set(months:)``.
     package func preview(months: Int) async throws -> Preview {
         let known = try await state().horizon
-        let horizon = months == 0 ? known : max(known, try await horizon(months))
+        let horizon = months == 0 ? known : max(known, try await horizon(months).horizon)
         guard let reports else { throw StoreError.notPermitted }
         let bucket = dialect.bucket
         let months = try await reports.rows(
@@ -96,18 +99,28 @@ package struct Retention: Sendable {
     /// - Throws: ``StoreError/notPermitted``, ``Registry/Problem``.
     package func set(months: Int) async throws -> State {
         let keep: StoreSQL = "UPDATE retention SET months = nullif(\(months), 0)"
-        _ = try await settings.change(months == 0 ? [keep] : [Self.raise(to: try await horizon(months)), keep])
+        if months == 0 {
+            _ = try await settings.change([keep])
+        } else {
+            let (horizon, now) = try await horizon(months)
+            _ = try await settings.change([Self.raise(to: horizon, now: now), keep])
+        }
         return try await state()
     }
 
-    /// Raises the horizon, if it is time, by one month at most: a clock that shows another year must not cost all events.
+    /// Raises the horizon, if it is time, by one month at most, and not again within a day: a clock that shows another year must not cost all
+    /// events.
     package func advance() async throws {
         let state = try await state()
         guard let months = state.months, Self.allowedMonths.contains(months), let next = CalendarMonth(bucket: state.horizon)?.next else {
             return
         }
-        let horizon = min(try await horizon(months), next.buckets.lowerBound)
-        if horizon > state.horizon { _ = try await settings.change([Self.raise(to: horizon)]) }
+        let (target, now) = try await horizon(months)
+        let horizon = min(target, next.buckets.lowerBound)
+        guard horizon > state.horizon else { return }
+        _ = try await settings.change([
+            "\(Self.raise(to: horizon, now: now)) AND (raised_at IS NULL OR raised_at <= \(milliseconds: now - 86_400_000))"
+        ])
     }
 
     // MARK: - Removing

@@ -23,6 +23,8 @@ struct EraseCommand: StoreCommand {
     private struct Line: Codable {
         var project: String
         var user: String
+        /// As of when, in Unix milliseconds: who came again later stays.
+        var at: Int64?
     }
 
     func validate() throws {
@@ -35,29 +37,48 @@ struct EraseCommand: StoreCommand {
 
     func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
         if log { return try await list(store) }
-        let lines = try replay.map { try Self.lines($0) } ?? [Line(project: project ?? "", user: user ?? "")]
-        if !yes {
-            var texts: [String] = []
-            for line in lines {
-                let preview = try await store.erasures.preview(project: line.project, user: line.user)
-                let span = preview.first.flatMap { first in
-                    preview.last.map { " received from \(Self.instant(first)) to \(Self.instant($0))" }
+        guard let replay else { return try await erase(Line(project: project ?? "", user: user ?? "", at: now), store) }
+        var (texts, failures) = ([String](), [String]())
+        for (number, line) in try Self.lines(replay).enumerated() where !line.isEmpty {
+            do {
+                guard let line = try? JSONDecoder().decode(Line.self, from: line) else {
+                    throw Registry.Problem.invalid(parameter: "it", #"is no {"project": …, "user": …}"#)
                 }
-                texts.append("\(Self.events(preview.rows))\(span ?? "")")
+                texts.append(try await erase(line, store).text)
+            } catch let problem as Registry.Problem {
+                failures.append("line \(number + 1): \(problem.text)")
             }
-            return CommandOutput(
-                text: texts.joined(separator: "\n"), note: "Nothing has been changed: --yes erases them, and cannot be taken back.")
         }
-        // Opened before anything is erased: what cannot be recorded is not erased.
-        let file = try record.map { try Self.appending(to: $0) }
-        var outputs: [CommandOutput] = []
-        for line in lines {
-            outputs.append(Self.done(try await erase(line, store)))
-            try file?.write(contentsOf: JSONEncoder().encode(line) + Data("\n".utf8))
+        if !failures.isEmpty {
+            store.note(texts.joined(separator: "\n"))
+            throw Registry.Problem.invalid(parameter: "--replay", "could not be done in full; \(failures.joined(separator: "; "))")
         }
-        try file?.synchronize()
-        return CommandOutput(
-            text: outputs.map(\.text).joined(separator: "\n"), note: outputs.compactMap(\.note).joined(separator: "\n"))
+        return CommandOutput(text: texts.joined(separator: "\n"), note: yes ? nil : Self.nothing)
+    }
+
+    private static let nothing = "Nothing has been changed: --yes erases them, and cannot be taken back."
+
+    private func erase(_ line: Line, _ store: CommandStore) async throws -> CommandOutput {
+        let preview = try await store.erasures.preview(project: line.project, user: line.user)
+        if !yes {
+            let span = preview.first.flatMap { first in
+                preview.last.map { " received from \(Self.instant(first)) to \(Self.instant($0))" }
+            }
+            return CommandOutput(text: "\(Self.events(preview.rows))\(span ?? "")", note: Self.nothing)
+        }
+        // Before it is erased, so that nobody is erased without a line; a line too many does no harm.
+        if let record { try Self.add(line, to: record) }
+        let erasure = try await store.erasures.add(project: line.project, user: line.user, upTo: replay == nil ? nil : line.at)
+        while true {
+            if let done = try await store.erasures.perform(erasure, progress: { store.note("\(Self.events($0))…") }) {
+                return Self.done(done)
+            }
+            // A server has begun it, or is closing a day.
+            try await Task.sleep(for: .milliseconds(200))
+            if let done = try await store.erasures.list(after: erasure.id - 1).first(where: { $0.id == erasure.id && $0.doneAt != nil }) {
+                return Self.done(done)
+            }
+        }
     }
 
     private func list(_ store: CommandStore) async throws -> CommandOutput {
@@ -71,38 +92,23 @@ struct EraseCommand: StoreCommand {
         return CommandOutput(text: AccessCommands.table(["ID", "PROJECT", "ASKED", "DONE", "EVENTS"], rows))
     }
 
-    private func erase(_ line: Line, _ store: CommandStore) async throws -> Erasures.Erasure {
-        let erasure = try await store.erasures.add(project: line.project, user: line.user)
-        while true {
-            if let done = try await store.erasures.perform(erasure, progress: { store.note("\(Self.events($0))…") }) { return done }
-            // A server has begun it, or is closing a day.
-            try await Task.sleep(for: .milliseconds(200))
-            if let done = try await store.erasures.list(after: erasure.id - 1).first(where: { $0.id == erasure.id && $0.doneAt != nil }) {
-                return done
-            }
-        }
-    }
-
-    private static func lines(_ path: String) throws -> [Line] {
+    private static func lines(_ path: String) throws -> [Data] {
         guard let data = FileManager.default.contents(atPath: path) else {
             throw Registry.Problem.invalid(parameter: "--replay", "names a file that cannot be read")
         }
-        return try data.split(separator: UInt8(ascii: "\n")).enumerated().map { number, line in
-            guard let line = try? JSONDecoder().decode(Line.self, from: line) else {
-                throw Registry.Problem.invalid(parameter: "--replay", #"has no {"project": …, "user": …} in line \#(number + 1)"#)
-            }
-            return line
+        return data.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).map { line in
+            line.allSatisfy { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\r") } ? Data() : line
         }
     }
 
-    private static func appending(to path: String) throws -> FileHandle {
-        let files = FileManager.default
-        if !files.fileExists(atPath: path) { _ = files.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600]) }
-        guard let file = FileHandle(forUpdatingAtPath: path) else {
-            throw Registry.Problem.invalid(parameter: "--record", "names a file that cannot be written to")
+    /// On the disk on return. A line that was torn before is ended first.
+    private static func add(_ line: Line, to path: String) throws {
+        let bytes = Array("\n".utf8) + [UInt8](try JSONEncoder().encode(line)) + Array("\n".utf8)
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o600)
+        defer { if descriptor >= 0 { close(descriptor) } }
+        guard descriptor >= 0, write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
+            throw Registry.Problem.invalid(parameter: "--record", "names a file that cannot be written to; nothing was erased")
         }
-        try file.seekToEnd()
-        return file
     }
 
     private static func done(_ erasure: Erasures.Erasure) -> CommandOutput {

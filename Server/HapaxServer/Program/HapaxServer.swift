@@ -207,10 +207,7 @@ public enum HapaxServer {
             complain("\(problem)")
             return 64
         } catch let problem as Registry.Problem {
-            switch problem {
-            case .notFound(let text), .exists(let text): complain(text)
-            case .invalid(let parameter, let text): complain("\(parameter) \(text)")
-            }
+            complain(problem.text)
             return 1
         } catch {
             complain("\(error)")

@@ -72,6 +72,7 @@ package struct IngestApplication: Service {
         if let (host, port) = options.metrics {
             var limits = options.limits
             limits.connections = ServerLimits.metricsConnections
+            limits.answer = ServerLimits.metricsAnswer
             listeners.append(
                 Self.listener(
                     Routes(page: routes.page, readiness: readiness).responder(metrics, log), host, port, Connections(limits: limits),

@@ -3,7 +3,7 @@ import Hummingbird
 
 /// `GET /metrics`: what all parts of the server tell of themselves.
 @available(macOS 14, *)
-struct MetricsPage: Sendable {
+final class MetricsPage: Sendable {
     let keys: Keys
     let store: any EventStore
     let writer: GroupCommitWriter
@@ -16,8 +16,33 @@ struct MetricsPage: Sendable {
     let certificate: Certificate?
     /// Unix milliseconds.
     let startedAt: Int64
+    /// What was told last: readers in a loop must not cost the senders.
+    private let last = Locked<(text: [UInt8], until: ContinuousClock.Instant)?>(nil)
 
-    func response() -> Response { Routes.response("text/plain; version=0.0.4", Array(text().utf8)) }
+    init(
+        keys: Keys, store: any EventStore, writer: GroupCommitWriter, metrics: ServerMetrics, watch: StoreWatch, connections: Connections,
+        turns: [(String, Turns)], answers: Budget, certificate: Certificate?, startedAt: Int64
+    ) {
+        (self.keys, self.store, self.writer, self.metrics, self.watch) = (keys, store, writer, metrics, watch)
+        (self.connections, self.turns, self.answers) = (connections, turns, answers)
+        (self.certificate, self.startedAt) = (certificate, startedAt)
+    }
+
+    /// For whoever has the admin key.
+    func fresh() -> Response { Self.response(Array(text().utf8)) }
+
+    /// For everybody.
+    func recent() -> Response {
+        let bytes = last.withLock { last in
+            if let last, .now < last.until { return last.text }
+            let text = Array(text().utf8)
+            last = (text, .now + ServerLimits.metricsAge)
+            return text
+        }
+        return Self.response(bytes)
+    }
+
+    private static func response(_ bytes: [UInt8]) -> Response { Routes.response("text/plain; version=0.0.4", bytes) }
 
     private func text() -> String {
         var exposition = Exposition()

@@ -64,14 +64,14 @@ struct Routes {
         add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
         add("/metrics", .get) { [page] request, _ in
             try keys.checkAdmin(request.headers[.authorization])
-            return page.response()
+            return page.fresh()
         }
     }
 
     /// Those of the listener for metrics.
     init(page: MetricsPage, readiness: ReadinessProbe) {
         (checksHost, self.page) = (false, page)
-        add("/metrics", .get) { _, _ in page.response() }
+        add("/metrics", .get) { _, _ in page.recent() }
         addHealth(readiness)
     }
 

@@ -46,8 +46,11 @@ package struct ServerLimits: Sendable {
     /// The most memory of one connection without bodies and answers, even if its header block never ends. Times ``connections`` it is the most
     /// that senders can take by connecting alone.
     package static let connectionBytes = 64 * 1024
-    /// Connections of the listener for metrics.
+    /// Connections of the listener for metrics, and how long one of them may leave its answer without taking some of it.
     static let metricsConnections = 64
+    static let metricsAnswer = Duration.seconds(5)
+    /// For how long the same text is told to whoever asks for metrics.
+    static let metricsAge = Duration.seconds(1)
     /// Bytes of an answer that the system's send buffer holds for a slow reader; the system reserves twice as much.
     package static let systemSendBytes = 256 * 1024
     /// Lines of a header block. More are answered as a header block that is too large.

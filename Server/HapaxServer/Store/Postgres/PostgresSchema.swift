@@ -178,7 +178,9 @@ enum PostgresSchema {
             name: "006_limits", sql: "ALTER TABLE projects ADD COLUMN events_per_second integer CHECK (events_per_second > 0)"),
         Migration(
             name: "007_retention",
-            sql: "ALTER TABLE retention ADD COLUMN months integer CHECK (months >= 2), ADD COLUMN cleared integer NOT NULL DEFAULT 0"),
+            sql:
+                "ALTER TABLE retention ADD COLUMN months integer CHECK (months >= 2), ADD COLUMN cleared integer NOT NULL DEFAULT 0, ADD COLUMN raised_at timestamptz"
+        ),
         Migration(name: "008_backups", sql: "CREATE TABLE backups (taken_at timestamptz NOT NULL DEFAULT now())"),
     ]
 

@@ -42,8 +42,8 @@ enum SQLiteBackup {
         guard files.fileExists(atPath: path) else { throw Problem(description: "there is no store at \(path)") }
         guard !files.fileExists(atPath: target) else { throw Problem(description: "\(target) exists already: name another file") }
         let path = DatabaseFile.resolved(path)
-        let partial = target + ".partial"
-        DatabaseFile.remove(partial)
+        // Two at once must not share it.
+        let partial = "\(target).\(UUID().uuidString.prefix(8)).partial"
         guard files.createFile(atPath: partial, contents: nil, attributes: [.posixPermissions: 0o600]) else {
             throw Problem(description: "\(target) cannot be made: is there such a directory, and may you write into it?")
         }
@@ -66,14 +66,16 @@ enum SQLiteBackup {
         let complaint = try copy.writeWithoutTransaction { db in
             // One file, which needs none beside it.
             try db.execute(sql: "PRAGMA journal_mode = DELETE")
+            guard try db.tableExists("grdb_migrations") else { return "it is no store of Hapax" }
             return try String.fetchOne(db, sql: "PRAGMA quick_check(1)") ?? ""
         }
         try copy.close()
         guard complaint == "ok" else {
-            throw Problem(description: "the copy of \(path) is damaged, and most likely the store itself: \(complaint)")
+            throw Problem(description: "\(path) was copied, and the copy is of no use, as most likely the store itself: \(complaint)")
         }
         // SQLite has put its content on the disk; the name is put there by a flush of the directory.
-        guard rename(partial, target) == 0, flush(URL(fileURLWithPath: target).deletingLastPathComponent().path) else {
+        // A file of that name that has appeared meanwhile stays.
+        guard link(partial, target) == 0, flush(URL(fileURLWithPath: target).deletingLastPathComponent().path) else {
             throw Problem(description: "\(target) cannot be put on the disk: \(String(cString: strerror(errno)))")
         }
         let bytes = (try? files.attributesOfItem(atPath: target)[.size] as? NSNumber)?.int64Value ?? 0

@@ -11,6 +11,15 @@ struct SQLiteCheck {
     let hasFixedKeys: Bool
 
     func findings() async -> [Finding] {
+        let path = DatabaseFile.resolved(path)
+        let attributes = try? FileManager.default.attributesOfItem(atPath: path)
+        if let type = attributes?[.type] as? FileAttributeType, type != .typeRegular {
+            return [.fail("store", "\(path) is no file")]
+        }
+        // SQLite makes files beside it, which the server could not write to.
+        if let owner = (attributes?[.ownerAccountID] as? NSNumber)?.uint32Value, geteuid() != 0, geteuid() != owner {
+            return [.fail("store", "\(path) belongs to another user", help: "run this as that one")]
+        }
         guard FileManager.default.fileExists(atPath: path) else {
             return [.warn("schema", "there is no file \(path) yet; the first start makes it")]
         }

@@ -142,9 +142,9 @@ enum SQLiteSchema {
                 sql: """
                     CREATE TABLE retention (
                       singleton INTEGER PRIMARY KEY CHECK (singleton = 1), months INTEGER CHECK (months >= 2), horizon INTEGER NOT NULL,
-                      cleared INTEGER NOT NULL
+                      cleared INTEGER NOT NULL, raised_at INTEGER
                     );
-                    INSERT INTO retention VALUES (1, NULL, 0, 0);
+                    INSERT INTO retention VALUES (1, NULL, 0, 0, NULL);
                     """)
         }
         return migrator

@@ -36,7 +36,7 @@ extension SQLiteSettingsDatabase {
     /// Deleted content is overwritten at once (``SQLiteEventStore``), and the log is emptied every few seconds.
     func tidy(_ tables: Set<String>) async throws(StoreError) {}
 
-    /// In short transactions, because commits wait for each. The latest row stays, so that its number is not given again.
+    /// In short transactions, because commits wait for each. The latest row stays as a tombstone, so that its number is not given again.
     func clear(_ buckets: Range<Int32>) async throws(StoreError) {
         guard let writer else { throw .notPermitted }
         let end = Data(EventID.least(of: buckets.upperBound).bytes)
@@ -58,6 +58,9 @@ extension SQLiteSettingsDatabase {
         } catch {
             throw SQLiteEventStore.translated(error)
         }
+        let latest: StoreSQL =
+            "row = (SELECT max(row) FROM events) AND hapax_bucket(event_id) >= 0 AND hapax_bucket(event_id) < \(buckets.upperBound)"
+        _ = try await change([Tombstone.bury(latest)])
     }
 }
 
