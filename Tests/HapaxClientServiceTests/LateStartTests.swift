@@ -113,10 +113,12 @@ struct LateStartTests {
         try obstruct()
         let service = service(configuration)
         try await running(service) { _ in
-            for attempt in 0..<12 {
+            for _ in 0..<12 {
                 await clock.scheduled(1)
                 let delay = try #require(clock.pending.first)
-                #expect(delay >= .milliseconds(100) && delay <= min(.seconds(1 << attempt), .seconds(60)))
+                // A phone that another test of this process unlocks makes for one attempt more.
+                let failures = min(clock.everScheduled, 12)
+                #expect(delay >= .milliseconds(100) && delay <= min(.seconds(1 << (failures - 1)), .seconds(60)), "\(delay) \(failures)")
                 clock.advance(by: delay)
             }
             await clock.scheduled(1)
