@@ -10,17 +10,6 @@ import Testing
 struct ErasureTests {
     private static let user = "canary-user"
 
-    /// A store whose clock goes on with each look.
-    private static func open(_ fixture: StoreUnderTest) async throws -> any EventStore {
-        let clock = Locked(Sample.now)
-        return try await fixture.open {
-            clock.withLock { now in
-                now += 1
-                return now
-            }
-        }
-    }
-
     /// A dated id, an undated one and a derived one in turn, in several months.
     private static func id(_ number: UInt64) -> EventID {
         switch number % 3 {
@@ -50,7 +39,7 @@ struct ErasureTests {
         arguments: StoreUnderTest.Kind.allCases)
     func erasedUserLeavesNothing(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         let erasures = Erasures(store: store)
         for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
         #expect(try await Self.send(1..<31, to: store) == [.stored])
@@ -99,7 +88,7 @@ struct ErasureTests {
     @Test("Several who erase one user at once, and one who is interrupted, erase each event once", arguments: StoreUnderTest.Kind.allCases)
     func concurrentErasuresCountOnce(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         _ = try await store.projectID(named: "shop")
         for start in stride(from: UInt64(1), to: 5_001, by: 1_000) {
             #expect(try await Self.send(start..<start + 1_000, to: store) == [.stored])
@@ -107,7 +96,7 @@ struct ErasureTests {
         let erasures = Erasures(store: store)
         let asked = try await erasures.add(project: "shop", user: Self.user)
         // Another server, where there can be one.
-        let other = kind == .postgres ? try await Self.open(fixture) : store
+        let other = kind == .postgres ? try await fixture.openWithMovingClock() : store
         let others = Erasures(store: other)
         let interrupted = Task { try await erasures.perform(asked) { if $0 >= 2_000 { withUnsafeCurrentTask { $0?.cancel() } } } }
         async let first = erasures.perform(asked)
@@ -128,7 +117,7 @@ struct ErasureTests {
     @Test("An event that was being stored when its user was erased is erased, too; one that is received later is not")
     func uncommittedRowsAreErased() async throws {
         let fixture = try await StoreUnderTest(.postgres)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         _ = try await store.projectID(named: "shop")
         let writer = try PostgresConnection(uri: fixture.place)
         try writer.execute("SET application_name = '\(PostgresWriter.applicationName)'; BEGIN")
@@ -154,7 +143,7 @@ struct ErasureTests {
         arguments: StoreUnderTest.Kind.allCases)
     func erasureOverHTTP(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
         let log = RecordedLog(level: .debug)
         try await RunningServer.run(on: store, logger: log.logger) { server in

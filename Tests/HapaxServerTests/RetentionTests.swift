@@ -7,16 +7,6 @@ import Testing
 
 @Suite("Retention (I2, R41)", .timeLimit(.minutes(4)), .endsWhenItHangs)
 struct RetentionTests {
-    private static func open(_ fixture: StoreUnderTest) async throws -> any EventStore {
-        let clock = Locked(Sample.now)
-        return try await fixture.open {
-            clock.withLock { now in
-                now += 1
-                return now
-            }
-        }
-    }
-
     /// Outcomes by the way that a request goes.
     private static func send(_ ids: [EventID], to store: any EventStore) async throws -> Set<Receipt.Outcome> {
         let writer = GroupCommitWriter(store: store, metrics: ServerMetrics(), logger: Logger(label: "test"))
@@ -39,7 +29,7 @@ struct RetentionTests {
         arguments: StoreUnderTest.Kind.allCases)
     func oldEventsGo(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         _ = try await store.projectID(named: "shop")
         let retention = Retention(store: store)
         let today = CalendarDay(daysSince1970: Int32(try await store.reports.settled() / 86_400_000))
@@ -61,7 +51,7 @@ struct RetentionTests {
         #expect(preview.months.allSatisfy { $0.events == 3 })
         #expect(try await retention.state() == .init(months: nil, horizon: 0, cleared: 0))
         // A server that is stopped now, and goes on when all is done.
-        let stopped = kind == .postgres ? try await Self.open(fixture) : store
+        let stopped = kind == .postgres ? try await fixture.openWithMovingClock() : store
         let stale = CommitGroup([try Sample.request(Self.dated(70..<73, on: days[0]).map { Sample.event($0) })], horizon: 0)
         let set = try await retention.set(months: 3)
         #expect(set.horizon == preview.horizon && set.months == 3 && set.cleared == 0)
@@ -87,7 +77,7 @@ struct RetentionTests {
         await #expect(throws: Registry.Problem.self) { _ = try await retention.set(months: 1) }
         await store.close()
         if kind == .postgres { await stopped.close() }
-        let started = try await Self.open(fixture)
+        let started = try await fixture.openWithMovingClock()
         #expect(try await Self.send(old, to: started) == [.expired])
         await started.close()
     }
@@ -95,7 +85,7 @@ struct RetentionTests {
     @Test("A row of an old month that is being stored is waited for, and goes with the others the next time")
     func openTransactionIsWaitedFor() async throws {
         let fixture = try await StoreUnderTest(.postgres)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         let retention = Retention(store: store)
         let writer = try PostgresConnection(uri: fixture.place)
         func insert(_ number: UInt64) -> String {
@@ -115,6 +105,34 @@ struct RetentionTests {
         await store.close()
     }
 
+    @Test(
+        "Rows that somebody's own trigger keeps end in a failure, not in a loop, and go once it is away",
+        arguments: StoreUnderTest.Kind.allCases)
+    func keptRowsEndInAFailure(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        #expect(try await Self.send(Self.undated(0..<3), to: store) == [.stored])
+        try await fixture.execute(
+            kind == .postgres
+                ? """
+                UPDATE events SET received_at = received_at - interval '200 days';
+                CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+                CREATE TRIGGER keep BEFORE UPDATE ON events FOR EACH ROW EXECUTE FUNCTION keep()
+                """
+                : """
+                UPDATE events SET received_at = received_at - 200 * 86400000;
+                CREATE TRIGGER keep BEFORE UPDATE ON events BEGIN SELECT RAISE(IGNORE); END
+                """)
+        let retention = Retention(store: store)
+        let set = try await retention.set(months: 2)
+        await #expect(throws: StoreError.unavailable(Tombstone.unchangeable)) { _ = try await retention.perform() }
+        #expect(try await retention.state() == set)
+        try await fixture.execute(kind == .postgres ? "DROP TRIGGER keep ON events" : "DROP TRIGGER keep")
+        #expect(try await retention.perform()?.cleared == set.horizon)
+        #expect(try await fixture.rows("SELECT count(*) FROM kept_events") == [["0"]])
+        await store.close()
+    }
+
     @Test("The horizon lies some whole months back, before no day that is open, and rises by one month at most")
     func horizonIsWholeMonths() async throws {
         func day(_ text: String) throws -> CalendarDay { try #require(CalendarDay(text)) }
@@ -126,7 +144,7 @@ struct RetentionTests {
             #expect(try found == day(horizon).daysSince1970, "\(today) \(months)")
         }
         let fixture = try await StoreUnderTest(.sqlite)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         let first = try day("2024-06-01").daysSince1970
         let retention = Retention(store: store)
         try await retention.advance()
@@ -146,7 +164,7 @@ struct RetentionTests {
     @Test("Over HTTP: shown, tried, set and done; refused for other numbers", arguments: StoreUnderTest.Kind.allCases)
     func retentionOverHTTP(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
-        let store = try await Self.open(fixture)
+        let store = try await fixture.openWithMovingClock()
         let old = Self.dated(0..<3, on: CalendarDay(year: 2024, month: 5, day: 5)) + Self.dated(3..<4, on: .init(daysSince1970: Sample.day))
         #expect(try await Self.send(old, to: store) == [.stored])
         let today = CalendarDay(daysSince1970: Int32(try await store.reports.settled() / 86_400_000))

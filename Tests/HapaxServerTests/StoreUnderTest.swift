@@ -35,6 +35,17 @@ struct StoreUnderTest {
         }
     }
 
+    /// With a clock that goes on with each look.
+    func openWithMovingClock() async throws -> any EventStore {
+        let clock = Locked(Sample.now)
+        return try await open {
+            clock.withLock { now in
+                now += 1
+                return now
+            }
+        }
+    }
+
     static func postgres(_ uri: String, options: PostgresEventStore.Options = .init()) async throws -> PostgresEventStore {
         try await PostgresEventStore(
             uri: uri, options: options, today: { Sample.day },

@@ -7,6 +7,14 @@ import Testing
 
 @Suite("Projects and keys on the command line", .timeLimit(.minutes(3)), .endsWhenItHangs)
 struct AccessCommandTests {
+    private typealias Answer = (text: String, exit: ChildProcess.Exit, note: String)
+
+    private static func run(_ arguments: [String], _ environment: [String: String]) async throws -> Answer {
+        let child = try ChildProcess("hapax-server", arguments, environment: environment)
+        let text = await child.remainingOutput()
+        return (text, await child.waitUntilExit(), await child.remainingErrors())
+    }
+
     @Test("From nothing: a project is added on the command line, its keys work, one is rotated and revoked; the file in use is not changed")
     func commandLineMakesKeys() async throws {
         let directory = TemporaryDirectory()
@@ -65,10 +73,8 @@ struct AccessCommandTests {
             "HAPAX_STORE": "sqlite:\(directory.path)/events.sqlite", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical",
             "HAPAX_WRITE_KEYS": "shop=\(ServerUnderTest.key)",
         ]
-        func erase(_ arguments: String...) async throws -> (text: String, exit: ChildProcess.Exit, note: String) {
-            let child = try ChildProcess("hapax-server", ["erase"] + arguments, environment: environment)
-            let text = await child.remainingOutput()
-            return (text, await child.waitUntilExit(), await child.remainingErrors())
+        func erase(_ arguments: String...) async throws -> Answer {
+            try await Self.run(["erase"] + arguments, environment)
         }
         func bytes() -> Data {
             ["", "-wal"].reduce(into: Data()) { data, suffix in
@@ -133,10 +139,8 @@ struct AccessCommandTests {
             "HAPAX_STORE": "sqlite:\(directory.path)/events.sqlite", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical",
             "HAPAX_WRITE_KEYS": "shop=\(ServerUnderTest.key)",
         ]
-        func retention(_ arguments: String...) async throws -> (text: String, exit: ChildProcess.Exit, note: String) {
-            let child = try ChildProcess("hapax-server", ["retention"] + arguments, environment: environment)
-            let text = await child.remainingOutput()
-            return (text, await child.waitUntilExit(), await child.remainingErrors())
+        func retention(_ arguments: String...) async throws -> Answer {
+            try await Self.run(["retention"] + arguments, environment)
         }
         #expect(try await retention().exit == .exited(1))
         let server = try ChildProcess("hapax-server", environment: environment)

@@ -71,6 +71,7 @@ struct SmallFile: Sendable {
     private static func lock(_ directory: Int32) {
         for _ in 0..<lockAttempts {
             if flock(directory, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR) { return }
+            // flock waits for ever or not at all.
             usleep(lockPause)
         }
     }

@@ -6,8 +6,6 @@ package struct Erasures: Sendable {
     /// nil beside a running server with the embedded store: then nothing is erased here.
     private let reports: (any ReportDatabase)?
 
-    /// How often events may be found and none of them changed.
-    private static let attempts = 20
     /// How long to wait until what was being stored at the beginning is there.
     private static let pause = Duration.milliseconds(500)
 
@@ -81,7 +79,10 @@ package struct Erasures: Sendable {
         return erasure
     }
 
-    private func checked(_ project: String, _ user: String) async throws -> Int32 {
+    /// - Returns: The project's number.
+    /// - Throws: ``Registry/Problem`` for what nobody can be called.
+    @discardableResult
+    func checked(_ project: String, _ user: String) async throws -> Int32 {
         guard !user.isEmpty, user.utf8.count <= EventLimits.maximumDistinctIDBytes, !user.utf8.contains(0) else {
             throw Registry.Problem.invalid(
                 parameter: "user", "must be a text of 1 to \(EventLimits.maximumDistinctIDBytes) bytes, as in distinct_id")
@@ -124,7 +125,7 @@ package struct Erasures: Sendable {
             if rows.isEmpty, isSettled { break }
             // Somebody else may have been faster, a few times.
             vain = rows.isEmpty || count > before ? 0 : vain + 1
-            guard vain < Self.attempts else { throw StoreError.unavailable("events of an erasure are found and cannot be changed") }
+            guard vain < Tombstone.attempts else { throw StoreError.unavailable(Tombstone.unchangeable) }
             if count == before { try await Task.sleep(for: Self.pause) }
         }
         // While no day is being closed: that would note a user of whom it has just read.

@@ -135,14 +135,19 @@ package struct Retention: Sendable {
         var touched: Set<String> = []
         for received in try await reports.received(from: 0, to: Int64(state.horizon) * 86_400, parts: .small) {
             let undated: StoreSQL = "\(received) AND \(dialect.bucket) < 0 AND event <> ''"
+            var vain = 0
             while true {
                 let rows = try await reports.rows("SELECT \(dialect.rowKey) FROM events WHERE \(undated) LIMIT \(Tombstone.foundAtOnce)")
                 if rows.isEmpty { break }
                 touched.formUnion(rows.compactMap(\.[1]))
+                var count = 0
                 for part in dialect.parts(rows.compactMap(\.[0])) {
                     try Task.checkCancellation()
-                    _ = try await settings.change([Tombstone.bury("\(part) AND \(undated)")])
+                    count += try await settings.change([Tombstone.bury("\(part) AND \(undated)")]).count
                 }
+                // Somebody else may have been faster, a few times.
+                vain = count > 0 ? 0 : vain + 1
+                guard vain < Tombstone.attempts else { throw StoreError.unavailable(Tombstone.unchangeable) }
             }
         }
         try await settings.tidy(touched)

@@ -9,6 +9,10 @@ enum Tombstone {
     /// Rows that are found at once, so that many events do not fill the memory.
     static let foundAtOnce = 100_000
 
+    /// How often events may be found and none of them changed, as where a trigger of somebody's own keeps them.
+    static let attempts = 20
+    static let unchangeable = "events that are to be removed are found and cannot be changed"
+
     /// Turns events into tombstones; each gives a row.
     static func bury(_ rows: StoreSQL) -> StoreSQL {
         """

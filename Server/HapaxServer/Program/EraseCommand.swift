@@ -14,7 +14,7 @@ struct EraseCommand: StoreCommand {
     @Option(help: "The project.") var project: String?
     @Option(help: "The user's distinct_id.") var user: String?
     @Flag(help: "Erase it. This cannot be taken back.") var yes = false
-    @Option(help: "A file to which a line with the project and the user is added once it is erased; the store keeps no such list.")
+    @Option(help: "A file to which a line with the project and the user is added before it is erased; the store keeps no such list.")
     var record: String?
     @Option(help: "Such a file: erases its users again, after a backup from before was restored.") var replay: String?
     @Flag(help: "List the erasures.") var log = false
@@ -59,15 +59,18 @@ struct EraseCommand: StoreCommand {
     private static let nothing = "Nothing has been changed: --yes erases them, and cannot be taken back."
 
     private func erase(_ line: Line, _ store: CommandStore) async throws -> CommandOutput {
-        let preview = try await store.erasures.preview(project: line.project, user: line.user)
         if !yes {
+            let preview = try await store.erasures.preview(project: line.project, user: line.user)
             let span = preview.first.flatMap { first in
                 preview.last.map { " received from \(Self.instant(first)) to \(Self.instant($0))" }
             }
             return CommandOutput(text: "\(Self.events(preview.rows))\(span ?? "")", note: Self.nothing)
         }
         // Before it is erased, so that nobody is erased without a line; a line too many does no harm.
-        if let record { try Self.add(line, to: record) }
+        if let record {
+            try await store.erasures.checked(line.project, line.user)
+            try Self.add(line, to: record)
+        }
         let erasure = try await store.erasures.add(project: line.project, user: line.user, upTo: replay == nil ? nil : line.at)
         while true {
             if let done = try await store.erasures.perform(erasure, progress: { store.note("\(Self.events($0))…") }) {

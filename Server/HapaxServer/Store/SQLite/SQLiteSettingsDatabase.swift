@@ -52,7 +52,7 @@ extension SQLiteSettingsDatabase {
                               AND row < (SELECT max(row) FROM events) ORDER BY event_id LIMIT \(Tombstone.rowsAtOnce)
                             """, arguments: [start, end])
                     for row in rows { try db.execute(sql: "DELETE FROM events WHERE row = ?", arguments: [row[0] as Int64]) }
-                    return rows.last.map { $0[1] }
+                    return rows.count < Tombstone.rowsAtOnce ? nil : rows.last.map { $0[1] }
                 }
             }
         } catch {
