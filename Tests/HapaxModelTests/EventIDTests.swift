@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxModel
 
-@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
+@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
 struct EventIDTests {
     private let text = "0199a385-187b-7abc-8def-0123456789ab"
 

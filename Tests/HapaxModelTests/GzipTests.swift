@@ -2,7 +2,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
+@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
 struct GzipTests {
     private func noise(_ count: Int) -> [UInt8] {
         var random = SeededRandom(seed: UInt64(count))

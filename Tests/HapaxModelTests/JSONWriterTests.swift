@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxModel
 
 /// The one writer of the wire, against Foundation's reader.
-@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
+@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
 struct JSONWriterTests {
     private func readBack(_ properties: Properties) -> PropertyValue? {
         var writer = JSONWriter()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Settings", .timeLimit(.minutes(3)), .endsWhenItHangs)
+@Suite("Settings", .timeLimit(.minutes(6)), .endsWhenItHangs)
 struct ServerConfigurationTests {
     @Test(
         "a key that no sender can carry, or in quotation marks, is refused with its setting; the end of a line behind it is none of it",

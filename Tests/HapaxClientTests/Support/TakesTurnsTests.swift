@@ -17,7 +17,7 @@ struct TakesTurnsTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
+@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
 struct TakesNoTurnsTests {
     @Test("control: without the trait a test is elsewhere")
     func runsElsewhere() async {

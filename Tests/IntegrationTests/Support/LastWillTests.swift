@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(3)), .endsWhenItHangs)
+@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
 struct LastWillTests {
     @Test func whatIsLeftIsDoneWhenTheProcessLetsGo() async throws {
         let directory = TemporaryDirectory("will")
