@@ -139,6 +139,90 @@ struct ErasureTests {
     }
 
     @Test(
+        "With a user go the ids that $identify ties to it alone; one that is another user's as well stays",
+        arguments: StoreUnderTest.Kind.allCases)
+    func linkedIDsGoWithTheUser(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        _ = try await store.projectID(named: "shop")
+        func identify(_ number: UInt64, _ user: String, _ former: PropertyValue) -> [UInt8] {
+            Sample.event(Sample.id(number), name: "$identify", distinctID: user, properties: ["$anonymous_id": former])
+        }
+        let links = [
+            identify(1, "ada", "phone"), identify(2, "ada", "tablet"), identify(3, "ada", "library"), identify(4, "bob", "library"),
+            // Claimed by whoever has the write key: bob has logged in himself.
+            identify(5, "ada", "bob"), identify(6, "ada", "ada"), identify(7, "ada", 5),
+        ]
+        let others = (10..<15).map { Sample.event(Sample.id($0), distinctID: $0 < 13 ? "phone" : "library") }
+        let group = CommitGroup([try Sample.request(links + others)], horizon: 0)
+        _ = try await store.commit(group.storeGroup, writer: 0)
+        let erasures = Erasures(store: store)
+        let found = try await erasures.links(project: "shop", user: "ada")
+        #expect(
+            found.map { "\($0.user) \($0.rows) \($0.isShared)" } == [
+                "5 0 false", "bob 1 true", "library 2 true", "phone 3 false", "tablet 0 false",
+            ])
+        #expect(try await erasures.links(project: "shop", user: "nobody").isEmpty)
+
+        try await RunningServer.run(on: store) { server in
+            func admin(_ body: String) async throws -> String {
+                let answer = try await RawHTTP.post(
+                    port: server.port, path: "/v1/admin/erasures", headers: ["Authorization": "Bearer \(RunningServer.adminKey)"],
+                    body: Array(body.utf8))
+                return String(decoding: answer.body, as: UTF8.self)
+            }
+            let preview = try await admin(#"{"project":"shop","user":"ada","linked":true,"dry_run":true}"#)
+            #expect(
+                preview.contains(#"{"user":"bob","events":1,"stays":true}"#)
+                    && preview.contains(#"{"user":"phone","events":3,"stays":false}"#))
+            _ = try await admin(#"{"project":"shop","user":"ada","linked":true}"#)
+            while try await erasures.list().contains(where: { $0.doneAt == nil }) { await Task.yield() }
+        }
+        let left = try await fixture.rows("SELECT distinct_id, count(*) FROM kept_events GROUP BY 1 ORDER BY 1")
+        #expect(left == [["bob", "1"], ["library", "2"]])
+    }
+
+    @Test(
+        "A removed project leaves nothing but the embedded store's last row, empty; its keys end first; another of its name begins anew; others stay",
+        arguments: StoreUnderTest.Kind.allCases)
+    func removedProjectLeavesNothing(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
+        #expect(try await Self.send(1..<4, project: 2, to: store) == [.stored])
+        for part in [1..<800, 800..<1_500] as [Range<UInt64>] { #expect(try await Self.send(part, to: store) == [.stored]) }
+        let (erasures, registry) = (Erasures(store: store, keysEnd: kind == .postgres ? 10_000 : 20), Registry(database: store.settings))
+        try await DayClosing(database: store.reports, zones: [:]).perform(now: Int64(Date().timeIntervalSince1970))
+        let key = try await registry.addKey(.write, project: "shop", now: Sample.now)
+        _ = try await registry.addKey(.write, project: "app", now: Sample.now)
+        // One that waits, and whose user goes with the project.
+        let waiting = try await erasures.add(project: "shop", user: Self.user)
+
+        await #expect(throws: Registry.Problem.self) {
+            try await Erasures(store: store, inSettings: ["shop"]).add(project: "shop", user: nil)
+        }
+        #expect(try await erasures.preview(project: "shop", user: nil).rows == 1_499)
+        let removal = try await erasures.add(project: "shop", user: nil)
+        #expect(try await registry.contents().key(key.key.id).revokedAt != nil)
+        // With a key that was good until a moment ago.
+        #expect(try await Self.send(1_500..<1_501, to: store) == [.stored])
+        #expect(try await erasures.finished(removal).rows == 1_500)
+        await #expect(throws: Registry.Problem.self) { try await erasures.finished(waiting) }
+
+        for table in ["installs", "report_zones", "report_bounds", "report_progress", "keys", "erasures", "projects", "kept_events"] {
+            #expect(try await fixture.rows("SELECT count(*) FROM \(table) WHERE project_id = 1") == [["0"]], "\(table)")
+        }
+        for table in ["report_bounds", "keys", "projects"] {
+            #expect(try await fixture.rows("SELECT count(*) FROM \(table) WHERE project_id = 2") != [["0"]], "\(table)")
+        }
+        #expect(try await fixture.rows("SELECT count(*) FROM events WHERE project_id = 1") == [[kind == .postgres ? "0" : "1"]])
+        #expect(try await fixture.rows("SELECT count(*) FROM kept_events WHERE project_id = 2") == [["3"]])
+        #expect(try await store.projectID(named: "shop") == 3)
+        #expect(try await Self.send(1..<2, project: 3, to: store) == [.stored])
+        await store.close()
+    }
+
+    @Test(
         "Over HTTP: asked for, seen to be done, and in no answer of any path afterwards (I14); wrong questions are refused",
         arguments: StoreUnderTest.Kind.allCases)
     func erasureOverHTTP(kind: StoreUnderTest.Kind) async throws {
@@ -162,7 +246,7 @@ struct ErasureTests {
 
             for (body, status) in [
                 (#"{"project":"shop"}"#, 400), (#"{"project":"shop","user":""}"#, 400), (#"{"project":"nope","user":"u"}"#, 404),
-                (#"{"project":"shop","user":"u","dry_run":"yes"}"#, 400), (#"{"project":"shop","user":"u","linked":true}"#, 400),
+                (#"{"project":"shop","user":"u","dry_run":"yes"}"#, 400), (#"{"project":"shop","user":"u","linked":1}"#, 400),
             ] { #expect(try await admin(body).status == status, "\(body)") }
             for key in [RunningServer.key, RunningServer.readKey, "nobody"] {
                 #expect([401, 403].contains(try await admin(#"{"project":"shop","user":"\#(Self.user)"}"#, key: key).status))

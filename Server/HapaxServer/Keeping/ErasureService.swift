@@ -2,7 +2,7 @@ import HapaxModel
 import Logging
 import ServiceLifecycle
 
-/// Performs erasures that were asked for over HTTP, or that were interrupted, and forgets what this server remembers of such a user.
+/// Performs erasures and removals that were asked for over HTTP, or that were interrupted, and forgets what this server remembers of such a user.
 struct ErasureService: Service {
     let erasures: Erasures
     let live: Live
@@ -34,7 +34,9 @@ struct ErasureService: Service {
             do {
                 for erasure in try await erasures.list() where erasure.doneAt == nil {
                     guard let done = try await erasures.perform(erasure) else { continue }
-                    logger.notice("A user was erased", metadata: ["erasure": "\(done.id)", "events": "\(done.rows)"])
+                    logger.notice(
+                        erasure.isOfProject ? "A project was removed" : "A user was erased",
+                        metadata: ["erasure": "\(done.id)", "events": "\(done.rows)"])
                 }
                 failures.succeeded()
             } catch StoreError.notPermitted {

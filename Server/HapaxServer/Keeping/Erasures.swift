@@ -1,13 +1,23 @@
 import HapaxModel
 
-/// Forgets users: a user's events become tombstones, which keep an event's id, so that it cannot return, and nothing of its content.
+/// Forgets users: a user's events become tombstones, which keep an event's id, so that it cannot return, and nothing of its content. Removes
+/// projects: an erasure of everybody, whose rows go.
 package struct Erasures: Sendable {
     private let settings: any SettingsDatabase
     /// nil beside a running server with the embedded store: then nothing is erased here.
     private let reports: (any ReportDatabase)?
+    /// Projects that the settings name: a server would make them again.
+    private let inSettings: Set<String>
+    /// After these milliseconds no server takes the keys of a project that is being removed: they look every two seconds.
+    private let keysEnd: Int64
 
     /// How long to wait until what was being stored at the beginning is there.
     private static let pause = Duration.milliseconds(500)
+
+    /// No user can be called that.
+    fileprivate static let everybody = ""
+    /// A write key is public: whoever has it can tie any ids to a user.
+    private static let maximumLinks = 1_000
 
     package struct Erasure: Sendable {
         package var id: Int32
@@ -19,6 +29,17 @@ package struct Erasures: Sendable {
         package var doneAt: Int64?
         /// Events erased so far.
         package var rows: Int64
+
+        /// Whether the whole project goes.
+        package var isOfProject: Bool { user == Erasures.everybody }
+    }
+
+    /// An id that a user had before logging in, by `$identify`.
+    package struct Link: Sendable {
+        package var user: String
+        package var rows: Int64
+        /// Whether it is somebody else's, too: then it is not erased with the user.
+        package var isShared: Bool
     }
 
     /// What would be erased.
@@ -29,11 +50,13 @@ package struct Erasures: Sendable {
         package var last: Int64?
     }
 
-    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil) {
-        (self.settings, self.reports) = (settings, reports)
+    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, inSettings: Set<String> = [], keysEnd: Int64 = 10_000) {
+        (self.settings, self.reports, self.inSettings, self.keysEnd) = (settings, reports, inSettings, keysEnd)
     }
 
-    package init(store: any EventStore) { self.init(settings: store.settings, reports: store.reports) }
+    package init(store: any EventStore, inSettings: Set<String> = [], keysEnd: Int64 = 10_000) {
+        self.init(settings: store.settings, reports: store.reports, inSettings: inSettings, keysEnd: keysEnd)
+    }
 
     private var dialect: ReportDialect { settings.dialect }
 
@@ -48,30 +71,82 @@ package struct Erasures: Sendable {
         ).compactMap { Erasure($0) }
     }
 
-    package func preview(project: String, user: String) async throws -> Preview {
+    /// - Parameter user: nil for the whole project.
+    package func preview(project: String, user: String?) async throws -> Preview {
         let projectID = try await checked(project, user)
         let ms = dialect.milliseconds
-        let sql: StoreSQL = """
-            SELECT count(*), \(ms("min(received_at)")), \(ms("max(received_at)")) FROM kept_events
-            WHERE project_id = \(projectID) AND distinct_id = \(user)
-            """
-        let rows = if let reports { try await reports.rows(sql) } else { try await settings.rows(sql) }
-        let row = rows.first?.map { $0.flatMap { Int64($0) } } ?? [nil, nil, nil]
+        let row =
+            try await look(
+                """
+                SELECT count(*), \(ms("min(received_at)")), \(ms("max(received_at)")) FROM kept_events
+                WHERE \(Self.rows(of: user ?? Self.everybody, projectID))
+                """
+            ).first?.map { $0.flatMap { Int64($0) } } ?? [nil, nil, nil]
         return Preview(rows: row[0] ?? 0, first: row[1], last: row[2])
     }
 
-    /// Notes that a user is to be forgotten. ``perform(_:progress:)`` does it, here or at any server of the database.
+    /// The ids that `$identify` ties to a user.
+    package func links(project: String, user: String) async throws -> [Link] {
+        let projectID = try await checked(project, user)
+        let identified: StoreSQL = "kept_events WHERE project_id = \(projectID) AND event = '$identify'"
+        let former = dialect.anonymousID
+        let users = try await look(
+            "SELECT DISTINCT \(former) FROM \(identified) AND distinct_id = \(user) AND \(former) <> \(user) LIMIT \(Self.maximumLinks)"
+        ).compactMap(\.first?.self).sorted()
+        guard let first = users.first else { return [] }
+        let all = users.dropFirst().reduce("\(first)" as StoreSQL) { "\($0), \($1)" }
+        let shared = Set(
+            try await look(
+                """
+                SELECT distinct_id FROM \(identified) AND distinct_id IN (\(all))
+                UNION SELECT \(former) FROM \(identified) AND \(former) IN (\(all)) AND distinct_id <> \(user)
+                """
+            ).compactMap(\.first?.self))
+        let counts = Dictionary(
+            try await look(
+                "SELECT distinct_id, count(*) FROM kept_events WHERE project_id = \(projectID) AND distinct_id IN (\(all)) GROUP BY distinct_id"
+            ).map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }
+        ) { $1 }
+        return users.map { Link(user: $0, rows: counts[$0] ?? 0, isShared: shared.contains($0)) }
+    }
+
+    private func look(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
+        if let reports { try await reports.rows(sql) } else { try await settings.rows(sql) }
+    }
+
+    private static func rows(of user: String, _ projectID: Int32) -> StoreSQL {
+        user == everybody ? "project_id = \(projectID)" : "project_id = \(projectID) AND distinct_id = \(user)"
+    }
+
+    /// Notes that a user is to be forgotten, or a project removed, whose keys end with it. ``perform(_:progress:)`` does it, here or at any server
+    /// of the database.
     ///
-    /// - Parameter upTo: What was received later stays, in Unix milliseconds; nil for now.
+    /// - Parameters:
+    ///   - user: nil for the whole project.
+    ///   - upTo: What was received later stays, in Unix milliseconds; nil for now.
     /// - Throws: ``StoreError/notPermitted``, ``Registry/Problem``.
-    package func add(project: String, user: String, upTo: Int64? = nil) async throws -> Erasure {
+    package func add(project: String, user: String?, upTo: Int64? = nil) async throws -> Erasure {
         let projectID = try await checked(project, user)
         guard let reports else { throw StoreError.notPermitted }
         let settled = try await reports.settled()
-        let now = if let upTo, upTo < settled { "\(milliseconds: upTo)" as StoreSQL } else { dialect.now(settled) }
-        let rows = try await settings.change([
-            "INSERT INTO erasures (project_id, distinct_id, asked_at) VALUES (\(projectID), \(user), \(now)) RETURNING erasure_id"
-        ])
+        var now = if let upTo, upTo < settled { "\(milliseconds: upTo)" as StoreSQL } else { dialect.now(settled) }
+        var statements: [StoreSQL] = []
+        if user == nil {
+            guard !inSettings.contains(project) else {
+                throw Registry.Problem.invalid(
+                    parameter: "project", "is named in the settings of the server: take it out of all servers' settings first")
+            }
+            statements = ["UPDATE keys SET revoked_at = \(now) WHERE project_id = \(projectID) AND revoked_at IS NULL"]
+            let present = try await settings.rows("SELECT \(dialect.milliseconds(now))").first?[0].flatMap { Int64($0) } ?? settled
+            now = "\(milliseconds: present + keysEnd)"
+        }
+        let rows = try await settings.change(
+            statements + [
+                """
+                INSERT INTO erasures (project_id, distinct_id, asked_at) VALUES (\(projectID), \(user ?? Self.everybody), \(now))
+                RETURNING erasure_id
+                """
+            ])
         let id = rows.first?[0].flatMap { Int32($0) } ?? 0
         guard let erasure = try await list().first(where: { $0.id == id }) else {
             throw StoreError.unavailable("an erasure that was noted is not there")
@@ -82,8 +157,8 @@ package struct Erasures: Sendable {
     /// - Returns: The project's number.
     /// - Throws: ``Registry/Problem`` for what nobody can be called.
     @discardableResult
-    func checked(_ project: String, _ user: String) async throws -> Int32 {
-        guard !user.isEmpty, user.utf8.count <= EventLimits.maximumDistinctIDBytes, !user.utf8.contains(0) else {
+    func checked(_ project: String, _ user: String?) async throws -> Int32 {
+        if let user, user.isEmpty || user.utf8.count > EventLimits.maximumDistinctIDBytes || user.utf8.contains(0) {
             throw Registry.Problem.invalid(
                 parameter: "user", "must be a text of 1 to \(EventLimits.maximumDistinctIDBytes) bytes, as in distinct_id")
         }
@@ -99,14 +174,16 @@ package struct Erasures: Sendable {
         _ erasure: Erasure, progress: @Sendable (Int64) -> Void = { _ in }
     ) async throws -> Erasure? {
         guard let user = erasure.user, let reports else { return nil }
-        let ofUser: StoreSQL = "project_id = \(erasure.projectID) AND distinct_id = \(user)"
+        let theirs = Self.rows(of: user, erasure.projectID)
+        let left: StoreSQL = erasure.isOfProject ? dialect.isRemovable : "event <> ''"
+        let work: (StoreSQL) -> StoreSQL = { erasure.isOfProject ? "DELETE FROM events WHERE \($0) RETURNING 1" : Tombstone.bury($0) }
         var (tables, count, vain): (Set<String>, Int64, Int) = ([], 0, 0)
         while true {
             // Asked before the rows: whatever was being stored then is there now.
             let isSettled = try await reports.settled() > erasure.askedAt
             let rows = try await reports.rows(
                 """
-                SELECT \(dialect.rowKey) FROM events WHERE \(ofUser) AND event <> ''
+                SELECT \(dialect.rowKey) FROM events WHERE \(theirs) AND \(left)
                 AND received_at <= (SELECT asked_at FROM erasures WHERE erasure_id = \(erasure.id)) LIMIT \(Tombstone.foundAtOnce)
                 """)
             let new = Set(rows.compactMap(\.[1])).subtracting(tables)
@@ -119,7 +196,7 @@ package struct Erasures: Sendable {
             let before = count
             for part in dialect.parts(rows.compactMap(\.[0])) {
                 try Task.checkCancellation()
-                count += Int64(try await erase(erasure, part))
+                count += Int64(try await change(erasure, "\(part) AND \(left)", work))
                 progress(count)
             }
             if rows.isEmpty, isSettled { break }
@@ -128,15 +205,28 @@ package struct Erasures: Sendable {
             guard vain < Tombstone.attempts else { throw StoreError.unavailable(Tombstone.unchangeable) }
             if count == before { try await Task.sleep(for: Self.pause) }
         }
+        if erasure.isOfProject { _ = try await change(erasure, "event <> '' AND NOT (\(left))", Tombstone.bury) }
+        return try await finish(erasure, user, reports)
+    }
+
+    /// Forgets what is known of the user or the project beside its events.
+    private func finish(_ erasure: Erasure, _ user: String, _ reports: any ReportDatabase) async throws -> Erasure? {
+        let row = try await settings.rows("SELECT touched, rows FROM erasures WHERE erasure_id = \(erasure.id)").first
+        let theirs = Self.rows(of: user, erasure.projectID)
+        let tables = erasure.isOfProject ? Self.tablesOfProject : ["report_users"]
         // While no day is being closed: that would note a user of whom it has just read.
         let isForgotten = Locked(false)
         try await reports.exclusively { () async throws(StoreError) in
-            _ = try await settings.change(["DELETE FROM report_users WHERE \(ofUser)"])
+            _ = try await settings.change(tables.map { "DELETE FROM \(StoreSQL(stringLiteral: $0)) WHERE \(theirs)" })
             isForgotten.withLock { $0 = true }
         }
         guard isForgotten.withLock({ $0 }) else { return nil }
-        let touched = try await settings.rows("SELECT touched FROM erasures WHERE erasure_id = \(erasure.id)").first?[0] ?? ""
-        try await settings.tidy(Set(touched.split(separator: " ").map(String.init)).union(["report_users"]))
+        try await settings.tidy(Set((row?[0] ?? "").split(separator: " ").map(String.init)).union(tables))
+        guard !erasure.isOfProject else {
+            var done = erasure
+            (done.rows, done.doneAt) = (row?[1].flatMap { Int64($0) } ?? erasure.rows, try await reports.settled())
+            return done
+        }
         _ = try await settings.change([
             """
             UPDATE erasures SET distinct_id = NULL, touched = '', done_at = \(dialect.now(try await reports.settled()))
@@ -148,14 +238,41 @@ package struct Erasures: Sendable {
         return try await list(after: erasure.id - 1).first { $0.id == erasure.id && $0.doneAt != nil }
     }
 
+    /// All that is noted by project, each after those that refer to it.
+    private static let tablesOfProject: [String] = [
+        "installs", "report_zones", "report_bounds", "report_progress", "report_days", "report_events", "report_users", "report_late",
+        "keys",
+        "erasures", "projects",
+    ]
+
+    /// Does an erasure, or waits for whoever does it.
+    ///
+    /// - Throws: ``Registry/Problem/notFound(_:)`` if the project is removed meanwhile.
+    package func finished(_ erasure: Erasure, progress: @Sendable (Int64) -> Void = { _ in }) async throws -> Erasure {
+        var latest = erasure
+        while true {
+            if let done = try await perform(erasure, progress: progress) { return done }
+            guard let known = try await list(after: erasure.id - 1).first(where: { $0.id == erasure.id }) else {
+                guard erasure.isOfProject else { throw Registry.Problem.notFound("the project has been removed meanwhile") }
+                return latest
+            }
+            if known.doneAt != nil { return known }
+            latest = known
+            // A server has begun it, or is closing a day.
+            try await Task.sleep(for: .milliseconds(200))
+        }
+    }
+
     /// - Returns: How many rows were changed.
-    private func erase(_ erasure: Erasure, _ rows: StoreSQL) async throws(StoreError) -> Int {
-        let kept: StoreSQL = "project_id = \(erasure.projectID) AND \(rows) AND event <> ''"
+    private func change(_ erasure: Erasure, _ rows: StoreSQL, _ work: (StoreSQL) -> StoreSQL) async throws(StoreError) -> Int {
+        let theirs: StoreSQL = "project_id = \(erasure.projectID) AND \(rows)"
         return try await settings.change([
             // Locks it, so that of two who erase the same rows one waits here: its next statement counts what is left then.
             "UPDATE erasures SET rows = rows WHERE erasure_id = \(erasure.id)",
-            "UPDATE erasures SET rows = rows + (SELECT count(*) FROM events WHERE \(kept)) WHERE erasure_id = \(erasure.id)",
-            Tombstone.bury(kept),
+            """
+            UPDATE erasures SET rows = rows + (SELECT count(*) FROM events WHERE \(theirs) AND event <> '') WHERE erasure_id = \(erasure.id)
+            """,
+            work(theirs),
         ]).count
     }
 }

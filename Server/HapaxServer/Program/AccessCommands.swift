@@ -76,12 +76,12 @@ enum AccessCommands {
 
 struct ProjectsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "projects", abstract: "Lists, adds and sets projects.",
+        commandName: "projects", abstract: "Lists, adds, sets and removes projects.",
         discussion: """
             Works on the store itself, whether a server runs or not; servers notice a change within seconds. The file of the embedded store can \
             be changed only while no server runs: a running one is asked over HTTP (docs/operations.md).
             """,
-        subcommands: [List.self, Add.self, Set.self], defaultSubcommand: List.self)
+        subcommands: [List.self, Add.self, Set.self, Remove.self], defaultSubcommand: List.self)
 
     struct List: StoreCommand {
         static let configuration = CommandConfiguration(abstract: "Lists the projects (the default).")
@@ -153,6 +153,37 @@ struct ProjectsCommand: ParsableCommand {
             let rate = project.eventsPerSecond.map { "at most \($0) a second at each server" } ?? "as many as can be"
             return CommandOutput(
                 text: "", note: "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue); events: \(rate)")
+        }
+    }
+}
+
+extension ProjectsCommand {
+    struct Remove: StoreCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Removes a project: tells what would go, and with --yes removes its events, figures and keys.",
+            discussion: """
+                Its keys end first; ten seconds later, when no server takes them any more, all that it has goes, in short transactions. Clients that \
+                still send get 401 and keep their events. An interrupted removal goes on at the next server or command.
+                """)
+        @OptionGroup var settings: StoreFlags
+        @Argument(help: "Its name.") var name: String
+        @Flag(help: "Remove it. This cannot be taken back.") var yes = false
+        var changes: Bool { yes }
+
+        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+            guard yes else {
+                let contents = try await store.registry.contents()
+                let id = try contents.project(named: name).id
+                let keys = contents.keys.count { $0.projectID == id && $0.state(at: now) == .active }
+                let preview = try await store.erasures.preview(project: name, user: nil)
+                return CommandOutput(
+                    text: "\(EraseCommand.text(preview)); \(keys) \(keys == 1 ? "key works" : "keys work")",
+                    note: "Nothing has been changed: --yes removes them, and cannot be taken back.")
+            }
+            let removal = try await store.erasures.add(project: name, user: nil)
+            store.note("Its keys have ended. In ten seconds no server takes them any more; then the events go…")
+            let done = try await store.erasures.finished(removal, progress: { store.note("\(EraseCommand.events($0))…") })
+            return CommandOutput(text: "\(EraseCommand.events(done.rows)) removed", note: "The project \(name) has been removed.")
         }
     }
 }

@@ -13,6 +13,12 @@ struct EraseCommand: StoreCommand {
     @OptionGroup var settings: StoreFlags
     @Option(help: "The project.") var project: String?
     @Option(help: "The user's distinct_id.") var user: String?
+    @Flag(
+        help: """
+            Also the ids that the user had before logging in, as `$identify` says, unless they are somebody else's, too. A sender with a write \
+            key can claim any: look first.
+            """)
+    var linked = false
     @Flag(help: "Erase it. This cannot be taken back.") var yes = false
     @Option(help: "A file to which a line with the project and the user is added before it is erased; the store keeps no such list.")
     var record: String?
@@ -30,7 +36,7 @@ struct EraseCommand: StoreCommand {
     func validate() throws {
         let isNamed = project != nil && user != nil
         let isAlone = project == nil && user == nil && record == nil
-        guard log ? isAlone && replay == nil && !yes : replay == nil ? isNamed : isAlone else {
+        guard log ? isAlone && replay == nil && !yes && !linked : replay == nil ? isNamed : isAlone && !linked else {
             throw ValidationError("name --project and --user, or a file to --replay, or ask for the --log of all, and for nothing else.")
         }
     }
@@ -59,29 +65,32 @@ struct EraseCommand: StoreCommand {
     private static let nothing = "Nothing has been changed: --yes erases them, and cannot be taken back."
 
     private func erase(_ line: Line, _ store: CommandStore) async throws -> CommandOutput {
+        let links = linked ? try await store.erasures.links(project: line.project, user: line.user) : []
         if !yes {
             let preview = try await store.erasures.preview(project: line.project, user: line.user)
-            let span = preview.first.flatMap { first in
-                preview.last.map { " received from \(Self.instant(first)) to \(Self.instant($0))" }
+            let others = links.map {
+                "\($0.user)  \($0.isShared ? "stays: it is somebody else's, too" : Self.events($0.rows))"
             }
-            return CommandOutput(text: "\(Self.events(preview.rows))\(span ?? "")", note: Self.nothing)
+            return CommandOutput(text: ([Self.text(preview)] + others).joined(separator: "\n"), note: Self.nothing)
         }
+        // The user is the last one: whoever is interrupted finds the links again.
+        var outputs: [CommandOutput] = []
+        for user in links.filter({ !$0.isShared }).map(\.user) + [line.user] {
+            outputs.append(try await eraseOne(Line(project: line.project, user: user, at: line.at), store))
+        }
+        let notes =
+            outputs.compactMap(\.note) + (links.contains(where: \.isShared) ? ["Ids that are somebody else's, too, have stayed."] : [])
+        return CommandOutput(text: outputs.map(\.text).joined(separator: "\n"), note: notes.joined(separator: "\n"))
+    }
+
+    private func eraseOne(_ line: Line, _ store: CommandStore) async throws -> CommandOutput {
         // Before it is erased, so that nobody is erased without a line; a line too many does no harm.
         if let record {
             try await store.erasures.checked(line.project, line.user)
             try Self.add(line, to: record)
         }
         let erasure = try await store.erasures.add(project: line.project, user: line.user, upTo: replay == nil ? nil : line.at)
-        while true {
-            if let done = try await store.erasures.perform(erasure, progress: { store.note("\(Self.events($0))…") }) {
-                return Self.done(done)
-            }
-            // A server has begun it, or is closing a day.
-            try await Task.sleep(for: .milliseconds(200))
-            if let done = try await store.erasures.list(after: erasure.id - 1).first(where: { $0.id == erasure.id && $0.doneAt != nil }) {
-                return Self.done(done)
-            }
-        }
+        return Self.done(try await store.erasures.finished(erasure, progress: { store.note("\(Self.events($0))…") }))
     }
 
     private func list(_ store: CommandStore) async throws -> CommandOutput {
@@ -119,7 +128,15 @@ struct EraseCommand: StoreCommand {
         return CommandOutput(text: "\(events(erasure.rows)) erased", note: "This is erasure \(erasure.id).\(hint)")
     }
 
-    private static func events(_ count: Int64) -> String { count == 1 ? "1 event" : "\(count) events" }
+    static func events(_ count: Int64) -> String { count == 1 ? "1 event" : "\(count) events" }
+
+    /// How many, and when they were received.
+    static func text(_ preview: Erasures.Preview) -> String {
+        let span = preview.first.flatMap { first in
+            preview.last.map { " received from \(instant(first)) to \(instant($0))" }
+        }
+        return "\(events(preview.rows))\(span ?? "")"
+    }
 
     private static func instant(_ milliseconds: Int64) -> String { Timestamp(clampingUnixMilliseconds: milliseconds).description }
 }

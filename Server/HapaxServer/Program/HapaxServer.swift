@@ -132,7 +132,7 @@ public enum HapaxServer {
         _ configuration: ServerConfiguration, _ store: any EventStore
     ) async throws(StoreError) -> [String: Int32] {
         var projects: [String: Int32] = [:]
-        for name in Set((configuration.writeKeys + configuration.readKeys).map(\.project) + configuration.timeZones.map(\.project)) {
+        for name in configuration.projects {
             projects[name] = try await store.projectID(named: name)
         }
         return projects
@@ -172,8 +172,8 @@ public enum HapaxServer {
                 let store = try await open(configuration, currentTime, logger)
                 let result: Result<CommandOutput, any Error>
                 let access = CommandStore(
-                    registry: Registry(database: store.settings), erasures: Erasures(store: store), retention: Retention(store: store),
-                    note: note)
+                    registry: Registry(database: store.settings), erasures: Erasures(store: store, inSettings: configuration.projects),
+                    retention: Retention(store: store), note: note)
                 do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
                     result = .failure(error)
                 }

@@ -54,7 +54,8 @@ package struct IngestApplication: Service {
         }
         if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
         let admin = AdminRoutes(
-            keys: access, registry: registry, erasures: Erasures(store: store), retention: Retention(store: store), fixed: keys,
+            keys: access, registry: registry, erasures: Erasures(store: store, inSettings: Set(keys.projects.keys)),
+            retention: Retention(store: store), fixed: keys,
             failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
             currentTime: currentTime)
         let metrics = ServerMetrics()

@@ -18,6 +18,10 @@ package struct ReportDialect: Sendable {
     /// A condition for rows by their keys, of which neighbours should lie together.
     var rows: @Sendable (ArraySlice<String>) -> StoreSQL
     var sorted: @Sendable ([String]) -> [String]
+    /// Whether a row can be deleted: the embedded store would give the number of its last one again.
+    var isRemovable: StoreSQL
+    /// The property `$anonymous_id` as text, or NULL.
+    var anonymousID: StoreSQL
     /// The present, which is the store's own where it has a clock; else the given Unix milliseconds.
     var now: @Sendable (Int64) -> StoreSQL
 }

@@ -49,6 +49,16 @@ struct AdminRoutes: Sendable {
         }
     }
 
+    /// Unlike a body of DELETE, that of POST reaches the server through every proxy: a dry run must never be taken for the other.
+    func removeProject(_ request: Request, name: String) async throws -> Response {
+        let name = name.removingPercentEncoding ?? name
+        return try await answerErasure(request) {
+            let body = try await Self.body(request, RemovedProject.self, ["dry_run"], mayBeEmpty: true)
+            if body?.dry_run == true { return (nil, try await erasures.preview(project: name, user: nil), []) }
+            return (try await erasures.add(project: name, user: nil), nil, [])
+        }
+    }
+
     // MARK: - Keys
 
     func keys(_ request: Request) async throws -> Response {
@@ -121,23 +131,41 @@ struct AdminRoutes: Sendable {
 
     /// Not a path or a parameter: those are in the logs of proxies.
     func erase(_ request: Request) async throws -> Response {
-        var isDryRun = false
+        try await answerErasure(request) {
+            let body = try await Self.body(request, AskedErasure.self, ["project", "user", "linked", "dry_run"])
+            let links = body.linked == true ? try await erasures.links(project: body.project, user: body.user) : []
+            if body.dry_run == true { return (nil, try await erasures.preview(project: body.project, user: body.user), links) }
+            for link in links where !link.isShared { _ = try await erasures.add(project: body.project, user: link.user) }
+            return (try await erasures.add(project: body.project, user: body.user), nil, links)
+        }
+    }
+
+    private func answerErasure(
+        _ request: Request, _ work: () async throws -> (Erasures.Erasure?, Erasures.Preview?, [Erasures.Link])
+    ) async throws -> Response {
+        var isBegun = false
         var response = try await answer(request) {
-            let body = try await Self.body(request, AskedErasure.self, ["project", "user", "dry_run"])
-            if body.dry_run == true {
-                isDryRun = true
-                let preview = try await erasures.preview(project: body.project, user: body.user)
+            let (erasure, preview, links) = try await work()
+            guard let erasure else {
                 return { writer in
-                    writer.member("events", preview.rows)
-                    writer.member("first_received_at", preview.first.map { Timestamp(clampingUnixMilliseconds: $0).description })
-                    writer.member("last_received_at", preview.last.map { Timestamp(clampingUnixMilliseconds: $0).description })
+                    writer.member("events", preview?.rows)
+                    writer.member("first_received_at", preview?.first.map { Timestamp(clampingUnixMilliseconds: $0).description })
+                    writer.member("last_received_at", preview?.last.map { Timestamp(clampingUnixMilliseconds: $0).description })
+                    guard !links.isEmpty else { return }
+                    writer.member("linked", list: links) { writer, link in
+                        writer.object { writer in
+                            writer.member("user", link.user)
+                            writer.member("events", link.rows)
+                            writer.member("stays", link.isShared)
+                        }
+                    }
                 }
             }
-            let erasure = try await erasures.add(project: body.project, user: body.user)
+            isBegun = true
             let contents = try await registry.contents()
             return { $0.members(of: erasure, in: contents) }
         }
-        if !isDryRun { response.status = .accepted }
+        if isBegun { response.status = .accepted }
         return response
     }
 
@@ -178,8 +206,10 @@ struct AdminRoutes: Sendable {
     private struct AskedErasure: Decodable {
         var project: String
         var user: String
+        var linked: Bool?
         var dry_run: Bool?
     }
+    private struct RemovedProject: Decodable { var dry_run: Bool? }
     private struct AskedRetention: Decodable {
         var months: Int
         var dry_run: Bool?

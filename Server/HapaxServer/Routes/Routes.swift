@@ -45,6 +45,9 @@ struct Routes {
         add("/v1/admin/projects/{name}", .patch) { request, context in
             try await admin.setProject(request, name: context.parameters.get("name") ?? "")
         }
+        add("/v1/admin/projects/{name}/remove", .post) { request, context in
+            try await admin.removeProject(request, name: context.parameters.get("name") ?? "")
+        }
         add("/v1/admin/keys", .get) { request, _ in try await admin.keys(request) }
         add("/v1/admin/keys", .post) { request, _ in try await admin.addKey(request) }
         add("/v1/admin/keys/{id}", .delete) { request, context in

@@ -15,6 +15,9 @@ package struct ServerConfiguration: Sendable {
     /// Variables that look like settings and are none: most likely misspelt.
     package var unknownVariables: [String]
 
+    /// The projects that it names: a server makes them at its start.
+    package var projects: Set<String> { Set((writeKeys + readKeys).map(\.project) + timeZones.map(\.project)) }
+
     package enum Store: Equatable, Sendable {
         case sqlite(path: String)
         case postgres(uri: String)

@@ -27,6 +27,7 @@ final class SQLiteReports: ReportDatabase {
         bucket: "hapax_bucket(event_id)",
         monthOfBucket: "strftime('%Y-%m', hapax_bucket(event_id) * 86400, 'unixepoch')", rowKey: "row, NULL",
         rows: { "row IN (SELECT value FROM json_each(\("[\($0.joined(separator: ","))]")))" }, sorted: { $0 },
+        isRemovable: "row < (SELECT max(row) FROM events)", anonymousID: #"json_extract(properties, '$."$anonymous_id"')"#,
         now: { "\(milliseconds: $0)" })
 
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
