@@ -42,12 +42,13 @@ final class HTTPConnection {
     deinit { close(descriptor) }
 
     static func request(
-        path: String = "/v1/events", body: [UInt8], type: String = "application/json", isCompressed: Bool = false,
+        _ method: String = "POST", path: String = "/v1/events", body: [UInt8], type: String = "application/json",
+        isCompressed: Bool = false,
         key: String = ServerProcess.key
     ) -> [UInt8] {
         let encoding = isCompressed ? "Content-Encoding: gzip\r\n" : ""
         let head =
-            "POST \(path) HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer \(key)\r\n"
+            "\(method) \(path) HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer \(key)\r\n"
             + "Content-Type: \(type)\r\n\(encoding)Content-Length: \(body.count)\r\n\r\n"
         return Array(head.utf8) + body
     }

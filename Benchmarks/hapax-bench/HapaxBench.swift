@@ -3,7 +3,7 @@ import Foundation
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls] [--keys]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
@@ -12,13 +12,14 @@ enum HapaxBench {
           attacks  of edge, only what costs its sender little and the server much
           reads    reports, lists, export, and what they cost ingest; only if it is named: 20 GB and a quarter of an hour
           flat     ingest beside as much stored data as reads has, and planning with many months; only if it is named
-          erase    how long erasing a user takes among as much, and what senders notice; only if it is named
+          erase    how long erasing a user and emptying a month take among as much, and what senders notice; only if it is named
           --events events of one measurement (default 100000)
           --days, --per-day
                    what was stored before reads, flat and erase (default 20 days of 1000000)
           --pinned of server: PostgreSQL has the second core for itself, load and server the first
           --peer   of server: the FastAPI server of Benchmarks/peer-fastapi beside it, which is installed below .build
           --tls    of server: the cost of TLS
+          --keys   of server: the cost of keys in the store
           --rounds measurements of each kind, interleaved; medians are printed (default 3)
 
         Prints Markdown tables. Build it and hapax-server with -c release, or the figures mean nothing.
@@ -28,16 +29,17 @@ enum HapaxBench {
         var part = "all"
         var events = 100_000
         var rounds = 3
-        var (isPinned, hasPeer, isSecured) = (false, false, false)
+        var server = ServerBenchmark(events: 0, rounds: 0)
         var history = History(days: 20, eventsPerDay: 1_000_000)
         var arguments = Array(CommandLine.arguments.dropFirst())
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
             case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "all": part = argument
-            case "--pinned": isPinned = true
-            case "--peer": hasPeer = true
-            case "--tls": isSecured = true
+            case "--pinned": server.isPinned = true
+            case "--peer": server.hasPeer = true
+            case "--tls": server.isSecured = true
+            case "--keys": server.hasStoreKeys = true
             case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
             case "--events", "--rounds", "--days", "--per-day":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }
@@ -60,7 +62,8 @@ enum HapaxBench {
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }
         if part == "edge" { return }
         if part != "client" {
-            try await ServerBenchmark(events: events, rounds: rounds, isPinned: isPinned, hasPeer: hasPeer, isSecured: isSecured).run()
+            (server.events, server.rounds) = (events, rounds)
+            try await server.run()
         }
         if part != "server" { try await ClientBenchmark(events: events, rounds: rounds).run() }
     }

@@ -25,8 +25,10 @@ struct Load {
 
     /// - Parameters:
     ///   - duplicates: Every how many events one is sent that was sent before.
-    init(_ corpus: Corpus, batchSize: Int, duplicates: Int = 100, isCompressed: Bool = false) throws {
-        requests = try Self.makeRequests(corpus, batchSize: batchSize, duplicates: duplicates, isCompressed)
+    init(
+        _ corpus: Corpus, batchSize: Int, duplicates: Int = 100, isCompressed: Bool = false, key: String = ServerProcess.key
+    ) throws {
+        requests = try Self.makeRequests(corpus, batchSize: batchSize, duplicates: duplicates, isCompressed, key)
         events = corpus.events.count
     }
 
@@ -120,7 +122,7 @@ struct Load {
     }
 
     private static func makeRequests(
-        _ corpus: Corpus, batchSize: Int, duplicates: Int, _ isCompressed: Bool
+        _ corpus: Corpus, batchSize: Int, duplicates: Int, _ isCompressed: Bool, _ key: String
     ) throws -> [[UInt8]] {
         var generator = UUIDv7Generator()
         var requests: [[UInt8]] = []
@@ -130,7 +132,7 @@ struct Load {
             let id = generator.next(unixMilliseconds: 1_767_225_600_000)
             let body = EventBatch(envelope: .init(batchID: id, sentAt: 1_767_225_600_000), events: batch).encoded()
             let sent = isCompressed ? try Gzip.compress(body) : body
-            requests.append(HTTPConnection.request(body: sent, isCompressed: isCompressed))
+            requests.append(HTTPConnection.request(body: sent, isCompressed: isCompressed, key: key))
             batch = []
         }
         for (index, event) in corpus.events.enumerated() {

@@ -12,12 +12,16 @@ struct ServerBenchmark {
     var hasPeer = false
     /// Whether the cost of TLS is measured as well.
     var isSecured = false
+    /// Whether keys in the store, among many, are compared with one of the settings.
+    var hasStoreKeys = false
 
     private struct Case {
         var name: String
         var batchSize: Int
         var isCompressed = false
         var isPeer = false
+        /// Sent with a key of the store.
+        var hasStoreKey = false
         /// Through a relay: over TLS, or plain, for comparison; nil: directly.
         var isSecure: Bool?
         /// Whether all is sent again, then exported and sent once more.
@@ -53,6 +57,9 @@ struct ServerBenchmark {
                 Case(name: "FastAPI and asyncpg, batches of 50", batchSize: 50, isPeer: true),
                 Case(name: "FastAPI and asyncpg, batches of 500", batchSize: 500, isPeer: true),
             ]
+        }
+        if hasStoreKeys {
+            cases += [50, 500].map { Case(name: "batches of \($0), a key of the store", batchSize: $0, hasStoreKey: true) }
         }
         if isSecured {
             for (name, size, isCompressed) in [
@@ -116,7 +123,10 @@ struct ServerBenchmark {
 
     private func measure(_ cluster: PostgresCluster, _ item: Case) async throws -> Measurement {
         let uri = try await makeDatabase(cluster)
-        let load = try Load(Corpus(count: events), batchSize: item.batchSize, isCompressed: item.isCompressed)
+        func makeLoad(key: String = ServerProcess.key) throws -> Load {
+            try Load(Corpus(count: events), batchSize: item.batchSize, isCompressed: item.isCompressed, key: key)
+        }
+        var load = try makeLoad()
         func measured(_ server: some LoadTarget) throws -> Measurement {
             let before = databaseCPU(cluster)
             let figures = try load.run(server)
@@ -140,6 +150,7 @@ struct ServerBenchmark {
             try await relay.stop()
             return measurement
         }
+        if item.hasStoreKey { load = try makeLoad(key: try Self.addKeys(server, uri)) }
         var measurement = try measured(server)
         let groups = try server.groups
         measurement.groupSize = groups.events / max(groups.transactions, 1)
@@ -150,6 +161,26 @@ struct ServerBenchmark {
             ).rate
         }
         return measurement
+    }
+
+    /// A thousand keys and two hundred projects in the store.
+    ///
+    /// - Returns: One of the keys, of the project in which all measure.
+    private static func addKeys(_ server: ServerProcess, _ uri: String) throws -> String {
+        try PostgresConnection(uri: uri).execute(
+            """
+            INSERT INTO projects (name) SELECT 'project-' || i FROM generate_series(1, 199) AS i;
+            INSERT INTO keys (digest, beginning, kind, project_id, name, created_at)
+            SELECT encode(sha256((i || name)::bytea), 'hex'), '', 'write', project_id, '', now()
+            FROM generate_series(1, 5) AS i, projects WHERE name LIKE 'project-%'
+            """)
+        let body = Array(#"{"kind":"write","project":"bench"}"#.utf8)
+        let answer = try HTTPConnection(port: server.port).send(
+            HTTPConnection.request(path: "/v1/admin/keys", body: body, key: ServerProcess.adminKey))
+        guard let key = String(decoding: answer, as: UTF8.self).firstMatch(of: /hapax_w_\w+/) else {
+            throw BenchmarkError("no key was made")
+        }
+        return String(key.0)
     }
 
     private func sqlite() throws -> (rate: Double, raw: Double) {
@@ -204,6 +235,13 @@ struct ServerBenchmark {
         }
         let (rate, raw) = (sqlite.map(\.rate).median, sqlite.map(\.raw).median)
         print("| SQLite store, batches of 500 | \(Int(rate)) | \(Int(raw)), raw SQLite | \(rate / raw, places: 2) |")
+        for item in cases where item.hasStoreKey {
+            guard let own = cases.first(where: { !$0.hasStoreKey && !$0.isCompressed && $0.batchSize == item.batchSize }) else { continue }
+            let (ours, theirs) = (item.measurements.map(\.figures), own.measurements.map(\.figures))
+            print(
+                "| \(item.name), among 1,000 of 200 projects | \(Int(ours.map(\.rate).median)) | \(Int(theirs.map(\.rate).median)), a key of the "
+                    + "settings | \(ratio(ours, theirs.map(\.rate)), places: 3) |")
+        }
         for peer in cases where peer.isPeer {
             guard let own = cases.first(where: { !$0.isPeer && !$0.isCompressed && $0.batchSize == peer.batchSize }) else { continue }
             let (ours, theirs) = (own.measurements.map(\.figures), peer.measurements.map(\.figures))

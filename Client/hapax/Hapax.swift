@@ -33,11 +33,12 @@ struct Hapax: AsyncParsableCommand {
               hapax track backup_finished --property host=db1 --property bytes:=73400320
               hapax tail
               hapax report daily
+              hapax reconcile
             """,
         version: HapaxVersion.current,
         subcommands: [
             TrackCommand.self, ImportCommand.self, FlushCommand.self, StatusCommand.self, QueueCommand.self, DeadLettersCommand.self,
-            IdentityCommand.self, TailCommand.self, EventsCommand.self, ReportCommand.self,
+            IdentityCommand.self, TailCommand.self, EventsCommand.self, ReportCommand.self, ReconcileCommand.self,
             ExportCommand.self,
         ])
 

@@ -44,8 +44,30 @@ struct PipelineStore: Sendable {
         }
     }
 
-    /// Every row there is.
+    /// Every row there is. At each moment the books have lost nothing, and hold just these rows (I12).
     func rows() async throws -> [Audit.Row] {
+        let (before, rows, after) = (try await books(), try await storedRows(), try await books())
+        for books in [before, after] { #expect(books.missing == 0 && books.unknown == 0, "\(books)") }
+        let numbered = Set(rows.compactMap { row in row.install.flatMap { install in row.sequence.map { "\(install) \($0)" } } })
+        // Some may be stored meanwhile.
+        #expect(before.stored <= numbered.count && numbered.count <= after.stored, "\(before), \(numbered.count) rows, \(after)")
+        return rows
+    }
+
+    private func books() async throws -> (stored: Int, missing: Int, unknown: Int) {
+        let sql = """
+            SELECT coalesce(sum(events_stored), 0), coalesce(sum(events_missing), 0), count(*) FILTER (WHERE is_unknown) FROM installs
+            """
+        let numbers =
+            switch kind {
+            case .postgres: try await query(sql).first?.compactMap { Int($0) } ?? []
+            case .sqlite: try await read { db in try Row.fetchOne(db, sql: sql).map { row in (0..<3).map { row[$0] as Int } } ?? [] }
+            }
+        guard numbers.count == 3 else { throw Unreadable() }
+        return (numbers[0], numbers[1], numbers[2])
+    }
+
+    private func storedRows() async throws -> [Audit.Row] {
         switch kind {
         case .postgres:
             return try await query(

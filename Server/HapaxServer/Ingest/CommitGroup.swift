@@ -8,7 +8,7 @@ struct CommitGroup {
     private let horizon: Int32
     /// All rows of the group, sorted by key; rows with equal keys in the order of arrival.
     private let rows: [RowKey]
-    let storeGroup: StoreGroup
+    private(set) var storeGroup: StoreGroup
 
     /// - Parameter horizon: See ``EventStore/horizon``.
     init(_ requests: [IngestRequest], horizon: Int32) {
@@ -38,7 +38,46 @@ struct CommitGroup {
         storeGroup = StoreGroup(
             records: records, in: requests.map(\.rows.bytes), lookups: Self.looked(lookups, records),
             reports: InstallReport.merged(requests.compactMap(\.report)), horizon: horizon)
+        guard !storeGroup.reports.isEmpty else { return }
+        storeGroup.entries = { [self] in entries(outcomes(found: $0)) }
     }
+
+    // MARK: - Books
+
+    /// What became of the numbers that installs have given, for each of the store group's reports.
+    private func entries(_ outcomes: [IngestOutcome]) -> [InstallBook.Entry] {
+        var entries = Dictionary(storeGroup.reports.map { ($0.key, InstallBook.Entry(report: $0)) }) { $1 }
+        for (request, outcome) in zip(requests, outcomes) {
+            guard let key = request.report?.key, var entry = entries.removeValue(forKey: key) else { continue }
+            var results = outcome.results[...]
+            for (index, sequence) in request.sequences.enumerated() {
+                let result = results.first?.index == index ? results.popFirst() : nil
+                if let result {
+                    // What is to be sent again has no end yet.
+                    guard result.outcome != .retry else { continue }
+                    entry.ended[result.reason ?? result.outcome.rawValue, default: SequenceSet()].insert(sequence...sequence)
+                } else {
+                    entry.stored.insert(sequence...sequence)
+                }
+            }
+            entries[key] = entry
+        }
+        return storeGroup.reports.compactMap { entries[$0.key] }
+    }
+
+    /// What is known of the installs' numbers only after the rows were committed: which of the repeats are conflicts; nil if there is nothing.
+    ///
+    /// - Parameter isSplit: Whether the group was committed in parts, which keep no books.
+    func lateBooks(_ outcomes: [IngestOutcome], repeats: [RowKey], isSplit: Bool) -> StoreGroup? {
+        guard !storeGroup.reports.isEmpty, isSplit || repeats.contains(where: { requests[Int($0.batch)].report != nil }) else { return nil }
+        var entries = entries(outcomes)
+        if !isSplit { for index in entries.indices { entries[index].stored = SequenceSet() } }
+        var group = StoreGroup(records: [RowKey](), in: [], reports: storeGroup.reports)
+        group.entries = { [entries] _ in entries }
+        return group
+    }
+
+    // MARK: - Outcomes
 
     private static func areInOrder(_ left: RowKey, _ right: RowKey) -> Bool {
         if left.key != right.key { return left.key < right.key }

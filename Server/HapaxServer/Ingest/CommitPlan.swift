@@ -12,6 +12,8 @@ struct CommitPlan {
     private(set) var found: [EventKey: Int64] = [:]
     /// The records that the store cannot hold, and why.
     private(set) var refused: [EventKey: EventProblem] = [:]
+    /// Whether it was committed in parts, which keep no books.
+    private(set) var isSplit = false
 
     init(_ group: StoreGroup) { parts = [group] }
 
@@ -38,6 +40,7 @@ struct CommitPlan {
             if part.records.count == 1, part.lookups.isEmpty, part.reports.isEmpty {
                 refused[culprit.key] = EventProblem(.refusedByStore, detail: "SQLSTATE \(state)")
             } else {
+                isSplit = true
                 let middle = part.records.count / 2
                 parts.append(StoreGroup(records: Array(part.records[middle...]), in: part.batches, horizon: part.horizon))
                 parts.append(

@@ -150,10 +150,7 @@ package final class GroupCommitWriter: Sendable {
 
     private func outcomes(_ group: CommitGroup, writer: Int) async throws(StoreError) -> [IngestOutcome] {
         let began = now()
-        var plan = CommitPlan(group.storeGroup)
-        while let part = plan.next {
-            do throws(StoreError) { plan.committed(try await store.commit(part, writer: writer)) } catch { try plan.failed(error) }
-        }
+        let plan = try await commit(group.storeGroup, writer: writer)
         let repeats = group.repeats(found: plan.found, refused: plan.refused)
         var verdicts: [RowKey.Place: Bool] = [:]
         // The group is committed already: if the store cannot compare now, only these events are answered `retry`.
@@ -163,6 +160,17 @@ package final class GroupCommitWriter: Sendable {
         metrics.groupCommitted(
             records: group.storeGroup.records.count, in: now() - began,
             derivedWithOtherContent: group.derivedWithOtherContent(plan.found, verdicts))
-        return group.outcomes(found: plan.found, refused: plan.refused, verdicts: verdicts)
+        let outcomes = group.outcomes(found: plan.found, refused: plan.refused, verdicts: verdicts)
+        // Before it is answered: whoever is told of an end finds it in the books.
+        if let books = group.lateBooks(outcomes, repeats: repeats, isSplit: plan.isSplit) { _ = try await commit(books, writer: writer) }
+        return outcomes
+    }
+
+    private func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> CommitPlan {
+        var plan = CommitPlan(group)
+        while let part = plan.next {
+            do throws(StoreError) { plan.committed(try await store.commit(part, writer: writer)) } catch { try plan.failed(error) }
+        }
+        return plan
     }
 }

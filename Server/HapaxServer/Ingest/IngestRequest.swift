@@ -9,6 +9,8 @@ package struct IngestRequest: Sendable {
     /// The events that cannot be stored.
     private(set) var refusals: [Refused] = []
     private(set) var report: InstallReport?
+    /// The install's number of each event; -1 for one without.
+    private(set) var sequences: [Int64] = []
     /// How many events its body held.
     private(set) var count = 0
     /// Bytes that this request keeps in memory until it is answered.
@@ -72,6 +74,7 @@ package struct IngestRequest: Sendable {
                     name: event.name.withBytes(of: body) { Array($0.prefix(ServerLimits.refusedBytes)) },
                     wire: Array(body[event.wire.prefix(ServerLimits.refusedBytes)])))
         }
+        sequences.append(event.sequence ?? -1)
         count += 1
     }
 
@@ -83,6 +86,7 @@ package struct IngestRequest: Sendable {
         let envelope = scan.found.envelope
         if scan.envelopeChanged { rows = rows.with(sentAt: envelope.sentAt, installID: envelope.installID) }
         report = InstallReport(envelope, projectID: projectID)
+        if report == nil { sequences = [] }
         bytes += rows.bytes.capacity + (count + 1) * ServerLimits.bytesPerEvent
         if let report { bytes += report.held.count + report.gone.count + report.refused.count }
     }

@@ -10,6 +10,8 @@ final class StoreWatch: Service {
         var closingLag: [(project: String, seconds: Int64)] = []
         /// Events that the installs heard of within a week had waiting when they last reported.
         var waiting: [(project: String, events: Int64)] = []
+        /// Numbers of installs without an end that should have one.
+        var missing: [(project: String, events: Int64)] = []
     }
 
     private struct State {
@@ -71,6 +73,9 @@ final class StoreWatch: Service {
         exposition.add(
             .gauge, "hapax_clients_waiting_events", "Events that clients had waiting when they last reported, by project.",
             figures.waiting.map { ([("project", $0.project)], Double($0.events)) })
+        exposition.add(
+            .gauge, "hapax_events_missing", "Events that an install has given a number and that have no end, by project.",
+            figures.missing.map { ([("project", $0.project)], Double($0.events)) })
     }
 }
 
@@ -96,8 +101,14 @@ extension StoreWatch.Figures {
         ).map { ($0, max(0, now - $1) / 1_000) }
         waiting = try await numbers(
             """
-            SELECT p.name, sum(i.created - i.acknowledged) FROM installs i JOIN projects p USING (project_id)
-            WHERE i.created > i.acknowledged AND i.heard_at >= \(milliseconds: now - 7 * 86_400_000) GROUP BY p.name ORDER BY p.name
+            SELECT p.name, sum(i.events_waiting) FROM installs i JOIN projects p USING (project_id)
+            WHERE i.events_waiting > 0 AND i.heard_at >= \(milliseconds: now - Trust.silence) GROUP BY p.name ORDER BY p.name
+            """)
+        // 0 has to be there, too: an alert is about a change.
+        missing = try await numbers(
+            """
+            SELECT p.name, coalesce(sum(i.events_missing), 0) FROM projects p LEFT JOIN installs i USING (project_id)
+            GROUP BY p.name ORDER BY p.name
             """)
     }
 }

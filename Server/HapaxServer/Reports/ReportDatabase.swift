@@ -20,6 +20,8 @@ package struct ReportDialect: Sendable {
     var sorted: @Sendable ([String]) -> [String]
     /// Whether a row can be deleted: the embedded store would give the number of its last one again.
     var isRemovable: StoreSQL
+    /// A column with an id, as text.
+    var uuidText: @Sendable (StoreSQL) -> StoreSQL
     /// The property `$anonymous_id` as text, or NULL.
     var anonymousID: StoreSQL
     /// The present, which is the store's own where it has a clock; else the given Unix milliseconds.

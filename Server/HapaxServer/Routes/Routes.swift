@@ -38,6 +38,12 @@ struct Routes {
         add("/v1/names", .get) { request, _ in try await reading.names(request) }
         add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
         add("/v1/reports/daily", .get) { request, _ in try await reports.daily(request) }
+        let trust = TrustRoutes(questions: questions)
+        add("/v1/trust", .get) { request, _ in try await trust.trust(request) }
+        add("/v1/installs", .get) { request, _ in try await trust.installs(request) }
+        add("/v1/installs/{id}", .get) { request, context in
+            try await trust.install(request, id: context.parameters.get("id") ?? "")
+        }
         add("/v1/export", .get) { request, _ in try await export.respond(to: request) }
         add("/v1/live", .get) { request, _ in try stream.respond(to: request) }
         add("/v1/admin/projects", .get) { request, _ in try await admin.projects(request) }

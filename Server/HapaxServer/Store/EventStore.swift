@@ -70,6 +70,8 @@ package struct StoreGroup: Sendable {
     package var lookups: [EventKey]
     /// At most one for each install, sorted by key.
     package var reports: [InstallReport]
+    /// What becomes of the installs' sequences, once it is known which keys were stored before; nil: the reports alone are kept.
+    var entries: (@Sendable (_ found: [EventKey: Int64]) -> [InstallBook.Entry])?
     /// No record is dated before it. If the store's horizon is higher meanwhile, the group collides.
     package var horizon: Int32
 
@@ -89,6 +91,9 @@ package struct StoreGroup: Sendable {
         for record in records { batch.append(record, entry: 0) }
         self.init(records: batch.keys, in: [batch.bytes], lookups: lookups, reports: reports)
     }
+
+    /// In the order of ``reports``.
+    func entries(found: [EventKey: Int64]) -> [InstallBook.Entry] { entries?(found) ?? reports.map { InstallBook.Entry(report: $0) } }
 
     package func record(_ key: RowKey) -> EventRecord { EventRecord(key, in: batches[Int(key.batch)]) }
 }

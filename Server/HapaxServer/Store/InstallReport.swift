@@ -18,6 +18,8 @@ package struct InstallReport: Sendable, Equatable {
     package var gone: [UInt8]
     /// ``EventBatch/Envelope/refused`` as JSON.
     package var refused: [UInt8]
+    package var heldRanges: [ClosedRange<Int64>]
+    package var goneRanges: [EventBatch.Envelope.Gone]
 
     /// - Returns: nil if the envelope names no install, or reports nothing about it.
     package init?(_ envelope: EventBatch.Envelope, projectID: Int32) {
@@ -32,6 +34,7 @@ package struct InstallReport: Sendable, Equatable {
         held = isWord ? envelope.encodedHeld : Array("[]".utf8)
         gone = isWord ? envelope.encodedGone : Array("[]".utf8)
         refused = isWord ? envelope.encodedRefused : Array("{}".utf8)
+        (heldRanges, goneRanges) = isWord ? (envelope.held, envelope.gone) : ([], [])
     }
 
     package mutating func merge(_ other: InstallReport) {

@@ -201,14 +201,16 @@ package final class PostgresConnection {
 
     /// Sends `bytes` to a `COPY … FROM STDIN` and waits until the server has taken all of it.
     ///
-    /// - Parameter sql: Ends with `; COMMIT` if `commits`.
+    /// - Parameter sql: Ends with `; COMMIT` if `commits`; other statements may stand before COPY.
     /// - Returns: How many rows the server says it stored.
     /// - Throws: ``PostgresError`` also if it rolled back instead.
     @discardableResult
     package func copyIn(_ sql: String, _ bytes: [UInt8], commits: Bool = false) throws(PostgresError) -> Int {
         let end = ContinuousClock.now + deadline
         guard PQsendQuery(connection, sql) == 1 else { throw lost() }
-        let start = try nextResult(end)
+        var start = try nextResult(end)
+        // Of what stands before it.
+        while PQresultStatus(start?.result) == PGRES_COMMAND_OK { start = try nextResult(end) }
         guard PQresultStatus(start?.result) == PGRES_COPY_IN else {
             while try nextResult(end) != nil {}
             throw start.map { error($0) } ?? lost()
@@ -258,8 +260,9 @@ package final class PostgresConnection {
     /// Commits the transaction.
     ///
     /// - Throws: ``PostgresError`` also if the server rolled it back instead, which it does without an error once a statement has failed.
-    package func commit() throws(PostgresError) {
-        let rows = try answer(PQsendQuery(connection, "COMMIT"))
+    /// - Parameter sql: Statements that are sent with it, with `; ` behind them.
+    package func commit(after sql: String = "") throws(PostgresError) {
+        let rows = try answer(PQsendQuery(connection, "\(sql)COMMIT"))
         try Self.check(String(cString: PQcmdStatus(rows.result)))
     }
 

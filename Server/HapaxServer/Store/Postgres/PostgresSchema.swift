@@ -182,6 +182,20 @@ enum PostgresSchema {
                 "ALTER TABLE retention ADD COLUMN months integer CHECK (months >= 2), ADD COLUMN cleared integer NOT NULL DEFAULT 0, ADD COLUMN raised_at timestamptz"
         ),
         Migration(name: "008_backups", sql: "CREATE TABLE backups (taken_at timestamptz NOT NULL DEFAULT now())"),
+        // What became of each sequence of an install (``InstallBook``). Of what was settled before, no book tells.
+        Migration(
+            name: "009_books",
+            sql: """
+                ALTER TABLE installs
+                  ADD COLUMN begins bigint NOT NULL DEFAULT 1, ADD COLUMN stored int8multirange NOT NULL DEFAULT '{}',
+                  ADD COLUMN fates jsonb NOT NULL DEFAULT '[]', ADD COLUMN repeated bigint NOT NULL DEFAULT 0,
+                  ADD COLUMN is_unknown boolean NOT NULL DEFAULT false, ADD COLUMN missing_since timestamptz,
+                  ADD COLUMN events_given bigint NOT NULL DEFAULT 0, ADD COLUMN events_stored bigint NOT NULL DEFAULT 0,
+                  ADD COLUMN events_refused bigint NOT NULL DEFAULT 0, ADD COLUMN events_discarded bigint NOT NULL DEFAULT 0,
+                  ADD COLUMN events_waiting bigint NOT NULL DEFAULT 0, ADD COLUMN events_missing bigint NOT NULL DEFAULT 0;
+                UPDATE installs SET begins = acknowledged + 1, events_given = greatest(created - acknowledged, 0),
+                  events_waiting = greatest(created - acknowledged, 0) WHERE acknowledged < \(SequenceSet.maximum);
+                """),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

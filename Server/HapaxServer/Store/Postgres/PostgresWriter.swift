@@ -39,16 +39,17 @@ actor PostgresWriter {
     /// See ``EventStore/commit(_:writer:)``.
     ///
     /// The fast way: look up which ids are stored, then COPY the others, since COPY fails on a stored id. It waits for the database three times:
-    /// for the look-up and BEGIN, for COPY to begin, and for COPY and COMMIT. The look-up is not part of the transaction: its locks on months
+    /// for the look-up, BEGIN and the books, for COPY to begin, and for COPY and COMMIT. The look-up is not part of the transaction: its locks on months
     /// would hold up a month that is being made, and that month would hold up the group.
     func commit(_ group: StoreGroup) throws(StoreError) -> [EventKey: Int64] {
-        let (begun, found) = try session.use(isRepeatable: true) { (connection) throws(StoreError) in
+        let (begun, found, books) = try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             try check(connection)
-            let found = try undoing(connection) { () throws(PostgresError) in
-                try lookUp(
-                    group.records.map(\.key), group.lookups, connection, then: [(Statement.begin, [])] + Self.keeping(group.reports))
+            let (found, books) = try undoing(connection) { () throws(PostgresError) in
+                let (found, rows) = try lookUp(
+                    group.records.map(\.key), group.lookups, connection, then: [(Statement.begin, [])] + Self.opening(group.reports))
+                return (found, try open(group.reports, rows, connection))
             }
-            return (connection, found)
+            return (connection, found, books)
         }
         let new = found.isEmpty ? group.records : group.records.filter { found[$0.key] == nil }
         return try session.use { (connection) throws(StoreError) in
@@ -56,7 +57,8 @@ actor PostgresWriter {
             guard connection === begun else { throw .unavailable("the connection was lost") }
             return try undoing(connection) { () throws(PostgresError) in
                 do throws(PostgresError) {
-                    if new.isEmpty { try connection.commit() } else { try copy(new, group.batches, connection) }
+                    let update = books.update(group.entries(found: found))
+                    if new.isEmpty { try connection.commit(after: update) } else { try copy(new, group.batches, connection, after: update) }
                     return found
                 } catch  where error.kind == .statement && error.sqlState == "23505" {
                     // Another session stored one of these ids after our look-up. Nothing of the group is stored; INSERT waits for that session.
@@ -90,8 +92,32 @@ actor PostgresWriter {
         }
     }
 
-    private func copy(_ records: [RowKey], _ batches: [[UInt8]], _ connection: PostgresConnection) throws(PostgresError) {
-        let stored = try connection.copyIn(Self.copyAndCommit, PostgresCopy.bytes(records, in: batches), commits: true)
+    /// Locks the installs' books; new installs are added first.
+    ///
+    /// - Parameter rows: Those that were found.
+    private func open(
+        _ reports: [InstallReport], _ rows: PostgresRows?, _ connection: PostgresConnection
+    ) throws(PostgresError) -> PostgresBooks.Locked {
+        guard let rows, !reports.isEmpty else { return PostgresBooks.Locked() }
+        let books = PostgresBooks.Locked(rows)
+        guard books.count < reports.count else { return books }
+        let parameters = PostgresBooks.parameters(reports)
+        let answers = try connection.pipeline([[(PostgresBooks.add, parameters), (PostgresBooks.open, parameters)]])
+        let all = answers.last.map { PostgresBooks.Locked($0) } ?? books
+        guard all.count == reports.count else {
+            throw PostgresError(kind: .statement, sqlState: nil, summary: "the table of installs did not take every row")
+        }
+        return all
+    }
+
+    private static func opening(_ reports: [InstallReport]) -> PostgresConnection.Statements {
+        reports.isEmpty ? [] : [(PostgresBooks.open, PostgresBooks.parameters(reports))]
+    }
+
+    private func copy(
+        _ records: [RowKey], _ batches: [[UInt8]], _ connection: PostgresConnection, after update: String
+    ) throws(PostgresError) {
+        let stored = try connection.copyIn(update + Self.copyAndCommit, PostgresCopy.bytes(records, in: batches), commits: true)
         // A foreign trigger may swallow rows; then nothing of the group may be reported as stored.
         guard stored == records.count else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table took \(stored) of \(records.count) rows")
@@ -103,20 +129,20 @@ actor PostgresWriter {
     /// The slower way, for a race with another session: the unique key decides row by row.
     private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
         let arrays = PostgresEventColumn.allCases.map { $0.array(group.records, in: group.batches) }
-        let inserted = try connection.pipeline(
-            [[(Statement.begin, [])] + Self.keeping(group.reports) + [(Statement.insert, arrays)]]
-        ).last
+        let begun = try connection.pipeline([[(Statement.begin, [])] + Self.opening(group.reports)])
+        let books = try open(group.reports, begun.last, connection)
+        let inserted = try connection.pipeline([[(Statement.insert, arrays)]]).last
         var new: Set<EventKey> = []
         for row in 0..<(inserted?.count ?? 0) {
             if let key = inserted?.key(row) { new.insert(key) }
         }
         // A new statement sees what the others committed while the INSERT waited for them (read committed).
-        let found = try lookUp(group.records.map(\.key).filter { !new.contains($0) }, group.lookups, connection)
+        let (found, _) = try lookUp(group.records.map(\.key).filter { !new.contains($0) }, group.lookups, connection)
         // If a row was neither inserted nor found, nothing of the group may be reported as stored.
         guard group.records.allSatisfy({ new.contains($0.key) || found[$0.key] != nil }) else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table did not take every row")
         }
-        try connection.commit()
+        try connection.commit(after: books.update(group.entries(found: found)))
         return found
     }
 
@@ -128,9 +154,10 @@ actor PostgresWriter {
     ///
     /// - Parameter others: Keys that are only looked up.
     /// - Parameter next: Statements to send in the same pipeline.
+    /// - Returns: Also what the last of these has returned.
     private func lookUp(
         _ keys: [EventKey], _ others: [EventKey], _ connection: PostgresConnection, then next: PostgresConnection.Statements = []
-    ) throws(PostgresError) -> [EventKey: Int64] {
+    ) throws(PostgresError) -> (found: [EventKey: Int64], last: PostgresRows?) {
         let probes = Self.probes(keys + others) + Self.probes(others)
         let answers = try connection.pipeline([probes, next].filter { !$0.isEmpty })
         var found: [EventKey: Int64] = [:]
@@ -144,7 +171,7 @@ actor PostgresWriter {
                 }
             }
         }
-        return found
+        return (found, answers.last)
     }
 
     private static func probes(_ keys: [EventKey]) -> PostgresConnection.Statements {
@@ -161,21 +188,6 @@ actor PostgresWriter {
 
     private static func parameter(_ value: Int32) -> [UInt8] {
         withUnsafeBytes(of: value.bigEndian) { Array($0) }
-    }
-
-    private static func keeping(_ reports: [InstallReport]) -> PostgresConnection.Statements {
-        guard !reports.isEmpty else { return [] }
-        let columns = [
-            PostgresArray.bytes(reports, oid: 23) { $1.appendField($0.key.projectID) },
-            PostgresArray.bytes(reports, oid: 2950) { $1.appendField($0.key.id) },
-            PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.created) },
-            PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.acknowledged) },
-            PostgresArray.bytes(reports, oid: 20) { $1.appendField($0.word) },
-            PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.held) },
-            PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.gone) },
-            PostgresArray.bytes(reports, oid: 3802) { $1.appendField(json: $0.refused) },
-        ]
-        return [(Statement.installs, columns)]
     }
 
     /// The name by which ``PostgresReports/settled()`` finds the sessions whose transactions may still store something.
@@ -204,38 +216,25 @@ actor PostgresWriter {
         static let begin = "hapax_begin"
         static let probe = "hapax_probe"
         static let insert = "hapax_insert"
-        static let installs = "hapax_installs"
 
-        static let all = [
-            (name: begin, sql: "BEGIN"), (name: probe, sql: probeSQL),
-            (
-                name: insert,
-                sql: """
-                INSERT INTO events (\(PostgresEventColumn.list))
-                SELECT * FROM unnest(\(PostgresEventColumn.allCases.enumerated().map { "$\($0 + 1)::\($1.type.name)[]" }.joined(separator: ", ")))
-                ON CONFLICT (event_id, project_id, bucket) DO NOTHING RETURNING event_id, project_id
-                """
-            ),
-            (
-                name: installs,
-                sql: """
-                INSERT INTO installs AS i (project_id, install_id, created, acknowledged, word, held, gone, refused)
-                SELECT * FROM unnest($1::int4[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::jsonb[], $7::jsonb[], $8::jsonb[])
-                ON CONFLICT (project_id, install_id) DO UPDATE
-                SET created = greatest(i.created, excluded.created), acknowledged = greatest(i.acknowledged, excluded.acknowledged),
-                    word = greatest(i.word, excluded.word), held = CASE WHEN excluded.word > i.word THEN excluded.held ELSE i.held END,
-                    gone = CASE WHEN excluded.word > i.word THEN excluded.gone ELSE i.gone END,
-                    refused = CASE WHEN excluded.word > i.word THEN excluded.refused ELSE i.refused END, heard_at = now()
-                WHERE excluded.created > i.created OR excluded.acknowledged > i.acknowledged OR excluded.word > i.word
-                """
-            ),
-        ]
+        static let all =
+            [
+                (name: begin, sql: "BEGIN"), (name: probe, sql: probeSQL),
+                (
+                    name: insert,
+                    sql: """
+                    INSERT INTO events (\(PostgresEventColumn.list))
+                    SELECT * FROM unnest(\(PostgresEventColumn.allCases.enumerated().map { "$\($0 + 1)::\($1.type.name)[]" }.joined(separator: ", ")))
+                    ON CONFLICT (event_id, project_id, bucket) DO NOTHING RETURNING event_id, project_id
+                    """
+                ),
+            ] + PostgresBooks.statements
     }
 }
 
 extension PostgresRows {
     /// The key in the first two columns of a binary row.
-    fileprivate func key(_ row: Int) -> EventKey? {
+    func key(_ row: Int) -> EventKey? {
         guard let id = bytes(row, 0).flatMap({ EventID(bytes: $0) }), let project = bytes(row, 1), project.count == 4 else { return nil }
         return EventKey(id: id, projectID: Int32(bigEndian: project.loadUnaligned(as: Int32.self)))
     }

@@ -190,17 +190,31 @@ package final class SQLiteEventStore: EventStore {
             }
         }
         for key in group.lookups { found[key] = try fingerprint(key) }
-        for report in group.reports { try keep(report, heardAt: receivedAt, in: db) }
+        for entry in group.entries(found: found) { try keep(entry, heardAt: receivedAt, in: db) }
         return found
     }
 
-    private static func keep(_ report: InstallReport, heardAt: Int64, in db: Database) throws {
-        try db.cachedStatement(sql: SQLiteSchema.upsertInstall).execute(
-            arguments: [
-                report.key.projectID, Data(report.key.id.bytes), report.created, report.acknowledged, report.word,
-                String(decoding: report.held, as: UTF8.self), String(decoding: report.gone, as: UTF8.self),
-                String(decoding: report.refused, as: UTF8.self), heardAt,
-            ])
+    private static func keep(_ entry: InstallBook.Entry, heardAt: Int64, in db: Database) throws {
+        let (report, select) = (entry.report, try db.cachedStatement(sql: SQLiteSchema.selectInstall))
+        let key: [any DatabaseValueConvertible] = [report.key.projectID, Data(report.key.id.bytes)]
+        var known = try db.texts(select, StatementArguments(key))
+        if known.isEmpty {
+            try db.cachedStatement(sql: SQLiteSchema.insertInstall).execute(arguments: StatementArguments(key))
+            known = try db.texts(select, StatementArguments(key))
+        }
+        guard var book = known.first.flatMap({ InstallBook($0[...]) }) else {
+            throw StoreError.unavailable("an install's book cannot be read")
+        }
+        let word = book.word
+        guard book.add(entry, now: heardAt) else { return }
+        func text(_ bytes: [UInt8]) -> String? { book.word > word ? String(decoding: bytes, as: UTF8.self) : nil }
+        let figures = book.figures
+        let values: [(any DatabaseValueConvertible)?] = [
+            text(report.held), text(report.gone), text(report.refused), book.created, book.acknowledged, book.word, book.begins,
+            book.stored.description, String(decoding: book.encodedFates, as: UTF8.self), book.repeated, book.isUnknown, book.missingSince,
+            figures.given, figures.stored, figures.refused, figures.discarded, figures.waiting, figures.missing, heardAt,
+        ]
+        try db.cachedStatement(sql: SQLiteSchema.updateInstall).execute(arguments: StatementArguments(values + key))
     }
 
     /// No failure of SQLite is an event's fault: every value has been checked, and its column takes it.

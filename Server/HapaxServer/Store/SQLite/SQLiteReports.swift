@@ -27,7 +27,11 @@ final class SQLiteReports: ReportDatabase {
         bucket: "hapax_bucket(event_id)",
         monthOfBucket: "strftime('%Y-%m', hapax_bucket(event_id) * 86400, 'unixepoch')", rowKey: "row, NULL",
         rows: { "row IN (SELECT value FROM json_each(\("[\($0.joined(separator: ","))]")))" }, sorted: { $0 },
-        isRemovable: "row < (SELECT max(row) FROM events)", anonymousID: #"json_extract(properties, '$."$anonymous_id"')"#,
+        isRemovable: "row < (SELECT max(row) FROM events)",
+        uuidText: { id in
+            let parts = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)].map { "lower(substr(hex(\(id)), \($0.0), \($0.1)))" as StoreSQL }
+            return parts.dropFirst().reduce(parts[0]) { "\($0) || '-' || \($1)" }
+        }, anonymousID: #"json_extract(properties, '$."$anonymous_id"')"#,
         now: { "\(milliseconds: $0)" })
 
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {

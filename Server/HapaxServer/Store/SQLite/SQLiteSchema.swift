@@ -147,6 +147,20 @@ enum SQLiteSchema {
                     INSERT INTO retention VALUES (1, NULL, 0, 0, NULL);
                     """)
         }
+        migrator.registerMigration("007_books") { db in
+            // What became of each sequence of an install (``InstallBook``). Of what was settled before, no book tells.
+            let counts = ["given", "stored", "refused", "discarded", "waiting", "missing"].map { "events_\($0) INTEGER NOT NULL DEFAULT 0" }
+            let columns = [
+                "begins INTEGER NOT NULL DEFAULT 1", "stored TEXT NOT NULL DEFAULT '{}'", "fates TEXT NOT NULL DEFAULT '[]'",
+                "repeated INTEGER NOT NULL DEFAULT 0", "is_unknown INTEGER NOT NULL DEFAULT 0", "missing_since INTEGER",
+            ]
+            for column in columns + counts { try db.execute(sql: "ALTER TABLE installs ADD COLUMN \(column)") }
+            try db.execute(
+                sql: """
+                    UPDATE installs SET begins = acknowledged + 1, events_given = max(created - acknowledged, 0),
+                      events_waiting = max(created - acknowledged, 0) WHERE acknowledged < \(SequenceSet.maximum)
+                    """)
+        }
         return migrator
     }
 
@@ -165,14 +179,17 @@ enum SQLiteSchema {
 
     static let selectFingerprint = "SELECT fingerprint FROM events WHERE event_id = ? AND project_id = ?"
 
-    static let upsertInstall = """
-        INSERT INTO installs AS i (project_id, install_id, created, acknowledged, word, held, gone, refused, heard_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (project_id, install_id) DO UPDATE
-        SET created = max(i.created, excluded.created), acknowledged = max(i.acknowledged, excluded.acknowledged),
-            held = iif(excluded.word > i.word, excluded.held, i.held), gone = iif(excluded.word > i.word, excluded.gone, i.gone),
-            refused = iif(excluded.word > i.word, excluded.refused, i.refused), word = max(i.word, excluded.word),
-            heard_at = excluded.heard_at
-        WHERE excluded.created > i.created OR excluded.acknowledged > i.acknowledged OR excluded.word > i.word
+    static let insertInstall = """
+        INSERT INTO installs (project_id, install_id, created, acknowledged, word, held, gone, refused, heard_at)
+        VALUES (?, ?, 0, 0, 0, '[]', '[]', '{}', 0) ON CONFLICT DO NOTHING
+        """
+
+    static let selectInstall = "SELECT \(InstallBook.columns.joined(separator: ", ")) FROM installs WHERE project_id = ? AND install_id = ?"
+
+    static let updateInstall = """
+        UPDATE installs SET held = coalesce(?, held), gone = coalesce(?, gone), refused = coalesce(?, refused), created = ?, acknowledged = ?,
+          word = ?, begins = ?, stored = ?, fates = ?, repeated = ?, is_unknown = ?, missing_since = ?, events_given = ?, events_stored = ?,
+          events_refused = ?, events_discarded = ?, events_waiting = ?, events_missing = ?, heard_at = ?
+        WHERE project_id = ? AND install_id = ?
         """
 }

@@ -81,7 +81,11 @@ extension StoreSQL {
 extension Database {
     /// The rows of one statement as texts; NULL is nil.
     func texts(_ sql: String, _ arguments: StatementArguments) throws -> [[String?]] {
-        try Row.fetchAll(self, sql: sql, arguments: arguments).map { row in
+        try texts(try makeStatement(sql: sql), arguments)
+    }
+
+    func texts(_ statement: Statement, _ arguments: StatementArguments) throws -> [[String?]] {
+        try Row.fetchAll(statement, arguments: arguments).map { row in
             row.databaseValues.map { $0.isNull ? nil : String.fromDatabaseValue($0) ?? Int64.fromDatabaseValue($0).map { "\($0)" } }
         }
     }

@@ -1,0 +1,61 @@
+import Foundation
+import HapaxModel
+
+/// A book as both databases keep it.
+extension InstallBook {
+    /// All but `gone` and `refused`, which are the install's own words.
+    static let columns = [
+        "created", "acknowledged", "word", "held", "begins", "stored", "fates", "repeated", "is_unknown", "missing_since",
+    ]
+
+    /// - Parameter texts: As ``columns``, instants in Unix milliseconds.
+    init?(_ texts: ArraySlice<String?>) {
+        let texts = Array(texts)
+        guard texts.count == Self.columns.count, let created = Self.integer(texts[0]), let acknowledged = Self.integer(texts[1]),
+            let word = Self.integer(texts[2]), let begins = Self.integer(texts[4]), let stored = texts[5].flatMap({ SequenceSet($0) }),
+            let repeated = Self.integer(texts[7])
+        else { return nil }
+        (self.created, self.acknowledged, self.word, self.begins, self.stored) = (created, acknowledged, word, begins, stored)
+        (self.repeated, isUnknown, missingSince) = (repeated, ["1", "true"].contains(texts[8]), Self.integer(texts[9]))
+        held = SequenceSet(
+            Self.lists(texts[3]).compactMap { list in
+                guard list.count == 2, case .integer(let first) = list[0], case .integer(let last) = list[1], first <= last else {
+                    return nil
+                }
+                return first...last
+            })
+        fates = Self.lists(texts[6]).compactMap { Fate($0) }
+    }
+
+    var encodedFates: [UInt8] {
+        var writer = JSONWriter()
+        writer.list(fates) { writer, fate in
+            writer.raw("[")
+            for (index, number) in [fate.sequences.lowerBound, fate.sequences.upperBound, fate.first, fate.last].enumerated() {
+                if index > 0 { writer.raw(",") }
+                writer.integer(number)
+            }
+            writer.raw(",")
+            writer.string(fate.reason)
+            writer.raw(fate.isOfClient ? ",true]" : ",false]")
+        }
+        return writer.bytes
+    }
+
+    private static func integer(_ text: String?) -> Int64? { text.flatMap { Int64($0) } }
+
+    private static func lists(_ json: String?) -> [[PropertyValue]] {
+        guard let json, case .array(let lists) = try? PropertyValue(json: json) else { return [] }
+        return lists.compactMap { if case .array(let list) = $0 { list } else { nil } }
+    }
+}
+
+extension InstallBook.Fate {
+    fileprivate init?(_ list: [PropertyValue]) {
+        let numbers = list.prefix(4).compactMap { if case .integer(let number) = $0 { number } else { nil as Int64? } }
+        guard list.count == 6, numbers.count == 4, numbers[0] <= numbers[1], case .string(let reason) = list[4],
+            case .bool(let isOfClient) = list[5]
+        else { return nil }
+        self.init(sequences: numbers[0]...numbers[1], reason: reason, isOfClient: isOfClient, first: numbers[2], last: numbers[3])
+    }
+}

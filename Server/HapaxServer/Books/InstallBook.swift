@@ -1,0 +1,153 @@
+import HapaxModel
+
+/// What became of each sequence that an install has given: a row, or a fate. It is kept in the transactions that store rows, and in no others.
+///
+/// An install delivers in order. So a sequence without an end, below what the install takes for settled and not among those that it still
+/// holds, is a loss. A value without clock or I/O.
+package struct InstallBook: Hashable, Sendable {
+    /// Why sequences have no row. A later end replaces an earlier one, and a row replaces all.
+    package struct Fate: Hashable, Sendable {
+        package var sequences: ClosedRange<Int64>
+        package var reason: String
+        /// Whether the install has said so itself, of events that never came.
+        package var isOfClient: Bool
+        /// When it was first and last told, in Unix milliseconds.
+        package var first: Int64
+        package var last: Int64
+    }
+
+    /// What a group says of an install.
+    package struct Entry: Sendable {
+        package var report: InstallReport
+        /// Sequences whose rows the group stores.
+        package var stored = SequenceSet()
+        /// Sequences that were answered with another end, by the reason.
+        package var ended: [String: SequenceSet] = [:]
+    }
+
+    /// Counts of sequences; together they are ``given``, unless ``InstallBook/isUnknown``.
+    package struct Figures: Hashable, Sendable {
+        /// Since the book began.
+        package var given: Int64 = 0
+        package var stored: Int64 = 0
+        package var refused: Int64 = 0
+        package var discarded: Int64 = 0
+        package var waiting: Int64 = 0
+        package var missing: Int64 = 0
+    }
+
+    package var created: Int64 = 0
+    package var acknowledged: Int64 = 0
+    package var word: Int64 = 0
+    package var held = SequenceSet()
+    /// The first sequence that counts: of installs from before there were books, the first one after.
+    package var begins: Int64 = 1
+    package var stored = SequenceSet()
+    /// Sorted by sequence; none overlaps another one or ``stored``.
+    package var fates: [Fate] = []
+    /// Rows that were stored under a sequence that had one already: the install's queue was copied or restored.
+    package var repeated: Int64 = 0
+    /// More ranges than are kept: what became of each event cannot be told any more.
+    package var isUnknown = false
+    /// Since when sequences are missing, in Unix milliseconds.
+    package var missingSince: Int64?
+
+    package init() {}
+
+    static let maximumRanges = 100
+    /// So that sums over installs stay numbers, whatever a sender claims.
+    private static let maximumCount: Int64 = 1_000_000_000_000
+
+    // MARK: - Writing
+
+    /// - Parameter now: The store's clock, in Unix milliseconds.
+    /// - Returns: Whether anything has changed.
+    package mutating func add(_ entry: Entry, now: Int64) -> Bool {
+        let before = self
+        let report = entry.report
+        created = max(created, min(report.created, SequenceSet.maximum))
+        acknowledged = max(acknowledged, min(report.acknowledged, SequenceSet.maximum))
+        let isLater = report.word > word
+        if isLater { (word, held) = (report.word, SequenceSet(report.heldRanges)) }
+        if !isUnknown {
+            let counted = entry.stored.intersection(begins...SequenceSet.maximum)
+            if counted.ranges.contains(where: { range in stored.ranges.contains { $0.overlaps(range) } }) {
+                repeated += counted.count - counted.subtracting(stored).count
+            }
+            stored.formUnion(counted)
+            if !fates.isEmpty { cut(counted) }
+            if isLater {
+                let gone = Dictionary(grouping: report.goneRanges, by: \.reason).mapValues { SequenceSet($0.map(\.sequences)) }
+                for (reason, sequences) in gone.sorted(by: { $0.key < $1.key }) { end(sequences, reason, isOfClient: true, now) }
+            }
+            for (reason, sequences) in entry.ended.sorted(by: { $0.key < $1.key }) { end(sequences, reason, isOfClient: false, now) }
+            if stored.ranges.count > Self.maximumRanges || fates.count > Self.maximumRanges {
+                (isUnknown, stored, fates) = (true, SequenceSet(), [])
+            }
+        }
+        let isMissing = figures.missing > 0
+        missingSince = isMissing ? missingSince ?? now : nil
+        return self != before
+    }
+
+    private mutating func end(_ sequences: SequenceSet, _ reason: String, isOfClient: Bool, _ now: Int64) {
+        let sequences = sequences.intersection(begins...SequenceSet.maximum).subtracting(stored)
+        guard !sequences.isEmpty, fates.count <= Self.maximumRanges else { return }
+        // What is told again keeps the time when it was first told.
+        let known = fates.first { fate in fate.reason == reason && sequences.ranges.contains { $0.overlaps(fate.sequences) } }
+        cut(sequences)
+        for range in sequences.ranges {
+            let fate = Fate(sequences: range, reason: reason, isOfClient: isOfClient, first: known?.first ?? now, last: now)
+            fates.insert(fate, at: fates.firstIndex { $0.sequences.lowerBound > range.upperBound } ?? fates.endIndex)
+        }
+        join()
+    }
+
+    private mutating func cut(_ sequences: SequenceSet) {
+        guard fates.contains(where: { fate in sequences.ranges.contains { $0.overlaps(fate.sequences) } }) else { return }
+        fates = fates.flatMap { fate in
+            SequenceSet([fate.sequences]).subtracting(sequences).ranges.map { range in
+                var part = fate
+                part.sequences = range
+                return part
+            }
+        }
+    }
+
+    /// Neighbours with one reason are one.
+    private mutating func join() {
+        fates = fates.reduce(into: []) { joined, fate in
+            guard let last = joined.last, last.sequences.upperBound + 1 == fate.sequences.lowerBound, last.reason == fate.reason,
+                last.isOfClient == fate.isOfClient
+            else { return joined.append(fate) }
+            joined[joined.count - 1].sequences = last.sequences.lowerBound...fate.sequences.upperBound
+            joined[joined.count - 1].first = min(last.first, fate.first)
+            joined[joined.count - 1].last = max(last.last, fate.last)
+        }
+    }
+
+    // MARK: - Reading
+
+    /// Up to here the install has let go of what it does not hold.
+    private var settled: Int64 { max(acknowledged, stored.last ?? 0) }
+
+    /// Sequences without an end that should have one.
+    package var missing: SequenceSet {
+        guard !isUnknown, settled >= begins else { return SequenceSet() }
+        return SequenceSet([begins...settled]).subtracting(stored).subtracting(SequenceSet(fates.map(\.sequences)))
+            .subtracting(held)
+    }
+
+    package var figures: Figures {
+        var figures = Figures()
+        figures.given = min(max(0, max(created, settled) - begins + 1), Self.maximumCount)
+        guard !isUnknown else { return figures }
+        func count(_ fates: [Fate]) -> Int64 { fates.reduce(0) { $0 + ($1.sequences.upperBound - $1.sequences.lowerBound) + 1 } }
+        figures.stored = stored.count
+        figures.refused = count(fates.filter { !$0.isOfClient })
+        figures.discarded = count(fates.filter(\.isOfClient))
+        figures.missing = min(missing.count, Self.maximumCount)
+        figures.waiting = max(0, figures.given - figures.stored - figures.refused - figures.discarded - figures.missing)
+        return figures
+    }
+}

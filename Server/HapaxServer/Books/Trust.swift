@@ -1,0 +1,146 @@
+import HapaxModel
+
+/// What the books of a project's installs come to: whether every number that was given has an end.
+package struct Trust: Sendable {
+    /// Installs without a number of their own are not in it: of what they have sent only what arrived is known.
+    package var installs: Int64 = 0
+    /// When the first and the last of them was heard from, in Unix milliseconds.
+    package var heardFrom: Int64?
+    package var heardTo: Int64?
+    /// Of all installs whose book is known.
+    package var figures = InstallBook.Figures()
+    package var repeated: Int64 = 0
+    package var unknown = Part()
+    /// Installs with something that waits, and of these those that have been silent for ``silence``.
+    package var waiting = Part()
+    package var unheard = Part()
+    /// When the longest silent of ``waiting`` was heard from.
+    package var waitingSince: Int64?
+    package var reasons: [Reason] = []
+    /// Those with the most missing, at most ``shown``.
+    package var losses: [Install] = []
+
+    package struct Part: Sendable {
+        package var installs: Int64 = 0
+        package var events: Int64 = 0
+    }
+
+    package struct Reason: Sendable {
+        package var reason: String
+        package var isOfClient: Bool
+        package var events: Int64
+        /// Unix milliseconds.
+        package var since: Int64
+    }
+
+    package struct Install: Sendable {
+        package var id: EventID
+        /// Unix milliseconds.
+        package var heardAt: Int64
+        package var book: InstallBook
+    }
+
+    /// What waits at an install that has been silent for longer may never come, in milliseconds.
+    static let silence: Int64 = 7 * 86_400_000
+    static let shown = 100
+    /// Of so many installs the reasons are added up.
+    static let readForReasons = 10_000
+
+    enum Verdict: String {
+        case balanced, missing, unheard, unknown
+    }
+
+    var verdict: Verdict {
+        if figures.missing > 0 { return .missing }
+        if installs == 0 || unknown.installs > 0 { return .unknown }
+        return unheard.installs > 0 ? .unheard : .balanced
+    }
+
+    enum Order: String, CaseIterable {
+        case missing, waiting, silent
+    }
+}
+
+/// Reads books, within a question's time.
+struct TrustReader: Sendable {
+    let database: any ReportDatabase
+    let projectID: Int32
+    let deadline: ContinuousClock.Instant
+
+    private var ms: @Sendable (StoreSQL) -> StoreSQL { database.dialect.milliseconds }
+
+    /// - Parameter since: Of installs heard from since then, in Unix milliseconds.
+    func trust(since: Int64, now: Int64) async throws(StoreError) -> Trust {
+        let chosen: StoreSQL = "FROM installs WHERE project_id = \(projectID) AND heard_at >= \(milliseconds: since)"
+        let silent: StoreSQL = "events_waiting > 0 AND heard_at < \(milliseconds: now - Trust.silence)"
+        let row =
+            try await database.rows(
+                """
+                SELECT count(*), \(ms("min(heard_at)")), \(ms("max(heard_at)")), sum(events_given) FILTER (WHERE NOT is_unknown), sum(events_stored),
+                  sum(events_refused), sum(events_discarded), sum(events_waiting), sum(events_missing), sum(repeated),
+                  count(*) FILTER (WHERE is_unknown), sum(events_given) FILTER (WHERE is_unknown), count(*) FILTER (WHERE events_waiting > 0),
+                  \(ms("min(heard_at) FILTER (WHERE events_waiting > 0)")), count(*) FILTER (WHERE \(silent)),
+                  sum(events_waiting) FILTER (WHERE \(silent))
+                \(chosen)
+                """, until: deadline
+            ).first ?? []
+        let numbers = row.map { $0.flatMap { Int64($0) } }
+        guard numbers.count == 16 else { throw .unavailable("the books cannot be read") }
+        func count(_ index: Int) -> Int64 { numbers[index] ?? 0 }
+        var trust = Trust()
+        (trust.installs, trust.heardFrom, trust.heardTo) = (count(0), numbers[1], numbers[2])
+        trust.figures = InstallBook.Figures(
+            given: count(3), stored: count(4), refused: count(5), discarded: count(6), waiting: count(7), missing: count(8))
+        trust.repeated = count(9)
+        trust.unknown = .init(installs: count(10), events: count(11))
+        trust.waiting = .init(installs: count(12), events: count(7))
+        trust.waitingSince = numbers[13]
+        trust.unheard = .init(installs: count(14), events: count(15))
+        if trust.figures.refused + trust.figures.discarded > 0 {
+            trust.reasons = try await reasons("\(chosen) AND events_refused + events_discarded > 0")
+        }
+        if trust.figures.missing > 0 { trust.losses = try await installs(.missing, limit: Trust.shown, since: since) }
+        return trust
+    }
+
+    private func reasons(_ chosen: StoreSQL) async throws(StoreError) -> [Trust.Reason] {
+        let installs = try await installs("\(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)")
+        var reasons: [String: Trust.Reason] = [:]
+        for fate in installs.flatMap(\.book.fates) {
+            let name = "\(fate.isOfClient) \(fate.reason)"
+            var reason = reasons[name] ?? .init(reason: fate.reason, isOfClient: fate.isOfClient, events: 0, since: fate.first)
+            reason.events += fate.sequences.upperBound - fate.sequences.lowerBound + 1
+            reason.since = min(reason.since, fate.first)
+            reasons[name] = reason
+        }
+        return reasons.values.sorted { ($1.events, $0.reason) < ($0.events, $1.reason) }
+    }
+
+    func installs(_ order: Trust.Order, limit: Int, since: Int64) async throws(StoreError) -> [Trust.Install] {
+        let chosen: StoreSQL = "FROM installs WHERE project_id = \(projectID) AND heard_at >= \(milliseconds: since)"
+        return switch order {
+        case .missing: try await installs("\(chosen) AND events_missing > 0 ORDER BY events_missing DESC, install_id LIMIT \(limit)")
+        case .waiting: try await installs("\(chosen) AND events_waiting > 0 ORDER BY events_waiting DESC, install_id LIMIT \(limit)")
+        case .silent: try await installs("\(chosen) ORDER BY heard_at, install_id LIMIT \(limit)")
+        }
+    }
+
+    func install(_ id: EventID) async throws(StoreError) -> Trust.Install? {
+        let name = database.dialect.uuidText("install_id")
+        return try await installs("FROM installs WHERE project_id = \(projectID) AND \(name) = \(id.description)").first
+    }
+
+    private func installs(_ chosen: StoreSQL) async throws(StoreError) -> [Trust.Install] {
+        let columns = InstallBook.columns.map { $0 == "missing_since" ? ms("missing_since") : StoreSQL(stringLiteral: $0) }
+        let list = columns.dropFirst().reduce(columns[0]) { "\($0), \($1)" }
+        return try await database.rows(
+            "SELECT \(database.dialect.uuidText("install_id")), \(ms("heard_at")), \(list) \(chosen)", until: deadline
+        ).compactMap { row in
+            guard let id = row[0].flatMap({ EventID($0) }), let heardAt = row[1].flatMap({ Int64($0) }), let book = InstallBook(row[2...])
+            else {
+                return nil
+            }
+            return Trust.Install(id: id, heardAt: heardAt, book: book)
+        }
+    }
+}

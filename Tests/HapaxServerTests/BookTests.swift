@@ -1,0 +1,176 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+@Suite("The books: every number that an install gives has an end (I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+struct BookTests {
+    private static let install = Sample.id(900)
+
+    /// What an install sends: its words, and events by number and id.
+    private struct Sent {
+        var word: Int64 = 0
+        var created: Int64
+        var acknowledged: Int64 = 0
+        var held: [ClosedRange<Int64>] = []
+        var gone: [EventBatch.Envelope.Gone] = []
+        /// The number, the event's id, and what is different about it.
+        var events: [(number: Int64, id: UInt64, name: String)] = []
+
+        func body(of install: EventID) -> [UInt8] {
+            let envelope = EventBatch.Envelope(
+                installID: install, word: word, created: created, acknowledged: acknowledged, held: held, gone: gone)
+            return EventBatch(
+                envelope: envelope, events: events.map { Sample.event(Sample.id($0.id), name: $0.name, sequence: $0.number) }
+            ).encoded()
+        }
+    }
+
+    private static func events(_ numbers: ClosedRange<Int64>, from id: UInt64 = 0, name: String = "paid") -> [(Int64, UInt64, String)] {
+        numbers.map { ($0, id + UInt64($0), name) }
+    }
+
+    /// The figures in the order of the equation, and what else there is to say.
+    private static func books(_ server: RunningServer, _ path: String = "/v1/trust") async throws -> [String: Any] {
+        let answer = try await server.get(path)
+        #expect(answer.status == 200, "\(String(decoding: answer.body, as: UTF8.self))")
+        return try #require(try JSONSerialization.jsonObject(with: Data(answer.body)) as? [String: Any])
+    }
+
+    private static func equation(_ books: [String: Any]) -> [Int] {
+        ["given", "stored", "refused", "discarded", "waiting", "missing"].map { books[$0] as? Int ?? -1 }
+    }
+
+    @Test(
+        "Stored, refused, discarded, waiting and missing numbers are told apart; what is sent again changes nothing; a later end replaces an earlier one",
+        arguments: StoreUnderTest.Kind.allCases)
+    func everyNumberHasOneEnd(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        _ = try await store.projectID(named: "shop")
+        let long = String(repeating: "n", count: 300)
+        let steps: [(what: String, sent: Sent, equation: [Int], repeated: Int)] = [
+            ("only waiting", Sent(created: 3), [3, 0, 0, 0, 3, 0], 0),
+            ("stored in order", Sent(created: 5, events: Self.events(1...4)), [5, 4, 0, 0, 1, 0], 0),
+            ("the same again", Sent(created: 5, events: Self.events(1...4)), [5, 4, 0, 0, 1, 0], 0),
+            ("one is too long", Sent(created: 9, acknowledged: 4, events: [(5, 5, long)] + Self.events(6...7)), [9, 6, 1, 0, 2, 0], 0),
+            // A dead letter that was mended comes under its number.
+            ("mended", Sent(created: 9, acknowledged: 7, events: [(5, 5, "paid")]), [9, 7, 0, 0, 2, 0], 0),
+            // Another event under a known id, and a known event under another number.
+            ("a conflict", Sent(created: 9, acknowledged: 7, events: [(8, 1, "other"), (9, 2, "paid")]), [9, 7, 2, 0, 0, 0], 0),
+            (
+                "purged and held",
+                Sent(
+                    word: 1, created: 14, acknowledged: 9, held: [11...11], gone: [.init(10...10, reason: "purged")],
+                    events: Self.events(12...13)), [14, 9, 2, 1, 2, 0], 0
+            ),
+            // A word from before changes nothing.
+            ("an old word", Sent(word: 1, created: 12, acknowledged: 9, gone: [.init(11...11, reason: "late")]), [14, 9, 2, 1, 2, 0], 0),
+            // What it held is there now, and what it had purged was kept after all.
+            ("all there", Sent(word: 2, created: 14, acknowledged: 13, events: Self.events(10...11)), [14, 11, 2, 0, 1, 0], 0),
+            // Lost between: nobody holds them, and later ones are acknowledged.
+            ("a gap", Sent(word: 2, created: 20, acknowledged: 14, events: Self.events(17...18)), [20, 13, 2, 0, 2, 3], 0),
+            ("one comes after all", Sent(word: 2, created: 20, acknowledged: 18, events: Self.events(15...15)), [20, 14, 2, 0, 2, 2], 0),
+            // A copied queue: other events under numbers that have rows.
+            ("a copy", Sent(word: 2, created: 20, acknowledged: 18, events: Self.events(17...19, from: 100)), [20, 15, 2, 0, 1, 2], 2),
+        ]
+        try await RunningServer.run(on: store) { server in
+            for step in steps {
+                #expect(try await server.post(step.sent.body(of: Self.install)).status == 200)
+                let books = try await Self.books(server)
+                #expect(Self.equation(books) == step.equation && books["repeated"] as? Int == step.repeated, "\(step.what): \(books)")
+                #expect(books["verdict"] as? String == (step.equation[5] > 0 ? "missing" : "balanced"), "\(step.what)")
+            }
+            let books = try await Self.books(server)
+            let reasons = (books["reasons"] as? [[String: Any]])?.map { "\($0["reason"] ?? "") \($0["by"] ?? "") \($0["events"] ?? "")" }
+            #expect(reasons == ["conflict server 1", "duplicate server 1"])
+            let losses = try #require(books["losses"] as? [[String: Any]])
+            #expect(losses.count == 1 && losses[0]["missing_ranges"] as? [[Int]] == [[14, 14], [16, 16]], "\(losses)")
+            let install = try await Self.books(server, "/v1/installs/\(Self.install)")
+            #expect(install["stored_ranges"] as? [[Int]] == [[1, 7], [10, 13], [15, 15], [17, 19]])
+            #expect((install["fates"] as? [[String: Any]])?.map { $0["reason"] as? String } == ["conflict", "duplicate"])
+            #expect(try await server.get("/v1/installs/\(Sample.id(901))").status == 404)
+            let sorted = try await Self.books(server, "/v1/installs?sort=waiting")["installs"] as? [[String: Any]]
+            #expect(sorted?.map { $0["install_id"] as? String } == [Self.install.description])
+            #expect(try await server.get("/v1/trust", key: RunningServer.key).status == 403)
+        }
+    }
+
+    @Test(
+        "A store that is older than what clients were told names what it lacks; an erased user and a removed month are no loss",
+        arguments: StoreUnderTest.Kind.allCases)
+    func restoredStoreNamesWhatItLacks(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        _ = try await store.projectID(named: "shop")
+        try await RunningServer.run(on: store) { server in
+            _ = try await server.post(Sent(created: 3, events: Self.events(1...3)).body(of: Self.install))
+            let erasures = Erasures(store: store)
+            _ = try await erasures.finished(try await erasures.add(project: "shop", user: "customer-1"))
+            #expect(Self.equation(try await Self.books(server)) == [3, 3, 0, 0, 0, 0])
+            // It was told of 8 before the restore, and goes on with 9.
+            _ = try await server.post(Sent(created: 10, acknowledged: 8, events: Self.events(9...9)).body(of: Self.install))
+            let books = try await Self.books(server)
+            #expect(Self.equation(books) == [10, 4, 0, 0, 1, 5] && books["verdict"] as? String == "missing")
+            #expect((books["losses"] as? [[String: Any]])?.first?["missing_ranges"] as? [[Int]] == [[4, 8]])
+        }
+    }
+
+    @Test("Of an install with more gaps than are kept nothing is claimed, others stay known, and its events are stored as ever (I13)")
+    func tooManyGapsAreUnknown() async throws {
+        for kind in StoreUnderTest.Kind.allCases {
+            let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+            _ = try await store.projectID(named: "shop")
+            try await RunningServer.run(on: store) { server in
+                func send(_ gaps: Int64, _ install: EventID, from id: UInt64) async throws {
+                    let events = (1...gaps + 1).map { (number: $0 * 2, id: id + UInt64($0), name: "paid") }
+                    let body = Sent(created: gaps * 2 + 2, acknowledged: gaps * 2, events: events).body(of: install)
+                    #expect(try await server.receipt(body).stored == events.count)
+                }
+                try await send(99, Self.install, from: 0)
+                #expect(Self.equation(try await Self.books(server)) == [200, 100, 0, 0, 0, 100])
+                for (number, gaps) in [(1, 100), (2, 900)] as [(UInt64, Int64)] {
+                    try await send(gaps, Sample.id(900 + number), from: number * 1_000)
+                }
+                let books = try await Self.books(server)
+                #expect(Self.equation(books) == [200, 100, 0, 0, 0, 100])
+                #expect(books["unknown"] as? [String: Int] == ["installs": 2, "events": 202 + 1_802])
+                // Numbers that no honest install gives.
+                let last = Int64.max
+                let body = Sent(
+                    word: last, created: last, acknowledged: last, held: [0...last], gone: [.init(5...last, reason: "purged")],
+                    events: [(last, 5_000, "paid"), (0, 5_001, "paid")]
+                ).body(of: Sample.id(950))
+                #expect(try await server.receipt(body).stored == 2)
+                #expect(try await Self.books(server)["verdict"] as? String == "missing")
+            }
+        }
+    }
+
+    @Test("Sets of sequences are as a plain set has them, whatever is done to them")
+    func sequenceSetsAreSets() throws {
+        var random = SeededRandom.printed()
+        for _ in 0..<300 {
+            var (set, plain) = (SequenceSet(), Set<Int64>())
+            for _ in 0..<Int.random(in: 1...30, using: &random) {
+                let first = Int64.random(in: 0...60, using: &random)
+                let range = first...first + Int64.random(in: 0...6, using: &random)
+                if Bool.random(using: &random) {
+                    set.insert(range)
+                    plain.formUnion(range)
+                } else {
+                    set = set.subtracting(SequenceSet([range]))
+                    plain.subtract(range)
+                }
+                let text = set.description
+                #expect(Set(set.ranges.joined()) == plain && set.count == plain.count, "\(text)")
+                #expect(zip(set.ranges, set.ranges.dropFirst()).allSatisfy { $0.upperBound + 1 < $1.lowerBound }, "\(text)")
+                #expect(SequenceSet(text) == set && Set(set.intersection(range).ranges.joined()) == plain.intersection(range))
+            }
+        }
+        for bad in ["", "{", "{[1,2)", "{[2,1)}", "{[1,x)}", "[1,2)"] { #expect(SequenceSet(bad) == nil, "\(bad)") }
+    }
+}
