@@ -3,7 +3,7 @@ import Foundation
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls] [--keys]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls] [--keys] [--books]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
@@ -20,6 +20,7 @@ enum HapaxBench {
           --peer   of server: the FastAPI server of Benchmarks/peer-fastapi beside it, which is installed below .build
           --tls    of server: the cost of TLS
           --keys   of server: the cost of keys in the store
+          --books  of server: the cost of installs' books
           --rounds measurements of each kind, interleaved; medians are printed (default 3)
 
         Prints Markdown tables. Build it and hapax-server with -c release, or the figures mean nothing.
@@ -40,6 +41,7 @@ enum HapaxBench {
             case "--peer": server.hasPeer = true
             case "--tls": server.isSecured = true
             case "--keys": server.hasStoreKeys = true
+            case "--books": server.hasBooks = true
             case "hold" where arguments.count == 1: return try await Footprint.hold(arguments[0])
             case "--events", "--rounds", "--days", "--per-day":
                 guard let value = arguments.first.flatMap({ Int($0) }), value > 0, value <= 10_000_000 else { fail() }

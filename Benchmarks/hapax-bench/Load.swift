@@ -22,6 +22,8 @@ struct Load {
 
     private let requests: [[UInt8]]
     private let events: Int
+    /// Each sends every so many batches.
+    static let installs = 64
 
     /// - Parameters:
     ///   - duplicates: Every how many events one is sent that was sent before.
@@ -30,6 +32,25 @@ struct Load {
     ) throws {
         requests = try Self.makeRequests(corpus, batchSize: batchSize, duplicates: duplicates, isCompressed, key)
         events = corpus.events.count
+    }
+
+    /// As of clients that number their events and say what became of them, or of senders that do not; each event once.
+    init(ofClients: Bool, events count: Int, batchSize: Int) {
+        let corpus = Corpus(count: count, installs: Self.installs, batchSize: batchSize)
+        var generator = UUIDv7Generator()
+        let installs = (0..<Self.installs).map { _ in generator.next(unixMilliseconds: 1_767_225_600_000) }
+        events = count
+        requests = stride(from: 0, to: count, by: batchSize).map { first in
+            let batch = Array(corpus.events[first..<min(first + batchSize, count)])
+            var envelope = EventBatch.Envelope(
+                batchID: generator.next(unixMilliseconds: 1_767_225_600_000), sentAt: 1_767_225_600_000)
+            if ofClients {
+                let sent = Int64(first / batchSize / Self.installs * batchSize)
+                (envelope.installID, envelope.word) = (installs[first / batchSize % Self.installs], 1)
+                (envelope.created, envelope.acknowledged) = (sent + Int64(batch.count), sent)
+            }
+            return HTTPConnection.request(body: EventBatch(envelope: envelope, events: batch).encoded())
+        }
     }
 
     /// Lines of an export, sent as they are: a batch is a request of newline-delimited JSON.

@@ -14,6 +14,8 @@ struct ServerBenchmark {
     var isSecured = false
     /// Whether keys in the store, among many, are compared with one of the settings.
     var hasStoreKeys = false
+    /// Whether clients' batches, of which the server keeps books, are compared with those of senders without numbers.
+    var hasBooks = false
 
     private struct Case {
         var name: String
@@ -22,6 +24,8 @@ struct ServerBenchmark {
         var isPeer = false
         /// Sent with a key of the store.
         var hasStoreKey = false
+        /// Of clients with numbers, or of senders without; nil: the usual load.
+        var isNumbered: Bool?
         /// Through a relay: over TLS, or plain, for comparison; nil: directly.
         var isSecure: Bool?
         /// Whether all is sent again, then exported and sent once more.
@@ -60,6 +64,11 @@ struct ServerBenchmark {
         }
         if hasStoreKeys {
             cases += [50, 500].map { Case(name: "batches of \($0), a key of the store", batchSize: $0, hasStoreKey: true) }
+        }
+        if hasBooks {
+            cases += [50, 500].flatMap { size in
+                [false, true].map { Case(name: "batches of \(size), \($0 ? "numbered" : "no numbers")", batchSize: size, isNumbered: $0) }
+            }
         }
         if isSecured {
             for (name, size, isCompressed) in [
@@ -124,7 +133,8 @@ struct ServerBenchmark {
     private func measure(_ cluster: PostgresCluster, _ item: Case) async throws -> Measurement {
         let uri = try await makeDatabase(cluster)
         func makeLoad(key: String = ServerProcess.key) throws -> Load {
-            try Load(Corpus(count: events), batchSize: item.batchSize, isCompressed: item.isCompressed, key: key)
+            if let isNumbered = item.isNumbered { return Load(ofClients: isNumbered, events: events, batchSize: item.batchSize) }
+            return try Load(Corpus(count: events), batchSize: item.batchSize, isCompressed: item.isCompressed, key: key)
         }
         var load = try makeLoad()
         func measured(_ server: some LoadTarget) throws -> Measurement {
@@ -241,6 +251,13 @@ struct ServerBenchmark {
             print(
                 "| \(item.name), among 1,000 of 200 projects | \(Int(ours.map(\.rate).median)) | \(Int(theirs.map(\.rate).median)), a key of the "
                     + "settings | \(ratio(ours, theirs.map(\.rate)), places: 3) |")
+        }
+        for item in cases where item.isNumbered == true {
+            guard let own = cases.first(where: { $0.isNumbered == false && $0.batchSize == item.batchSize }) else { continue }
+            let (ours, theirs) = (item.measurements.map(\.figures), own.measurements.map(\.figures))
+            print(
+                "| \(item.name), \(Load.installs) installs with books | \(Int(ours.map(\.rate).median)) | \(Int(theirs.map(\.rate).median)), no "
+                    + "numbers | \(ratio(ours, theirs.map(\.rate)), places: 3) |")
         }
         for peer in cases where peer.isPeer {
             guard let own = cases.first(where: { !$0.isPeer && !$0.isCompressed && $0.batchSize == peer.batchSize }) else { continue }

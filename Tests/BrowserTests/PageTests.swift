@@ -267,11 +267,52 @@ struct PageTests {
                 "document.querySelectorAll('#store-refusals tbody tr').length > 0 || (storage.load(), false)")
             let text = try await browser.text(of: "#store-body")
             #expect(
-                text.contains("Rows\n2") && text.contains("SQLite 3.") && text.contains("invalid_event") && text.contains("unknown key\n2"),
-                "\(text)")
+                text.contains("Rows\n2") && text.contains("SQLite 3.") && text.contains("invalid_event") && text.contains("unknown key\n2")
+                    && text.contains("are kept\nfor ever"), "\(text)")
+            #expect(try await browser.text(of: "#store-keys").contains("(settings)\tadmin\tall\tstatic"))
             #expect(try await browser.run(Self.nameless) == "")
             #expect(try await browser.run(Self.faint) == "")
             try await browser.screenshot("store")
+        }
+    }
+
+    @Test("Trust says that every event is accounted for, or what is missing; a line on top of each section says so, too (I12)")
+    func missingEventsAreTold() async throws {
+        try await ServerWithPage.run { server in
+            let browser = server.browser
+            func send(_ numbers: ClosedRange<Int64>, name: String = "paid") async throws {
+                let id = { (number: Int64) in EventID("01980000-0000-7000-8000-\(100_000_000_000 + number)") }
+                let install = try #require(EventID("01980000-0000-7000-8000-0000000000aa"))
+                let events = try numbers.map {
+                    Event(id: try #require(id($0)), name: name, time: 0, distinctID: "u", sequence: $0, properties: [:]).encoded().bytes
+                }
+                let envelope = EventBatch.Envelope(
+                    installID: install, word: 1, created: numbers.upperBound, acknowledged: numbers.lowerBound - 1)
+                let answer = try await RawHTTP.post(
+                    port: server.port, headers: ["Authorization": "Bearer demo", "Content-Type": "application/json"],
+                    body: EventBatch(envelope: envelope, events: events).encoded())
+                #expect(answer.status == 200)
+            }
+            let verdict = "document.getElementById('trust-verdict').innerText"
+            try await browser.run("document.getElementById('to-trust').click()")
+            try await browser.until("\(verdict) === 'No client has reported yet.'")
+            try await send(1...4)
+            try await send(5...5, name: String(repeating: "n", count: 300))
+            try await browser.until("\(verdict) === 'Every event accounted for.' || (trust.load(), false)")
+            #expect(try await browser.text(of: "#trust-equation").contains("Stored\t4"))
+            #expect(try await browser.run("document.getElementById('trust-losses').checkVisibility()") == "false")
+            try await send(9...10)
+            try await browser.until("\(verdict) === '3 events missing.' || (trust.load(), false)")
+            let text = try await browser.text(of: "#trust-body")
+            #expect(text.contains("6–8") && text.contains("0000000000aa") && text.contains("name_too_long"), "\(text)")
+            #expect(try await browser.run(Self.nameless) == "")
+            #expect(try await browser.run(Self.faint) == "")
+            try await browser.screenshot("trust")
+            try await browser.run("document.getElementById('to-live').click()")
+            try await browser.until(
+                "document.getElementById('missing').innerText.startsWith('3 events missing: install 01980000-0000-7000-8000-0000000000aa, numbers 6–8.')"
+            )
+            try await browser.screenshot("missing")
         }
     }
 

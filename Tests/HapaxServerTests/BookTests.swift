@@ -118,11 +118,51 @@ struct BookTests {
         }
     }
 
+    @Test(
+        "A row that is deleted by hand is found by its number; those of an erased user and of a removed month are not",
+        arguments: StoreUnderTest.Kind.allCases)
+    func deletedRowIsFound(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        _ = try await store.projectID(named: "shop")
+        func send(_ numbers: ClosedRange<Int64>, user: String = "u", day: Int32 = Sample.day) async throws {
+            let events = numbers.map {
+                Sample.event(Sample.id(UInt64($0), day: day), distinctID: user, sequence: $0)
+            }
+            let envelope = EventBatch.Envelope(installID: Self.install, created: numbers.upperBound)
+            let group = CommitGroup([try Sample.request(events, envelope: envelope)], horizon: 0)
+            #expect(try await store.commit(group.storeGroup, writer: 0).isEmpty)
+        }
+        func lost() async throws -> [String?] {
+            let rows = try await store.settings.slowRows(StoredNumbers.lost(store.settings.dialect))
+            #expect(rows.allSatisfy { $0[0] == "1" && $0[1] == Self.install.description })
+            return rows.map { $0[2] }
+        }
+        try await send(1...3, day: Sample.day - 200)
+        // Without a day: of these a tombstone stays.
+        let undated = EventID(high: 0x4000, low: 0b10 << 62) ?? Self.install
+        let request = try Sample.request(
+            [Sample.event(undated, distinctID: "u", sequence: 4)], envelope: EventBatch.Envelope(installID: Self.install, created: 4))
+        _ = try await store.commit(CommitGroup([request], horizon: 0).storeGroup, writer: 0)
+        try await send(5...20, user: "forgotten", day: Sample.day - 200)
+        #expect(try await lost() == [])
+        let erasures = Erasures(store: store)
+        _ = try await erasures.finished(try await erasures.add(project: "shop", user: "forgotten"))
+        #expect(try await lost() == [])
+        try await fixture.execute("DELETE FROM events WHERE sequence = 2")
+        #expect(try await lost() == ["{[2,3)}"])
+        let retention = Retention(store: store)
+        _ = try await retention.set(months: 2)
+        _ = try await retention.perform()
+        #expect(try await fixture.rows("SELECT count(*) FROM kept_events WHERE sequence IS NOT NULL") == [["1"]])
+        #expect(try await lost() == ["{[2,3)}"])
+    }
+
     @Test("Of an install with more gaps than are kept nothing is claimed, others stay known, and its events are stored as ever (I13)")
     func tooManyGapsAreUnknown() async throws {
         for kind in StoreUnderTest.Kind.allCases {
             let fixture = try await StoreUnderTest(kind)
-        let store = try await fixture.openWithMovingClock()
+            let store = try await fixture.openWithMovingClock()
             _ = try await store.projectID(named: "shop")
             try await RunningServer.run(on: store) { server in
                 func send(_ gaps: Int64, _ install: EventID, from id: UInt64) async throws {

@@ -9,11 +9,13 @@ struct ServerUnderTest: Sendable {
     let port: Int
 
     /// Returns when it accepts connections.
-    static func start(_ store: PipelineStore, readKey: String? = nil) async throws -> ServerUnderTest {
+    ///
+    /// - Parameter port: 0 for a free one.
+    static func start(_ store: PipelineStore, readKey: String? = nil, port: Int = 0) async throws -> ServerUnderTest {
         let process = try ChildProcess(
             "hapax-server",
             environment: [
-                "HAPAX_PORT": "0", "HAPAX_STORE": store.setting, "HAPAX_WRITE_KEYS": "demo=\(key)",
+                "HAPAX_PORT": "\(port)", "HAPAX_STORE": store.setting, "HAPAX_WRITE_KEYS": "demo=\(key)",
                 "HAPAX_READ_KEYS": readKey.map { "demo=\($0)" } ?? "", "HAPAX_ADMIN_KEY": adminKey, "HAPAX_LOG_LEVEL": "critical",
             ])
         let text = try await process.line(after: "listening on http://127.0.0.1:")

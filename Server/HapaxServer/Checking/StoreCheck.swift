@@ -8,6 +8,8 @@ struct StoreCheck {
     let now: Int64
     /// Whether the settings hold a key.
     let hasFixedKeys: Bool
+    /// Whether each row is looked for.
+    var isDeep = false
 
     /// How long a day may wait to be closed, in seconds.
     private static let closingPatience: Int64 = 30 * 60
@@ -20,7 +22,29 @@ struct StoreCheck {
             try await settings.rows(sql)
         }
         return size(figures.overview) + [backup(figures.overview), days(figures)] + (try await keys()) + [try await retention()]
-            + (try await erasures())
+            + (try await erasures()) + (try await books(figures)) + (isDeep ? try await rows() : [])
+    }
+
+    private func books(_ figures: StoreWatch.Figures) async throws(StoreError) -> [Finding] {
+        let missing = figures.missing.filter { $0.events > 0 }
+        guard !missing.isEmpty else { return [.ok("books", "no number that a client has given is missing")] }
+        return missing.map { .fail("books", "\($0.events) events of \($0.project) are missing", help: "hapax reconcile names them") }
+    }
+
+    /// Whether what the books say is stored is there.
+    private func rows() async throws(StoreError) -> [Finding] {
+        let lost = try await settings.slowRows(StoredNumbers.lost(settings.dialect))
+        guard !lost.isEmpty else { return [.ok("rows", "each number that the books say is stored has its row")] }
+        let names = Dictionary(try await Registry(database: settings).contents().projects.map { ("\($0.id)", $0.name) }) { $1 }
+        return lost.map { row in
+            let numbers = row[2].flatMap { SequenceSet($0) } ?? SequenceSet()
+            let some = numbers.ranges.prefix(3).map { $0.count == 1 ? "\($0.lowerBound)" : "\($0.lowerBound)–\($0.upperBound)" }
+            return .fail(
+                "rows",
+                "install \(row[1] ?? "") of \(names[row[0] ?? ""] ?? "") lacks rows that it had, \(numbers.count) in all: numbers "
+                    + some.joined(separator: ", "),
+                help: "somebody has deleted them, or the database has lost them: look for them in a backup")
+        }
     }
 
     private func size(_ overview: StoreOverview) -> [Finding] {

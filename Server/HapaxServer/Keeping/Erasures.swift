@@ -266,14 +266,15 @@ package struct Erasures: Sendable {
     /// - Returns: How many rows were changed.
     private func change(_ erasure: Erasure, _ rows: StoreSQL, _ work: (StoreSQL) -> StoreSQL) async throws(StoreError) -> Int {
         let theirs: StoreSQL = "project_id = \(erasure.projectID) AND \(rows)"
-        return try await settings.change([
+        let statements: [StoreSQL] = [
             // Locks it, so that of two who erase the same rows one waits here: its next statement counts what is left then.
             "UPDATE erasures SET rows = rows WHERE erasure_id = \(erasure.id)",
             """
             UPDATE erasures SET rows = rows + (SELECT count(*) FROM events WHERE \(theirs) AND event <> '') WHERE erasure_id = \(erasure.id)
             """,
-            work(theirs),
-        ]).count
+        ]
+        let books = erasure.isOfProject ? [] : [StoredNumbers.remove(theirs, dialect)]
+        return try await settings.changeInTurn(statements + books + [work(theirs)]).count
     }
 }
 

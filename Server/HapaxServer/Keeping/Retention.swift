@@ -143,7 +143,9 @@ package struct Retention: Sendable {
                 var count = 0
                 for part in dialect.parts(rows.compactMap(\.[0])) {
                     try Task.checkCancellation()
-                    count += try await settings.change([Tombstone.bury("\(part) AND \(undated)")]).count
+                    count += try await settings.changeInTurn([
+                        StoredNumbers.remove("\(part) AND \(undated)", dialect), Tombstone.bury("\(part) AND \(undated)"),
+                    ]).count
                 }
                 // Somebody else may have been faster, a few times.
                 vain = count > 0 ? 0 : vain + 1

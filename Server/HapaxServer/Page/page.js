@@ -3,7 +3,7 @@
 // The server puts the files of this folder together into one /page.js, this one first.
 
 const $ = (id) => document.getElementById(id);
-const SECTIONS = ["live", "report", "find", "store"];
+const SECTIONS = ["live", "report", "find", "trust", "store"];
 
 // Everything that comes from an event goes in as text.
 function el(name, attributes = {}, ...children) {
@@ -53,7 +53,8 @@ const BASE = new URL(".", location.href).href;
 
 function address(path, parameters = {}) {
   const query = new URLSearchParams();
-  if (store.project) query.set("project", store.project);
+  // What an admin asks of the store concerns all projects.
+  if (store.project && !path.startsWith("v1/admin/")) query.set("project", store.project);
   for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, value);
   const text = query.toString();
   return BASE + path + (text ? "?" + text : "");

@@ -14,7 +14,9 @@ function show() {
   }
   live.stop();
   report.stop();
+  trust.stop();
   storage.stop();
+  $("missing").hidden = true;
   if (!hasKey) {
     return $("key").focus();
   }
@@ -22,12 +24,15 @@ function show() {
   $("to-store").hidden = $("store-key").hidden = !store.project;
   $("project-label").hidden = !store.project;
   $("project").value = store.project;
+  watchTrust();
   if (section === "live") {
     $("filter").value = parameters.get("event") || "";
     $("outcome").value = parameters.get("outcome") || "";
     live.start();
   } else if (section === "report") {
     report.start();
+  } else if (section === "trust") {
+    trust.start();
   } else if (section === "store") {
     storage.start();
   } else {
@@ -81,6 +86,7 @@ $("find-form").addEventListener("submit", (event) => {
 $("copy-request").addEventListener("click", (event) => {
   const wanted = $("wanted").value.trim();
   const text = place().section === "live" ? curlOfRequest("v1/live", live.filter)
+    : place().section === "trust" ? curlOfRequest("v1/trust", {})
     : place().section === "store" ? curlOfRequest("v1/store", {})
     : place().section === "report" ? curlOfRequest("v1/reports/daily", report.parameters)
     : foundByID && ID.test(wanted) ? curlOfRequest("v1/events/" + wanted.toLowerCase(), {}) : curlOfRequest("v1/events", { distinct_id: wanted });
@@ -92,13 +98,14 @@ document.addEventListener("keydown", (event) => {
   if (!$("shortcuts").checked || event.ctrlKey || event.metaKey || event.altKey || store.key === "") return;
   // A key belongs to the control that has the focus.
   if (document.activeElement && document.activeElement !== document.body) return;
-  const act = { 1: () => { location.hash = "#live"; }, 2: () => { location.hash = "#report"; }, 3: () => { location.hash = "#find"; }, 4: () => { if (store.project) location.hash = "#store"; }, p: () => $("pause").click(),
-    "/": () => $({ live: "filter", report: "until", find: "wanted", store: "project" }[place().section]).focus() }[event.key];
+  const act = { 1: () => { location.hash = "#live"; }, 2: () => { location.hash = "#report"; }, 3: () => { location.hash = "#find"; }, 4: () => { location.hash = "#trust"; }, 5: () => { if (store.project) location.hash = "#store"; }, p: () => $("pause").click(),
+    "/": () => $({ live: "filter", report: "until", find: "wanted", store: "project" }[place().section] || "copy-request").focus() }[event.key];
   if (act) { event.preventDefault(); act(); }
 });
 document.addEventListener("focusout", () => setTimeout(() => { if (!$("live").hidden) live.tell(); }, 0));
 window.addEventListener("hashchange", show);
 setInterval(() => { if (!$("live").hidden) live.empty(); }, 5000);
+setInterval(watchTrust, 60000);
 setInterval(async () => {
   if ($("live").hidden || document.hidden || live.state !== "connected") return;
   try { live.unknownKeys = (await askJSON("v1/refusals", { limit: "1" })).unknown_keys || 0; live.tell(); } catch { /* The stream says so. */ }

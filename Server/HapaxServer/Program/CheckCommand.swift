@@ -13,6 +13,7 @@ struct CheckCommand: ParsableCommand {
     @Flag(help: "As JSON.") var json = false
     @Flag(help: "Only what is not well, for cron: no line and exit code 0 if all is.") var alerts = false
 
+    @Flag(help: "Also look for the row of each number that the books say is stored: as long as reading all events takes.") var deep = false
     @Flag(help: "Only what the next start of this version would do to the store.") var upgrade = false
 
     /// - Returns: The exit code.
@@ -42,10 +43,12 @@ struct CheckCommand: ParsableCommand {
         let own = SettingsCheck(configuration: configuration, flags: settings.flags, environment: environment, now: now).findings()
         switch configuration.store {
         case .sqlite(let path):
-            return own + (await SQLiteCheck(path: path, now: now, hasFixedKeys: hasFixedKeys).findings())
+            return own + (await SQLiteCheck(path: path, now: now, hasFixedKeys: hasFixedKeys, isDeep: deep).findings())
         case .postgres(let uri):
             return own
-                + (await PostgresCheck(uri: uri, options: configuration.postgres, now: now, hasFixedKeys: hasFixedKeys).findings())
+                + (await PostgresCheck(
+                    uri: uri, options: configuration.postgres, now: now, hasFixedKeys: hasFixedKeys, isDeep: deep
+                ).findings())
         }
     }
 }

@@ -22,6 +22,11 @@ package struct ReportDialect: Sendable {
     var isRemovable: StoreSQL
     /// A column with an id, as text.
     var uuidText: @Sendable (StoreSQL) -> StoreSQL
+    /// Sets of numbers (``SequenceSet``): an aggregate of ranges from their first and last, the union and the difference of two, and one as text.
+    var ranges: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
+    var union: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
+    var minus: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
+    var text: @Sendable (StoreSQL) -> StoreSQL
     /// The property `$anonymous_id` as text, or NULL.
     var anonymousID: StoreSQL
     /// The present, which is the store's own where it has a clock; else the given Unix milliseconds.

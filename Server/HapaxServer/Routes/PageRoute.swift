@@ -13,7 +13,7 @@ enum PageRoute {
     /// In this order, because each script uses those before it.
     private static let script = [
         PackageResources.page_js, PackageResources.rows_js, PackageResources.live_js, PackageResources.report_js, PackageResources.find_js,
-        PackageResources.storage_js, PackageResources.sections_js,
+        PackageResources.trust_js, PackageResources.storage_js, PackageResources.sections_js,
     ].reduce([], +)
 
     /// Loads nothing from other origins and nothing inline, and no other page may frame it (https://www.w3.org/TR/CSP3/).

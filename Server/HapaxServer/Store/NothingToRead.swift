@@ -55,6 +55,7 @@ package struct NoSettings: SettingsDatabase {
     package var dialect: ReportDialect { NoReports().dialect }
 
     package func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { [] }
+    package func slowRows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { [] }
 
     package func note(_ statement: StoreSQL) async throws(StoreError) {}
 

@@ -61,19 +61,26 @@ enum PostgresBooks {
             let rows = entries.compactMap { entry -> String? in
                 let report = entry.report
                 guard var book = books[report.key] else { return nil }
-                let word = book.word
+                let (word, fates) = (book.word, book.fates)
                 guard book.add(entry, now: now) else { return nil }
                 let figures = book.figures
                 let isLater = book.word > word
-                let values = [
-                    "\(report.key.projectID)", "'\(report.key.id)'::uuid", isLater ? json(report.held) : "NULL::jsonb",
-                    isLater ? json(report.gone) : "NULL::jsonb", isLater ? json(report.refused) : "NULL::jsonb", "\(book.created)::int8",
-                    "\(book.acknowledged)::int8", "\(book.word)::int8", "\(book.begins)::int8", "'\(book.stored)'::int8multirange",
-                    json(book.encodedFates), "\(book.repeated)::int8", "\(book.isUnknown)",
-                    book.missingSince.map { "'\(Timestamp(clampingUnixMilliseconds: $0))'::timestamptz" } ?? "NULL::timestamptz",
-                    "\(figures.given)::int8", "\(figures.stored)::int8", "\(figures.refused)::int8", "\(figures.discarded)::int8",
-                    "\(figures.waiting)::int8", "\(figures.missing)::int8",
+                // What has not changed is not sent.
+                let lists = [
+                    isLater ? report.held : nil, isLater ? report.gone : nil, isLater ? report.refused : nil,
+                    book.fates == fates ? nil : book.encodedFates,
                 ]
+                let values =
+                    ["\(report.key.projectID)", "'\(report.key.id)'::uuid"] + lists.map { $0.map(json) ?? "NULL::jsonb" }
+                    + [
+                        book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored,
+                        figures.refused,
+                        figures.discarded, figures.waiting, figures.missing,
+                    ].map { "\($0)::int8" }
+                    + [
+                        "'\(book.stored)'::int8multirange", "\(book.isUnknown)",
+                        book.missingSince.map { "'\(Timestamp(clampingUnixMilliseconds: $0))'::timestamptz" } ?? "NULL::timestamptz",
+                    ]
                 return "(\(values.joined(separator: ",")))"
             }
             return rows.isEmpty ? "" : "\(Self.prefix)\(rows.joined(separator: ","))\(Self.suffix); "
@@ -90,16 +97,17 @@ enum PostgresBooks {
             }
         }
 
-        private static let written = [
-            "created", "acknowledged", "word", "begins", "stored", "fates", "repeated", "is_unknown", "missing_since", "events_given",
-            "events_stored", "events_refused", "events_discarded", "events_waiting", "events_missing",
+        private static let lists = ["held", "gone", "refused", "fates"]
+        private static let others = [
+            "created", "acknowledged", "word", "begins", "repeated", "events_given", "events_stored", "events_refused", "events_discarded",
+            "events_waiting", "events_missing", "stored", "is_unknown", "missing_since",
         ]
         private static let prefix = """
-            UPDATE installs AS i SET held = coalesce(n.held, i.held), gone = coalesce(n.gone, i.gone), refused = coalesce(n.refused, i.refused),
-            \(written.map { "\($0) = n.\($0)" }.joined(separator: ", ")), heard_at = now() FROM (VALUES 
+            UPDATE installs AS i SET \(lists.map { "\($0) = coalesce(n.\($0), i.\($0)), " }.joined())\
+            \(others.map { "\($0) = n.\($0), " }.joined())heard_at = now() FROM (VALUES 
             """
         private static let suffix = """
-            ) AS n (project_id, install_id, held, gone, refused, \(written.joined(separator: ", ")))
+            ) AS n (project_id, install_id, \((lists + others).joined(separator: ", ")))
             WHERE i.project_id = n.project_id AND i.install_id = n.install_id
             """
     }

@@ -7,6 +7,7 @@ struct PostgresCheck {
     /// Unix milliseconds.
     let now: Int64
     let hasFixedKeys: Bool
+    let isDeep: Bool
 
     /// How far the clocks of server and database may be apart, in milliseconds.
     private static let clockPatience: Int64 = 5_000
@@ -41,7 +42,8 @@ struct PostgresCheck {
             }
             if schema.verdict == .ok {
                 let settings = PostgresSettingsDatabase(administration: administration, changes: owner, upkeep: owner)
-                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys).findings()
+                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep)
+                    .findings()
             }
         } catch {
             findings.append(.fail("store", "\(error)"))

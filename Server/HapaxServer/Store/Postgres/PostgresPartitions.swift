@@ -123,23 +123,52 @@ enum PostgresPartitions {
         }
         let months = Array(sequence(first: start) { $0.next }.prefix { $0 < end }).map(\.partition).filter(made.contains)
         let isPastWhole = made.subtracting([undated, past, rest]).min().map { $0 <= end.partition } ?? false
+        let emptied = isPastWhole ? [past] + months : months
+        let thinned = isPastWhole ? [rest] : [past, rest]
         // Before anything is removed, so that nothing of it can return.
-        for table in isPastWhole ? [rest] : [past, rest] {
+        for table in emptied + thinned {
             try translating { () throws(PostgresError) in try connection.execute(horizon(of: table, buckets.upperBound)) }
         }
-        for table in isPastWhole ? [past] + months : months {
-            try PostgresTransaction.run(connection) { () throws(StoreError) in
-                try translating { () throws(PostgresError) in
-                    try connection.execute("\(horizon(of: table, buckets.upperBound)); TRUNCATE \(table)")
-                }
-            }
+        for table in emptied {
+            try note(connection, "SELECT * FROM \(table)")
+            try translating { () throws(PostgresError) in try connection.execute("TRUNCATE \(table)") }
         }
-        for table in isPastWhole ? [rest] : [past, rest] {
+        for table in thinned {
             let old = "bucket >= 0 AND bucket < \(buckets.upperBound) AND event_id < '\(EventID.least(of: buckets.upperBound))'"
+            try note(connection, "SELECT * FROM \(table) WHERE \(old)")
             let delete = """
                 DELETE FROM \(table) WHERE ctid = ANY (ARRAY(SELECT ctid FROM \(table) WHERE \(old) LIMIT \(Tombstone.rowsAtOnce))) RETURNING 1
                 """
             while try translating({ () throws(PostgresError) in try !connection.query(delete).isEmpty }) {}
+        }
+    }
+
+    /// Notes in the books that rows are about to go: first their numbers, which takes as long as there are many, then a thousand ranges at a time,
+    /// since groups wait for each.
+    private static func note(_ connection: PostgresConnection, _ rows: String) throws(StoreError) {
+        let islands = StoredNumbers.islands("(\(StoreSQL(stringLiteral: rows))) AS e").forPostgres
+        try translating { () throws(PostgresError) in
+            try connection.execute(
+                """
+                CREATE TEMP TABLE IF NOT EXISTS hapax_removed (project_id integer, install_id uuid, first bigint, last bigint);
+                TRUNCATE hapax_removed
+                """)
+            _ = try connection.query("INSERT INTO hapax_removed \(islands.sql)", islands.parameters)
+            let part = """
+                WITH part AS (
+                  DELETE FROM hapax_removed WHERE ctid = ANY (ARRAY(SELECT ctid FROM hapax_removed LIMIT \(Tombstone.rowsAtOnce))) RETURNING *
+                ), noted AS (
+                  UPDATE installs SET removed = installs.removed + r.numbers FROM (
+                    SELECT project_id, install_id, range_agg(int8range(first, last, '[]')) AS numbers FROM part GROUP BY project_id, install_id
+                  ) AS r WHERE installs.project_id = r.project_id AND installs.install_id = r.install_id
+                ) SELECT count(*) FROM part
+                """
+            while true {
+                // Groups lock installs in another order.
+                do throws(PostgresError) { if try connection.query(part).first?[0] == "0" { return } } catch {
+                    guard error.sqlState == "40P01" else { throw error }
+                }
+            }
         }
     }
 

@@ -45,7 +45,9 @@ final class PostgresReports: ReportDatabase {
             keys.map { (bucket: $0.split(separator: " ").last.flatMap { Int32($0) } ?? 0, key: $0) }
                 .sorted { ($0.bucket, $0.key) < ($1.bucket, $1.key) }.map(\.key)
         },
-        isRemovable: "true", uuidText: { "\($0)::text" }, anonymousID: "properties ->> '$anonymous_id'", now: { _ in "now()" })
+        isRemovable: "true", uuidText: { "\($0)::text" },
+        ranges: { "range_agg(int8range(\($0), \($1), '[]'))" }, union: { "(\($0) + \($1))" }, minus: { "(\($0) - \($1))" },
+        text: { "\($0)::text" }, anonymousID: "properties ->> '$anonymous_id'", now: { _ in "now()" })
 
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
         let (text, values) = sql.forPostgres

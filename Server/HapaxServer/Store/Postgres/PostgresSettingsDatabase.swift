@@ -13,6 +13,8 @@ struct PostgresSettingsDatabase: SettingsDatabase {
         return try await administration.query(text, values)
     }
 
+    func slowRows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await upkeep.rows(sql.forPostgres) }
+
     func note(_ statement: StoreSQL) async throws(StoreError) { _ = try await rows(statement) }
 
     func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {

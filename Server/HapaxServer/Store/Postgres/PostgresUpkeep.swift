@@ -98,6 +98,13 @@ actor PostgresUpkeep {
         }
     }
 
+    /// Rows of text, however long it takes.
+    func rows(_ statement: (sql: String, parameters: [String])) throws(StoreError) -> [[String?]] {
+        try session.use { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in try connection.query(statement.sql, statement.parameters) }
+        }
+    }
+
     /// Removes old versions of rows, whatever autovacuum would wait for (https://www.postgresql.org/docs/current/sql-vacuum.html).
     ///
     /// - Parameter tables: Their names, as SQL has them.

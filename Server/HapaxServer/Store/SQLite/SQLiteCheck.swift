@@ -9,6 +9,7 @@ struct SQLiteCheck {
     /// Unix milliseconds.
     let now: Int64
     let hasFixedKeys: Bool
+    let isDeep: Bool
 
     func findings() async -> [Finding] {
         let path = DatabaseFile.resolved(path)
@@ -34,7 +35,8 @@ struct SQLiteCheck {
             var findings = [schema]
             if schema.verdict == .ok {
                 let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)
-                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys).findings()
+                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep)
+                    .findings()
             }
             await reader.close()
             return findings

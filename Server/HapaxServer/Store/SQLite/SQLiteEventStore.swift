@@ -44,6 +44,7 @@ package final class SQLiteEventStore: EventStore {
             try database.writeWithoutTransaction { db in
                 try db.execute(sql: "PRAGMA secure_delete = ON")
                 db.add(function: SQLiteSchema.bucket)
+                SQLiteSequenceSets.add(to: db)
             }
             let migrator = SQLiteSchema.migrator
             let applied = try database.read { try migrator.appliedIdentifiers($0) }

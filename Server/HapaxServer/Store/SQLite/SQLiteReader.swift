@@ -23,6 +23,7 @@ final class SQLiteReader: EventReader {
         configuration.busyMode = .timeout(5)
         configuration.prepareDatabase { db in
             db.add(function: SQLiteSchema.bucket)
+            SQLiteSequenceSets.add(to: db)
             db.add(
                 function: DatabaseFunction("hapax_session_ms", argumentCount: 1, pure: true) { values in
                     String.fromDatabaseValue(values[0]).flatMap { SessionDuration.milliseconds(Array($0.utf8)[...]) }

@@ -152,6 +152,7 @@ enum SQLiteSchema {
             let counts = ["given", "stored", "refused", "discarded", "waiting", "missing"].map { "events_\($0) INTEGER NOT NULL DEFAULT 0" }
             let columns = [
                 "begins INTEGER NOT NULL DEFAULT 1", "stored TEXT NOT NULL DEFAULT '{}'", "fates TEXT NOT NULL DEFAULT '[]'",
+                "removed TEXT NOT NULL DEFAULT '{}'",
                 "repeated INTEGER NOT NULL DEFAULT 0", "is_unknown INTEGER NOT NULL DEFAULT 0", "missing_since INTEGER",
             ]
             for column in columns + counts { try db.execute(sql: "ALTER TABLE installs ADD COLUMN \(column)") }

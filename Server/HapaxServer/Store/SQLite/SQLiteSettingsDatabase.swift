@@ -15,6 +15,8 @@ struct SQLiteSettingsDatabase: SettingsDatabase {
         return try await reader.read { db in try db.texts(text, arguments) }
     }
 
+    func slowRows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await rows(sql) }
+
     func note(_ statement: StoreSQL) async throws(StoreError) { _ = try await change([statement]) }
 
     func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {
@@ -51,7 +53,13 @@ extension SQLiteSettingsDatabase {
                             SELECT row, event_id FROM events WHERE event_id >= ? AND event_id < ? AND hapax_bucket(event_id) >= 0
                               AND row < (SELECT max(row) FROM events) ORDER BY event_id LIMIT \(Tombstone.rowsAtOnce)
                             """, arguments: [start, end])
-                    for row in rows { try db.execute(sql: "DELETE FROM events WHERE row = ?", arguments: [row[0] as Int64]) }
+                    let keys = rows.map { "\($0[0] as Int64)" }[...]
+                    for statement in [
+                        StoredNumbers.remove(dialect.rows(keys), dialect), "DELETE FROM events WHERE \(dialect.rows(keys))" as StoreSQL,
+                    ] {
+                        let (text, arguments) = statement.forSQLite
+                        try db.execute(sql: text, arguments: arguments)
+                    }
                     return rows.count < Tombstone.rowsAtOnce ? nil : rows.last.map { $0[1] }
                 }
             }
@@ -60,7 +68,7 @@ extension SQLiteSettingsDatabase {
         }
         let latest: StoreSQL =
             "row = (SELECT max(row) FROM events) AND hapax_bucket(event_id) >= 0 AND hapax_bucket(event_id) < \(buckets.upperBound)"
-        _ = try await change([Tombstone.bury(latest)])
+        _ = try await change([StoredNumbers.remove(latest, dialect), Tombstone.bury(latest)])
     }
 }
 

@@ -1,0 +1,39 @@
+import HapaxModel
+
+/// Which numbers the rows of `events` have, beside those that the books say are stored.
+enum StoredNumbers {
+    /// Notes in the books that rows are about to go, with their numbers: so that they are not taken for lost.
+    ///
+    /// - Parameter rows: Few: they are added up in memory.
+    static func remove(_ rows: StoreSQL, _ dialect: ReportDialect) -> StoreSQL {
+        """
+        UPDATE installs SET removed = \(dialect.union("installs.removed", "r.numbers")) FROM (
+          SELECT project_id, install_id, \(dialect.ranges("sequence", "sequence")) AS numbers FROM events
+          WHERE \(rows) AND install_id IS NOT NULL AND sequence >= 0 AND sequence <= \(SequenceSet.maximum) GROUP BY project_id, install_id
+        ) AS r WHERE installs.project_id = r.project_id AND installs.install_id = r.install_id
+        """
+    }
+
+    /// The ranges of numbers that a table's rows have, few of them for many rows: neighbours are counted together by the database, on its disk if need be.
+    static func islands(_ table: StoreSQL) -> StoreSQL {
+        """
+        SELECT project_id, install_id, min(sequence) AS first, max(sequence) AS last FROM (
+          SELECT project_id, install_id, sequence, sequence - dense_rank() OVER (PARTITION BY project_id, install_id ORDER BY sequence) AS island
+          FROM \(table) WHERE install_id IS NOT NULL AND sequence >= 0 AND sequence <= \(SequenceSet.maximum)
+        ) AS n GROUP BY project_id, install_id, island
+        """
+    }
+
+    /// The installs with numbers that should have a row and have none: the project's number, the install, the numbers.
+    static func lost(_ dialect: ReportDialect) -> StoreSQL {
+        """
+        SELECT project_id, \(dialect.uuidText("install_id")), \(dialect.text("lost")) FROM (
+          SELECT i.project_id, i.install_id, \(dialect.minus(dialect.minus("i.stored", "i.removed"), "coalesce(r.numbers, '{}')")) AS lost
+          FROM installs AS i LEFT JOIN (
+            SELECT project_id, install_id, \(dialect.ranges("first", "last")) AS numbers FROM (\(islands("kept_events"))) AS s
+            GROUP BY project_id, install_id
+          ) AS r ON r.project_id = i.project_id AND r.install_id = i.install_id
+        ) AS l WHERE lost <> '{}' ORDER BY 1, 2 LIMIT 100
+        """
+    }
+}
