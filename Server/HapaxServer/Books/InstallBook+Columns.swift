@@ -45,7 +45,7 @@ extension InstallBook {
     private static func integer(_ text: String?) -> Int64? { text.flatMap { Int64($0) } }
 
     private static func lists(_ json: String?) -> [[PropertyValue]] {
-        guard let json, case .array(let lists) = try? PropertyValue(json: json) else { return [] }
+        guard let json, json != "[]", case .array(let lists) = try? PropertyValue(json: json) else { return [] }
         return lists.compactMap { if case .array(let list) = $0 { list } else { nil } }
     }
 }

@@ -54,6 +54,13 @@ package struct InstallBook: Hashable, Sendable {
 
     package init() {}
 
+    /// Somebody has changed it by hand.
+    static var unreadable: InstallBook {
+        var book = InstallBook()
+        book.isUnknown = true
+        return book
+    }
+
     static let maximumRanges = 100
     /// So that sums over installs stay numbers, whatever a sender claims.
     private static let maximumCount: Int64 = 1_000_000_000_000

@@ -64,22 +64,27 @@ extension SequenceSet: CustomStringConvertible {
 
     /// - Returns: nil for a text that is no such set.
     init?(_ text: String) {
-        guard text.hasPrefix("{"), text.hasSuffix("}") else { return nil }
-        let numbers = text.dropFirst().dropLast().split(separator: ",").map { Int64($0.trimming(while: { "[()]".contains($0) })) }
-        guard numbers.count.isMultiple(of: 2), !numbers.contains(nil) else { return nil }
-        self.init()
-        for index in stride(from: 0, to: numbers.count, by: 2) {
-            guard let lower = numbers[index], let end = numbers[index + 1], lower >= 0, lower < end else { return nil }
-            insert(lower...(end - 1))
+        var numbers: [Int64] = []
+        var (digits, isNumber) = (Int64(0), false)
+        let bytes = text.utf8
+        guard bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}") else { return nil }
+        for byte in bytes.dropFirst() {
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"):
+                guard digits <= Self.maximum else { return nil }
+                (digits, isNumber) = (digits * 10 + Int64(byte - UInt8(ascii: "0")), true)
+            case UInt8(ascii: ","), UInt8(ascii: ")"), UInt8(ascii: "["), UInt8(ascii: "}"):
+                if isNumber { numbers.append(digits) }
+                (digits, isNumber) = (0, false)
+            default: return nil
+            }
         }
-    }
-}
-
-extension Substring {
-    fileprivate func trimming(while isTrimmed: (Character) -> Bool) -> Substring {
-        var text = self
-        while let first = text.first, isTrimmed(first) { text.removeFirst() }
-        while let last = text.last, isTrimmed(last) { text.removeLast() }
-        return text
+        guard numbers.count.isMultiple(of: 2) else { return nil }
+        self.init()
+        ranges.reserveCapacity(numbers.count / 2 + 1)
+        for index in stride(from: 0, to: numbers.count, by: 2) {
+            guard numbers[index] < numbers[index + 1] else { return nil }
+            insert(numbers[index]...(numbers[index + 1] - 1))
+        }
     }
 }

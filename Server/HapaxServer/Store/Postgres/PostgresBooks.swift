@@ -2,15 +2,20 @@ import HapaxModel
 
 /// Installs' books in PostgreSQL. They are locked before events, in the order of their keys, by all groups alike, so that two groups cannot
 /// deadlock; they are written in the message that begins COPY, which costs no round trip of its own.
+///
+/// Planning would cost more than the rest: both statements have plans for all times, since `installs` has no partitions.
 enum PostgresBooks {
     static let open = "hapax_books"
     static let add = "hapax_installs"
+    static let keep = "hapax_keep"
+    static let planOnce = "hapax_plan_once"
+    static let planAnew = "hapax_plan_anew"
 
     private static let columns = InstallBook.columns.map { column in
         column == "missing_since" ? "(extract(epoch FROM i.missing_since) * 1000)::int8::text" : "i.\(column)::text"
     }
 
-    /// Both take the installs' projects and ids.
+    /// The first two take the installs' projects and ids.
     static let statements = [
         (
             name: open,
@@ -28,9 +33,40 @@ enum PostgresBooks {
             ON CONFLICT DO NOTHING
             """
         ),
+        (
+            name: keep,
+            sql: """
+            UPDATE installs AS i SET \(lists.map { "\($0) = coalesce(convert_from(decode(n.\($0), 'hex'), 'UTF8')::jsonb, i.\($0)), " }.joined())\
+            \(numbers.map { "\($0) = n.\($0), " }.joined())stored = n.stored::int8multirange, is_unknown = n.is_unknown,
+              missing_since = to_timestamp(n.missing_since / 1000.0), heard_at = now()
+            FROM unnest($1::int4[], $2::uuid[], \(lists.indices.map { "$\($0 + 3)::text[]" }.joined(separator: ", ")),
+              \(numbers.indices.map { "$\($0 + 3 + lists.count)::int8[]" }.joined(separator: ", ")),
+              $\(lists.count + numbers.count + 3)::text[], $\(lists.count + numbers.count + 4)::bool[], $\(lists.count + numbers.count + 5)::int8[])
+              AS n (project_id, install_id, \((lists + numbers).joined(separator: ", ")), stored, is_unknown, missing_since)
+            WHERE i.project_id = n.project_id AND i.install_id = n.install_id
+            """
+        ),
+        (name: planOnce, sql: "SET LOCAL plan_cache_mode = force_generic_plan"),
+        (name: planAnew, sql: "SET LOCAL plan_cache_mode = force_custom_plan"),
     ]
 
-    static func parameters(_ reports: [InstallReport]) -> [[UInt8]] {
+    private static let lists = ["held", "gone", "refused", "fates"]
+    private static let numbers = [
+        "created", "acknowledged", "word", "begins", "repeated", "events_given", "events_stored", "events_refused", "events_discarded",
+        "events_waiting", "events_missing",
+    ]
+
+    /// Locks the books of some installs, and returns them.
+    static func opening(_ reports: [InstallReport]) -> PostgresConnection.Statements {
+        reports.isEmpty ? [] : [(planOnce, []), (open, parameters(reports)), (planAnew, [])]
+    }
+
+    static func adding(_ reports: [InstallReport]) -> PostgresConnection.Statements { [(add, parameters(reports))] + opening(reports) }
+
+    /// Of the answers to statements that end with ``opening(_:)``, that with the books.
+    static func opened(_ answers: [PostgresRows]) -> PostgresRows? { answers.dropLast().last }
+
+    private static func parameters(_ reports: [InstallReport]) -> [[UInt8]] {
         [
             PostgresArray.bytes(reports, oid: 23) { $1.appendField($0.key.projectID) },
             PostgresArray.bytes(reports, oid: 2950) { $1.appendField($0.key.id) },
@@ -48,21 +84,22 @@ enum PostgresBooks {
             for row in 0..<rows.count {
                 func text(_ column: Int) -> String? { rows.bytes(row, column).map { String(decoding: $0, as: UTF8.self) } }
                 let texts = (3..<3 + InstallBook.columns.count).map(text)
-                guard let key = rows.key(row), let book = InstallBook(texts[...]) else { continue }
-                books[key] = book
+                guard let key = rows.key(row) else { continue }
+                books[key] = InstallBook(texts[...]) ?? .unreadable
                 now = text(2).flatMap { Int64($0) } ?? now
             }
         }
 
         var count: Int { books.count }
 
-        /// A statement that writes what has changed, with `; ` behind it, or nothing. No text of a sender stands in it: JSON is hexadecimal.
+        /// Statements that write what has changed, with `; ` behind them, or nothing. No text of a sender stands in them: JSON is hexadecimal.
         func update(_ entries: [InstallBook.Entry]) -> String {
-            let rows = entries.compactMap { entry -> String? in
+            var columns: [[String]] = []
+            for entry in entries {
                 let report = entry.report
-                guard var book = books[report.key] else { return nil }
+                guard var book = books[report.key] else { continue }
                 let (word, fates) = (book.word, book.fates)
-                guard book.add(entry, now: now) else { return nil }
+                guard book.add(entry, now: now) else { continue }
                 let figures = book.figures
                 let isLater = book.word > word
                 // What has not changed is not sent.
@@ -70,45 +107,27 @@ enum PostgresBooks {
                     isLater ? report.held : nil, isLater ? report.gone : nil, isLater ? report.refused : nil,
                     book.fates == fates ? nil : book.encodedFates,
                 ]
-                let values =
-                    ["\(report.key.projectID)", "'\(report.key.id)'::uuid"] + lists.map { $0.map(json) ?? "NULL::jsonb" }
-                    + [
-                        book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored,
-                        figures.refused,
-                        figures.discarded, figures.waiting, figures.missing,
-                    ].map { "\($0)::int8" }
-                    + [
-                        "'\(book.stored)'::int8multirange", "\(book.isUnknown)",
-                        book.missingSince.map { "'\(Timestamp(clampingUnixMilliseconds: $0))'::timestamptz" } ?? "NULL::timestamptz",
-                    ]
-                return "(\(values.joined(separator: ",")))"
+                let numbers = [
+                    book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored, figures.refused,
+                    figures.discarded, figures.waiting, figures.missing,
+                ]
+                let row =
+                    ["\(report.key.projectID)", "\(report.key.id)"] + lists.map { $0.map(hexadecimal) ?? "NULL" } + numbers.map { "\($0)" }
+                    + ["\"\(book.stored)\"", "\(book.isUnknown)", book.missingSince.map { "\($0)" } ?? "NULL"]
+                if columns.isEmpty {
+                    columns = row.map { [$0] }
+                } else {
+                    for (index, value) in row.enumerated() { columns[index].append(value) }
+                }
             }
-            return rows.isEmpty ? "" : "\(Self.prefix)\(rows.joined(separator: ","))\(Self.suffix); "
+            if columns.isEmpty { return "" }
+            let arrays = columns.map { "'{\($0.joined(separator: ","))}'" }.joined(separator: ", ")
+            return "SET LOCAL plan_cache_mode = force_generic_plan; EXECUTE \(keep)(\(arrays)); "
         }
 
-        private func json(_ bytes: [UInt8]) -> String {
-            switch bytes {
-            case Array("[]".utf8): return "'[]'::jsonb"
-            case Array("{}".utf8): return "'{}'::jsonb"
-            default:
-                let digits = Array("0123456789abcdef".utf8)
-                let hexadecimal = bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-                return "convert_from('\\x\(String(decoding: hexadecimal, as: UTF8.self))'::bytea, 'UTF8')::jsonb"
-            }
+        private func hexadecimal(_ bytes: [UInt8]) -> String {
+            let digits = Array("0123456789abcdef".utf8)
+            return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
         }
-
-        private static let lists = ["held", "gone", "refused", "fates"]
-        private static let others = [
-            "created", "acknowledged", "word", "begins", "repeated", "events_given", "events_stored", "events_refused", "events_discarded",
-            "events_waiting", "events_missing", "stored", "is_unknown", "missing_since",
-        ]
-        private static let prefix = """
-            UPDATE installs AS i SET \(lists.map { "\($0) = coalesce(n.\($0), i.\($0)), " }.joined())\
-            \(others.map { "\($0) = n.\($0), " }.joined())heard_at = now() FROM (VALUES 
-            """
-        private static let suffix = """
-            ) AS n (project_id, install_id, \((lists + others).joined(separator: ", ")))
-            WHERE i.project_id = n.project_id AND i.install_id = n.install_id
-            """
     }
 }

@@ -46,7 +46,8 @@ actor PostgresWriter {
             try check(connection)
             let (found, books) = try undoing(connection) { () throws(PostgresError) in
                 let (found, rows) = try lookUp(
-                    group.records.map(\.key), group.lookups, connection, then: [(Statement.begin, [])] + Self.opening(group.reports))
+                    group.records.map(\.key), group.lookups, connection,
+                    then: [(Statement.begin, [])] + PostgresBooks.opening(group.reports))
                 return (found, try open(group.reports, rows, connection))
             }
             return (connection, found, books)
@@ -101,17 +102,11 @@ actor PostgresWriter {
         guard let rows, !reports.isEmpty else { return PostgresBooks.Locked() }
         let books = PostgresBooks.Locked(rows)
         guard books.count < reports.count else { return books }
-        let parameters = PostgresBooks.parameters(reports)
-        let answers = try connection.pipeline([[(PostgresBooks.add, parameters), (PostgresBooks.open, parameters)]])
-        let all = answers.last.map { PostgresBooks.Locked($0) } ?? books
+        let all = PostgresBooks.opened(try connection.pipeline([PostgresBooks.adding(reports)])).map { PostgresBooks.Locked($0) } ?? books
         guard all.count == reports.count else {
             throw PostgresError(kind: .statement, sqlState: nil, summary: "the table of installs did not take every row")
         }
         return all
-    }
-
-    private static func opening(_ reports: [InstallReport]) -> PostgresConnection.Statements {
-        reports.isEmpty ? [] : [(PostgresBooks.open, PostgresBooks.parameters(reports))]
     }
 
     private func copy(
@@ -129,8 +124,8 @@ actor PostgresWriter {
     /// The slower way, for a race with another session: the unique key decides row by row.
     private func insert(_ group: StoreGroup, _ connection: PostgresConnection) throws(PostgresError) -> [EventKey: Int64] {
         let arrays = PostgresEventColumn.allCases.map { $0.array(group.records, in: group.batches) }
-        let begun = try connection.pipeline([[(Statement.begin, [])] + Self.opening(group.reports)])
-        let books = try open(group.reports, begun.last, connection)
+        let begun = try connection.pipeline([[(Statement.begin, [])] + PostgresBooks.opening(group.reports)])
+        let books = try open(group.reports, PostgresBooks.opened(begun), connection)
         let inserted = try connection.pipeline([[(Statement.insert, arrays)]]).last
         var new: Set<EventKey> = []
         for row in 0..<(inserted?.count ?? 0) {
@@ -154,10 +149,10 @@ actor PostgresWriter {
     ///
     /// - Parameter others: Keys that are only looked up.
     /// - Parameter next: Statements to send in the same pipeline.
-    /// - Returns: Also what the last of these has returned.
+    /// - Returns: Also the books, if these end with ``PostgresBooks/opening(_:)``.
     private func lookUp(
         _ keys: [EventKey], _ others: [EventKey], _ connection: PostgresConnection, then next: PostgresConnection.Statements = []
-    ) throws(PostgresError) -> (found: [EventKey: Int64], last: PostgresRows?) {
+    ) throws(PostgresError) -> (found: [EventKey: Int64], books: PostgresRows?) {
         let probes = Self.probes(keys + others) + Self.probes(others)
         let answers = try connection.pipeline([probes, next].filter { !$0.isEmpty })
         var found: [EventKey: Int64] = [:]
@@ -171,7 +166,7 @@ actor PostgresWriter {
                 }
             }
         }
-        return (found, answers.last)
+        return (found, PostgresBooks.opened(answers))
     }
 
     private static func probes(_ keys: [EventKey]) -> PostgresConnection.Statements {
