@@ -132,9 +132,9 @@ let package = Package(
                 .product(name: "HummingbirdCore", package: "hummingbird", condition: server),
             ],
             path: "Server/HapaxServer",
-            resources: ["page.html", "page.css", "page.js", "rows.js", "live.js", "report.js", "find.js", "trust.js", "storage.js", "sections.js"].map {
-                .embedInCode("Page/\($0)")
-            },
+            resources: [
+                "page.html", "page.css", "page.js", "rows.js", "live.js", "report.js", "find.js", "trust.js", "storage.js", "sections.js",
+            ].map { .embedInCode("Page/\($0)") },
             swiftSettings: strict
         ),
         .executableTarget(

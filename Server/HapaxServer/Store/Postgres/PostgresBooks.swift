@@ -3,7 +3,8 @@ import HapaxModel
 /// Installs' books in PostgreSQL. They are locked before events, in the order of their keys, by all groups alike, so that two groups cannot
 /// deadlock; they are written in the message that begins COPY, which costs no round trip of its own.
 ///
-/// Planning would cost more than the rest: both statements have plans for all times, since `installs` has no partitions.
+/// Planning would cost more than the rest, so these statements keep their plans. Each is of a form that has only one plan, whatever the table was
+/// like when it was made: it looks up one install after the other.
 enum PostgresBooks {
     static let open = "hapax_books"
     static let add = "hapax_installs"
@@ -20,9 +21,11 @@ enum PostgresBooks {
         (
             name: open,
             sql: """
-            SELECT i.install_id, i.project_id, (extract(epoch FROM now()) * 1000)::int8::text, \(columns.joined(separator: ", "))
-            FROM unnest($1::int4[], $2::uuid[]) AS n (project_id, install_id) JOIN installs i USING (project_id, install_id)
-            ORDER BY i.install_id, i.project_id FOR UPDATE OF i
+            SELECT n.install_id, n.project_id, (extract(epoch FROM now()) * 1000)::int8::text, i.*
+            FROM unnest($1::int4[], $2::uuid[]) AS n (project_id, install_id) CROSS JOIN LATERAL (
+              SELECT \(columns.joined(separator: ", ")) FROM installs AS i
+              WHERE i.project_id = n.project_id AND i.install_id = n.install_id LIMIT 1 FOR UPDATE
+            ) AS i
             """
         ),
         (
@@ -36,25 +39,32 @@ enum PostgresBooks {
         (
             name: keep,
             sql: """
-            UPDATE installs AS i SET \(lists.map { "\($0) = coalesce(convert_from(decode(n.\($0), 'hex'), 'UTF8')::jsonb, i.\($0)), " }.joined())\
-            \(numbers.map { "\($0) = n.\($0), " }.joined())stored = n.stored::int8multirange, is_unknown = n.is_unknown,
-              missing_since = to_timestamp(n.missing_since / 1000.0), heard_at = now()
-            FROM unnest($1::int4[], $2::uuid[], \(lists.indices.map { "$\($0 + 3)::text[]" }.joined(separator: ", ")),
-              \(numbers.indices.map { "$\($0 + 3 + lists.count)::int8[]" }.joined(separator: ", ")),
-              $\(lists.count + numbers.count + 3)::text[], $\(lists.count + numbers.count + 4)::bool[], $\(lists.count + numbers.count + 5)::int8[])
-              AS n (project_id, install_id, \((lists + numbers).joined(separator: ", ")), stored, is_unknown, missing_since)
-            WHERE i.project_id = n.project_id AND i.install_id = n.install_id
+            INSERT INTO installs AS i (project_id, install_id, \(all.joined(separator: ", ")))
+            SELECT project_id, install_id, \(lists.map { "convert_from(decode(\($0), 'hex'), 'UTF8')::jsonb, " }.joined())\
+            \(numbers.map { "\($0), " }.joined())stored::int8multirange, is_unknown, to_timestamp(missing_since / 1000.0)
+            FROM unnest($1::int4[], $2::uuid[], \(all.enumerated().map { "$\($0 + 3)::\(type($1))[]" }.joined(separator: ", ")))
+              AS n (project_id, install_id, \(all.joined(separator: ", ")))
+            ON CONFLICT (project_id, install_id) DO UPDATE SET
+              \(words.map { "\($0) = CASE WHEN excluded.word > i.word THEN excluded.\($0) ELSE i.\($0) END, " }.joined())\
+            \(all.dropFirst(words.count).map { "\($0) = excluded.\($0), " }.joined())heard_at = now()
             """
         ),
         (name: planOnce, sql: "SET LOCAL plan_cache_mode = force_generic_plan"),
         (name: planAnew, sql: "SET LOCAL plan_cache_mode = force_custom_plan"),
     ]
 
-    private static let lists = ["held", "gone", "refused", "fates"]
+    /// What the latest word says.
+    private static let words = ["held", "gone", "refused"]
+    private static let lists = words + ["fates"]
     private static let numbers = [
         "created", "acknowledged", "word", "begins", "repeated", "events_given", "events_stored", "events_refused", "events_discarded",
         "events_waiting", "events_missing",
     ]
+    private static let all = lists + numbers + ["stored", "is_unknown", "missing_since"]
+
+    private static func type(_ column: String) -> String {
+        lists.contains(column) || column == "stored" ? "text" : column == "is_unknown" ? "bool" : "int8"
+    }
 
     /// Locks the books of some installs, and returns them.
     static func opening(_ reports: [InstallReport]) -> PostgresConnection.Statements {
@@ -98,21 +108,15 @@ enum PostgresBooks {
             for entry in entries {
                 let report = entry.report
                 guard var book = books[report.key] else { continue }
-                let (word, fates) = (book.word, book.fates)
                 guard book.add(entry, now: now) else { continue }
                 let figures = book.figures
-                let isLater = book.word > word
-                // What has not changed is not sent.
-                let lists = [
-                    isLater ? report.held : nil, isLater ? report.gone : nil, isLater ? report.refused : nil,
-                    book.fates == fates ? nil : book.encodedFates,
-                ]
+                let lists = [report.held, report.gone, report.refused, book.encodedFates]
                 let numbers = [
                     book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored, figures.refused,
                     figures.discarded, figures.waiting, figures.missing,
                 ]
                 let row =
-                    ["\(report.key.projectID)", "\(report.key.id)"] + lists.map { $0.map(hexadecimal) ?? "NULL" } + numbers.map { "\($0)" }
+                    ["\(report.key.projectID)", "\(report.key.id)"] + lists.map(hexadecimal) + numbers.map { "\($0)" }
                     + ["\"\(book.stored)\"", "\(book.isUnknown)", book.missingSince.map { "\($0)" } ?? "NULL"]
                 if columns.isEmpty {
                     columns = row.map { [$0] }
