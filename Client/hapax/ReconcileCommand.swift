@@ -74,7 +74,8 @@ private struct Books: Decodable {
     var installs: Int64
     var heard_from: String?
     var heard_to: String?
-    var given, stored, refused, discarded, waiting, missing, repeated, waiting_installs: Int64
+    var since: String?
+    var given, stored, duplicates, refused, discarded, waiting, missing, repeated, waiting_installs: Int64
     var waiting_since: String?
     var unheard: Part
     var unknown: Part
@@ -84,11 +85,15 @@ private struct Books: Decodable {
     private static let shownRanges = 3
 
     var lines: [String] {
-        guard installs > 0 else { return ["No install has reported yet: of senders without numbers only what arrived is known."] }
+        guard installs > 0 else {
+            return [
+                "No install has reported \(since.map { "since \($0)" } ?? "yet"): of senders without numbers only what arrived is known."
+            ]
+        }
         let heard = "\(Self.count(installs, "install")) heard from \(heard_from ?? "") to \(heard_to ?? ""), as of \(as_of)"
         var lines = [headline, heard]
         lines.append(
-            "\(given) given a number since each began = \(stored) stored + \(refused) refused + \(discarded) discarded on the device "
+            "\(given) given a number since each began = \(stored) stored + \(duplicates) duplicates + \(refused) refused + \(discarded) discarded on the device "
                 + "+ \(waiting) waiting + \(missing) missing")
         for reason in reasons {
             lines.append(
@@ -99,12 +104,15 @@ private struct Books: Decodable {
         }
         if unheard.installs > 0 {
             lines.append(
-                "Unheard: \(Self.count(unheard.installs, "install")) silent for over 7 days, last words: \(unheard.events) waiting")
+                "Unheard: \(Self.count(unheard.installs, "install")) silent for over 7 days, last words: \(unheard.events) waiting; /v1/installs?sort=silent lists them"
+            )
         }
         if unknown.installs > 0 {
-            lines.append("Unknown: \(Self.count(unknown.installs, "install")) with too many gaps to keep track of, \(unknown.events) given")
+            lines.append(
+                "Unknown: \(Self.count(unknown.installs, "install")) with too many gaps to keep track of, \(unknown.events) given: \"is_unknown\" in /v1/installs"
+            )
         }
-        if repeated > 0 { lines.append("\(repeated) numbers were given twice: a queue was copied, or restored from a copy") }
+        if repeated > 0 { lines.append("Given twice: \(Self.count(repeated, "number")); a queue was copied, or restored from a copy") }
         for loss in losses {
             let ranges = loss.missing_ranges.prefix(Self.shownRanges).map { range in
                 range.first == range.last ? "\(range.first ?? 0)" : "\(range.first ?? 0)–\(range.last ?? 0)"
@@ -115,7 +123,9 @@ private struct Books: Decodable {
             )
         }
         if missing > 0 {
-            lines.append("Ask the device: hapax status. Was the database restored from before, or its table changed by hand?")
+            lines.append(
+                "hapax status --json on a device names its install. Was the database restored from before, or a queue changed by hand? What is lost for "
+                    + "good is closed by hapax-server losses accept (docs/reading.md).")
         }
         return lines
     }

@@ -283,6 +283,7 @@ struct EventPageTests {
     /// Has nothing in its small steps, and never answers the large ones in time.
     private struct SlowReader: EventReader {
         func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
+        func place(_ key: EventKey) async throws(StoreError) -> EventPosition? { nil }
         func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
         func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] { [] }
         func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {

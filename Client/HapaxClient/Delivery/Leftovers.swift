@@ -9,6 +9,8 @@ package actor Leftovers {
     private let delivery: Delivery
     /// Whose files may be sent: of the client's server and key, and of those that these replace.
     private let destinations: Set<EventID>
+    /// Names of the own server and key.
+    private let names: Set<EventID>
     /// And of keys of the same project.
     private let projects: ProjectNotes
     private let clock: any ClientClock
@@ -32,12 +34,13 @@ package actor Leftovers {
     }
 
     init(
-        beside own: QueueFile, _ delivery: Delivery, of destinations: Set<EventID>, _ projects: ProjectNotes, clock: any ClientClock,
+        beside own: QueueFile, _ delivery: Delivery, of destinations: Set<EventID>, named names: Set<EventID>, _ projects: ProjectNotes,
+        clock: any ClientClock,
         reporter: EventReporter, consent: @escaping @Sendable () -> KeptConsent, makeEvent: @escaping Delivery.MakeEvent
     ) {
         self.own = own
         self.delivery = delivery
-        self.destinations = destinations
+        (self.destinations, self.names) = (destinations, names)
         self.projects = projects
         self.clock = clock
         self.reporter = reporter
@@ -85,6 +88,9 @@ package actor Leftovers {
                 continue
             }
             guard note?.isClean != true, look.failure == nil, let file = open(number, of: destinations) else { continue }
+            if let note, !names.contains(note.destination), !projects.destinations.contains(note.destination) {
+                try? file.noteDeliveredElsewhere()
+            }
             let next = await send(file, isManual: isManual, permission, &look)
             if let damage = file.latestDamage { look.damages.append(damage) }
             file.close()

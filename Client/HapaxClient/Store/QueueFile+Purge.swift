@@ -42,6 +42,14 @@ extension QueueFile {
         }
     }
 
+    /// What was settled went to another server or project: in the books of the one that gets the rest it would be missing.
+    func noteDeliveredElsewhere() throws {
+        try transaction { db, counters in
+            guard counters.acknowledged > 0 else { return }
+            try Self.noteRemoved(1...counters.acknowledged, "delivered_elsewhere", db, &counters)
+        }
+    }
+
     /// Does what the user has decided about events that wait for it. Denied, they are deleted, dead letters included, from the last one back, in
     /// chunks; cut off, it goes on when it is called again: by each commit, and before each request.
     ///

@@ -45,7 +45,12 @@ struct KeyTable: Sendable {
                 holder: holder, expiresAt: key.expiresAt, isRevoked: key.revokedAt != nil, lastUsed: key.lastUsed?.daysSince1970)
             digests[key.id] = key.digest
         }
-        for (digest, holder) in fixed.holders { entries[digest] = Entry(holder: holder) }
+        let known = Set(registry.projects.map(\.id))
+        for (digest, holder) in fixed.holders {
+            // A project that was removed meanwhile takes nothing more.
+            if let projectID = holder.projectID, !known.isEmpty, !known.contains(projectID) { continue }
+            entries[digest] = Entry(holder: holder)
+        }
     }
 
     /// Whether nobody has made a key yet, not even one that is revoked now.

@@ -5,7 +5,7 @@ import HapaxModel
 extension InstallBook {
     /// All but `gone` and `refused`, which are the install's own words.
     static let columns = [
-        "created", "acknowledged", "word", "held", "begins", "stored", "fates", "repeated", "is_unknown", "missing_since",
+        "created", "acknowledged", "word", "held", "begins", "stored", "fates", "repeated", "is_unknown", "missing_since", "folded",
     ]
 
     /// - Parameter texts: As ``columns``, instants in Unix milliseconds.
@@ -17,6 +17,11 @@ extension InstallBook {
         else { return nil }
         (self.created, self.acknowledged, self.word, self.begins, self.stored) = (created, acknowledged, word, begins, stored)
         (self.repeated, isUnknown, missingSince) = (repeated, ["1", "true"].contains(texts[8]), Self.integer(texts[9]))
+        let folded = (texts[10] ?? "").split(separator: ",").compactMap { Int64($0) }
+        if folded.count == 4 {
+            self.folded = Figures(
+                given: folded.reduce(0, +), stored: folded[0], duplicates: folded[1], refused: folded[2], discarded: folded[3])
+        }
         held = SequenceSet(
             Self.lists(texts[3]).compactMap { list in
                 guard list.count == 2, case .integer(let first) = list[0], case .integer(let last) = list[1], first <= last else {
@@ -24,8 +29,12 @@ extension InstallBook {
                 }
                 return first...last
             })
-        fates = Self.lists(texts[6]).compactMap { Fate($0) }
+        fates = Self.fates(texts[6])
     }
+
+    static func fates(_ json: String?) -> [Fate] { lists(json).compactMap { Fate($0) } }
+
+    var encodedFolded: String { "\(folded.stored),\(folded.duplicates),\(folded.refused),\(folded.discarded)" }
 
     var encodedFates: [UInt8] {
         var writer = JSONWriter()

@@ -14,6 +14,10 @@ package struct InstallBook: Hashable, Sendable {
         /// When it was first and last told, in Unix milliseconds.
         package var first: Int64
         package var last: Int64
+
+        /// The install has it still, and sends it again.
+        var isRetry: Bool { !isOfClient && reason == Receipt.Outcome.retry.rawValue }
+        var isDuplicate: Bool { !isOfClient && reason == Receipt.Outcome.duplicate.rawValue }
     }
 
     /// What a group says of an install.
@@ -30,6 +34,8 @@ package struct InstallBook: Hashable, Sendable {
         /// Since the book began.
         package var given: Int64 = 0
         package var stored: Int64 = 0
+        /// Events that were stored before under another number.
+        package var duplicates: Int64 = 0
         package var refused: Int64 = 0
         package var discarded: Int64 = 0
         package var waiting: Int64 = 0
@@ -47,6 +53,8 @@ package struct InstallBook: Hashable, Sendable {
     package var fates: [Fate] = []
     /// Rows that were stored under a sequence that had one already: the install's queue was copied or restored.
     package var repeated: Int64 = 0
+    /// Of numbers before ``begins`` that have their ends, whose ranges were too many.
+    package var folded = Figures()
     /// More ranges than are kept: what became of each event cannot be told any more.
     package var isUnknown = false
     /// Since when sequences are missing, in Unix milliseconds.
@@ -62,8 +70,6 @@ package struct InstallBook: Hashable, Sendable {
     }
 
     static let maximumRanges = 100
-    /// So that sums over installs stay numbers, whatever a sender claims.
-    private static let maximumCount: Int64 = 1_000_000_000_000
 
     // MARK: - Writing
 
@@ -76,6 +82,9 @@ package struct InstallBook: Hashable, Sendable {
         acknowledged = max(acknowledged, min(report.acknowledged, SequenceSet.maximum))
         let isLater = report.word > word
         if isLater { (word, held) = (report.word, SequenceSet(report.heldRanges)) }
+        // The last word of a queue that was damaged has no number.
+        let gone = isLater || report.word == 0 ? report.goneRanges : []
+        for range in gone { created = max(created, min(range.sequences.upperBound, SequenceSet.maximum)) }
         if !isUnknown {
             let counted = entry.stored.intersection(begins...SequenceSet.maximum)
             if counted.ranges.contains(where: { range in stored.ranges.contains { $0.overlaps(range) } }) {
@@ -83,11 +92,10 @@ package struct InstallBook: Hashable, Sendable {
             }
             stored.formUnion(counted)
             if !fates.isEmpty { cut(counted) }
-            if isLater {
-                let gone = Dictionary(grouping: report.goneRanges, by: \.reason).mapValues { SequenceSet($0.map(\.sequences)) }
-                for (reason, sequences) in gone.sorted(by: { $0.key < $1.key }) { end(sequences, reason, isOfClient: true, now) }
-            }
+            let reasons = Dictionary(grouping: gone, by: \.reason).mapValues { SequenceSet($0.map(\.sequences)) }
+            for (reason, sequences) in reasons.sorted(by: { $0.key < $1.key }) { end(sequences, reason, isOfClient: true, now) }
             for (reason, sequences) in entry.ended.sorted(by: { $0.key < $1.key }) { end(sequences, reason, isOfClient: false, now) }
+            if stored.ranges.count > Self.maximumRanges || fates.count > Self.maximumRanges { fold() }
             if stored.ranges.count > Self.maximumRanges || fates.count > Self.maximumRanges {
                 (isUnknown, stored, fates) = (true, SequenceSet(), [])
             }
@@ -121,6 +129,30 @@ package struct InstallBook: Hashable, Sendable {
         }
     }
 
+    /// Forgets the ranges of the oldest numbers, up to the first without an end, and keeps how many there are.
+    private mutating func fold() {
+        let open = SequenceSet([begins...max(begins, max(created, settled))]).subtracting(stored)
+            .subtracting(SequenceSet(fates.filter { !$0.isRetry }.map(\.sequences)))
+        // The newest ranges stay, since what is refused may still come.
+        let recent = min(
+            stored.ranges.dropLast(Self.maximumRanges / 4).last?.upperBound ?? .max,
+            fates.dropLast(Self.maximumRanges / 4).last?.sequences.upperBound ?? .max)
+        let end = min(recent, (open.ranges.first?.lowerBound ?? .max) - 1)
+        guard end >= begins, end < .max - 1 else { return }
+        var old = self
+        old.stored = stored.intersection(begins...end)
+        old.fates = fates.filter { $0.sequences.upperBound <= end }
+        (old.created, old.acknowledged) = (old.stored.last ?? 0, 0)
+        let figures = old.figures
+        // A range of refused ones that goes on stays whole.
+        guard old.stored.count + SequenceSet(old.fates.map(\.sequences)).count == end - begins + 1 else { return }
+        folded = figures
+        (folded.given, folded.waiting, folded.missing) = (folded.stored + folded.duplicates + folded.refused + folded.discarded, 0, 0)
+        stored = stored.subtracting(old.stored)
+        fates.removeFirst(old.fates.count)
+        begins = end + 1
+    }
+
     /// Neighbours with one reason are one.
     private mutating func join() {
         fates = fates.reduce(into: []) { joined, fate in
@@ -147,14 +179,21 @@ package struct InstallBook: Hashable, Sendable {
 
     package var figures: Figures {
         var figures = Figures()
-        figures.given = min(max(0, max(created, settled) - begins + 1), Self.maximumCount)
+        figures.given = max(0, max(created, settled) - begins + 1)
         guard !isUnknown else { return figures }
         func count(_ fates: [Fate]) -> Int64 { fates.reduce(0) { $0 + ($1.sequences.upperBound - $1.sequences.lowerBound) + 1 } }
         figures.stored = stored.count
-        figures.refused = count(fates.filter { !$0.isOfClient })
+        figures.duplicates = count(fates.filter(\.isDuplicate))
+        figures.refused = count(fates.filter { !$0.isOfClient && !$0.isDuplicate && !$0.isRetry })
         figures.discarded = count(fates.filter(\.isOfClient))
-        figures.missing = min(missing.count, Self.maximumCount)
-        figures.waiting = max(0, figures.given - figures.stored - figures.refused - figures.discarded - figures.missing)
+        figures.missing = missing.count
+        figures.waiting = max(
+            0, figures.given - figures.stored - figures.duplicates - figures.refused - figures.discarded - figures.missing)
+        figures.given += folded.given
+        figures.stored += folded.stored
+        figures.duplicates += folded.duplicates
+        figures.refused += folded.refused
+        figures.discarded += folded.discarded
         return figures
     }
 }

@@ -5,8 +5,8 @@
 package struct SequenceSet: Hashable, Sendable {
     package private(set) var ranges: [ClosedRange<Int64>] = []
 
-    /// No install gives as many. What lies above is cut off, so that no sum overflows.
-    package static let maximum: Int64 = 1 << 60
+    /// No install gives as many. What lies above is cut off, so that sums over nine million installs are numbers.
+    package static let maximum: Int64 = 1_000_000_000_000
 
     package init() {}
     package init(_ ranges: some Sequence<ClosedRange<Int64>>) { for range in ranges { insert(range) } }

@@ -5,13 +5,20 @@ enum StoredNumbers {
     /// Notes in the books that rows are about to go, with their numbers: so that they are not taken for lost.
     ///
     /// - Parameter rows: Few: they are added up in memory.
-    static func remove(_ rows: StoreSQL, _ dialect: ReportDialect) -> StoreSQL {
-        """
-        UPDATE installs SET removed = \(dialect.union("installs.removed", "r.numbers")) FROM (
-          SELECT project_id, install_id, \(dialect.ranges("sequence", "sequence")) AS numbers FROM events
-          WHERE \(rows) AND install_id IS NOT NULL AND sequence >= 0 AND sequence <= \(SequenceSet.maximum) GROUP BY project_id, install_id
-        ) AS r WHERE installs.project_id = r.project_id AND installs.install_id = r.install_id
-        """
+    static func remove(_ rows: StoreSQL, _ dialect: ReportDialect) -> [StoreSQL] {
+        let numbered: StoreSQL = "events WHERE \(rows) AND install_id IS NOT NULL AND sequence >= 0 AND sequence <= \(SequenceSet.maximum)"
+        return [
+            // In the order in which groups lock them.
+            """
+            SELECT 1 FROM installs WHERE (project_id, install_id) IN (SELECT project_id, install_id FROM \(numbered))
+            ORDER BY install_id, project_id\(dialect.lock)
+            """,
+            """
+            UPDATE installs SET removed = \(dialect.union("installs.removed", "r.numbers")) FROM (
+              SELECT project_id, install_id, \(dialect.ranges("sequence", "sequence")) AS numbers FROM \(numbered) GROUP BY project_id, install_id
+            ) AS r WHERE installs.project_id = r.project_id AND installs.install_id = r.install_id AND NOT installs.is_unknown
+            """,
+        ]
     }
 
     /// The ranges of numbers that a table's rows have, few of them for many rows: neighbours are counted together by the database, on its disk if need be.
@@ -33,6 +40,7 @@ enum StoredNumbers {
             SELECT project_id, install_id, \(dialect.ranges("first", "last")) AS numbers FROM (\(islands("kept_events"))) AS s
             GROUP BY project_id, install_id
           ) AS r ON r.project_id = i.project_id AND r.install_id = i.install_id
+          WHERE NOT EXISTS (SELECT 1 FROM erasures AS x WHERE x.project_id = i.project_id AND x.distinct_id = '')
         ) AS l WHERE lost <> '{}' ORDER BY 1, 2 LIMIT 100
         """
     }

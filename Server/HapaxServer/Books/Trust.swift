@@ -44,7 +44,7 @@ package struct Trust: Sendable {
     static let silence: Int64 = 7 * 86_400_000
     static let shown = 100
     /// Of so many installs the reasons are added up.
-    static let readForReasons = 10_000
+    static let readForReasons = 1_000
 
     enum Verdict: String {
         case balanced, missing, unheard, unknown
@@ -57,7 +57,7 @@ package struct Trust: Sendable {
     }
 
     enum Order: String, CaseIterable {
-        case missing, waiting, silent
+        case heard, missing, waiting, silent
     }
 }
 
@@ -77,7 +77,7 @@ struct TrustReader: Sendable {
             try await database.rows(
                 """
                 SELECT count(*), \(ms("min(heard_at)")), \(ms("max(heard_at)")), sum(events_given) FILTER (WHERE NOT is_unknown), sum(events_stored),
-                  sum(events_refused), sum(events_discarded), sum(events_waiting), sum(events_missing), sum(repeated),
+                  sum(events_duplicates), sum(events_refused), sum(events_discarded), sum(events_waiting), sum(events_missing), sum(repeated),
                   count(*) FILTER (WHERE is_unknown), sum(events_given) FILTER (WHERE is_unknown), count(*) FILTER (WHERE events_waiting > 0),
                   \(ms("min(heard_at) FILTER (WHERE events_waiting > 0)")), count(*) FILTER (WHERE \(silent)),
                   sum(events_waiting) FILTER (WHERE \(silent))
@@ -85,42 +85,52 @@ struct TrustReader: Sendable {
                 """, until: deadline
             ).first ?? []
         let numbers = row.map { $0.flatMap { Int64($0) } }
-        guard numbers.count == 16 else { throw .unavailable("the books cannot be read") }
+        // A number that cannot be read is no zero.
+        guard numbers.count == 17, zip(row, numbers).allSatisfy({ ($0 == nil) == ($1 == nil) }) else {
+            throw .unavailable("the books cannot be read")
+        }
         func count(_ index: Int) -> Int64 { numbers[index] ?? 0 }
         var trust = Trust()
         (trust.installs, trust.heardFrom, trust.heardTo) = (count(0), numbers[1], numbers[2])
         trust.figures = InstallBook.Figures(
-            given: count(3), stored: count(4), refused: count(5), discarded: count(6), waiting: count(7), missing: count(8))
-        trust.repeated = count(9)
-        trust.unknown = .init(installs: count(10), events: count(11))
-        trust.waiting = .init(installs: count(12), events: count(7))
-        trust.waitingSince = numbers[13]
-        trust.unheard = .init(installs: count(14), events: count(15))
-        if trust.figures.refused + trust.figures.discarded > 0 {
+            given: count(3), stored: count(4), duplicates: count(5), refused: count(6), discarded: count(7), waiting: count(8),
+            missing: count(9))
+        trust.repeated = count(10)
+        trust.unknown = .init(installs: count(11), events: count(12))
+        trust.waiting = .init(installs: count(13), events: count(8))
+        trust.waitingSince = numbers[14]
+        trust.unheard = .init(installs: count(15), events: count(16))
+        if trust.figures.refused > 0 || trust.figures.discarded > 0 {
             trust.reasons = try await reasons("\(chosen) AND events_refused + events_discarded > 0")
         }
         if trust.figures.missing > 0 { trust.losses = try await installs(.missing, limit: Trust.shown, since: since) }
         return trust
     }
 
+    /// The commonest ones. Reasons come from senders: they are not read of all installs.
     private func reasons(_ chosen: StoreSQL) async throws(StoreError) -> [Trust.Reason] {
-        let installs = try await installs("\(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)")
+        let rows = try await database.rows(
+            "SELECT fates \(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)", until: deadline)
         var reasons: [String: Trust.Reason] = [:]
-        for fate in installs.flatMap(\.book.fates) {
+        for fate in rows.flatMap({ InstallBook.fates($0[0]) }) where !fate.isDuplicate && !fate.isRetry {
             let name = "\(fate.isOfClient) \(fate.reason)"
             var reason = reasons[name] ?? .init(reason: fate.reason, isOfClient: fate.isOfClient, events: 0, since: fate.first)
             reason.events += fate.sequences.upperBound - fate.sequences.lowerBound + 1
             reason.since = min(reason.since, fate.first)
             reasons[name] = reason
         }
-        return reasons.values.sorted { ($1.events, $0.reason) < ($0.events, $1.reason) }
+        return Array(reasons.values.sorted { ($1.events, $0.reason) < ($0.events, $1.reason) }.prefix(Trust.shown))
     }
 
     func installs(_ order: Trust.Order, limit: Int, since: Int64) async throws(StoreError) -> [Trust.Install] {
         let chosen: StoreSQL = "FROM installs WHERE project_id = \(projectID) AND heard_at >= \(milliseconds: since)"
         return switch order {
-        case .missing: try await installs("\(chosen) AND events_missing > 0 ORDER BY events_missing DESC, install_id LIMIT \(limit)")
+        // Who has never sent an event has hardly lost one.
+        case .missing:
+            try await installs(
+                "\(chosen) AND events_missing > 0 ORDER BY events_stored > 0 DESC, events_missing DESC, install_id LIMIT \(limit)")
         case .waiting: try await installs("\(chosen) AND events_waiting > 0 ORDER BY events_waiting DESC, install_id LIMIT \(limit)")
+        case .heard: try await installs("\(chosen) ORDER BY heard_at DESC, install_id LIMIT \(limit)")
         case .silent: try await installs("\(chosen) ORDER BY heard_at, install_id LIMIT \(limit)")
         }
     }

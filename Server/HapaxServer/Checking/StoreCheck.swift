@@ -38,11 +38,11 @@ struct StoreCheck {
         let names = Dictionary(try await Registry(database: settings).contents().projects.map { ("\($0.id)", $0.name) }) { $1 }
         return lost.map { row in
             let numbers = row[2].flatMap { SequenceSet($0) } ?? SequenceSet()
-            let some = numbers.ranges.prefix(3).map { $0.count == 1 ? "\($0.lowerBound)" : "\($0.lowerBound)–\($0.upperBound)" }
+            let some = numbers.ranges.prefix(20).map { $0.count == 1 ? "\($0.lowerBound)" : "\($0.lowerBound)–\($0.upperBound)" }
             return .fail(
                 "rows",
-                "install \(row[1] ?? "") of \(names[row[0] ?? ""] ?? "") lacks rows that it had, \(numbers.count) in all: numbers "
-                    + some.joined(separator: ", "),
+                "install \(row[1] ?? "") of \(names[row[0] ?? ""] ?? "") lacks rows that it had, \(numbers.count) in all: "
+                    + some.joined(separator: ", ") + (numbers.ranges.count > some.count ? ", …" : ""),
                 help: "somebody has deleted them, or the database has lost them: look for them in a backup")
         }
     }
@@ -110,7 +110,7 @@ struct StoreCheck {
     }
 
     private func erasures() async throws(StoreError) -> [Finding] {
-        let open = try await Erasures(settings: settings).list().filter { $0.doneAt == nil }
+        let open = try await Erasures(settings: settings).list().filter { $0.doneAt == nil && $0.askedAt < now - 60_000 }
         guard let first = open.first else { return [] }
         return [
             .warn(

@@ -53,8 +53,7 @@ struct CommitGroup {
             for (index, sequence) in request.sequences.enumerated() {
                 let result = results.first?.index == index ? results.popFirst() : nil
                 if let result {
-                    // What is to be sent again has no end yet.
-                    guard result.outcome != .retry else { continue }
+                    // What is to be sent again is with the install until then.
                     entry.ended[result.reason ?? result.outcome.rawValue, default: SequenceSet()].insert(sequence...sequence)
                 } else {
                     entry.stored.insert(sequence...sequence)

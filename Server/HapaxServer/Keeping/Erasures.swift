@@ -91,8 +91,13 @@ package struct Erasures: Sendable {
         let identified: StoreSQL = "kept_events WHERE project_id = \(projectID) AND event = '$identify'"
         let former = dialect.anonymousID
         let users = try await look(
-            "SELECT DISTINCT \(former) FROM \(identified) AND distinct_id = \(user) AND \(former) <> \(user) LIMIT \(Self.maximumLinks)"
-        ).compactMap(\.first?.self).sorted()
+            "SELECT DISTINCT \(former) FROM \(identified) AND distinct_id = \(user) AND \(former) <> \(user) LIMIT \(Self.maximumLinks + 1)"
+        ).compactMap(\.first?.self).filter(Self.canBeCalled).sorted()
+        guard users.count <= Self.maximumLinks else {
+            throw Registry.Problem.invalid(
+                parameter: "user",
+                "is tied to more than \(Self.maximumLinks) other ids, most likely by somebody who wants that; erase them by themselves")
+        }
         guard let first = users.first else { return [] }
         let all = users.dropFirst().reduce("\(first)" as StoreSQL) { "\($0), \($1)" }
         let shared = Set(
@@ -108,6 +113,10 @@ package struct Erasures: Sendable {
             ).map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }
         ) { $1 }
         return users.map { Link(user: $0, rows: counts[$0] ?? 0, isShared: shared.contains($0)) }
+    }
+
+    private static func canBeCalled(_ user: String) -> Bool {
+        !user.isEmpty && user.utf8.count <= EventLimits.maximumDistinctIDBytes && !user.utf8.contains(0)
     }
 
     private func look(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
@@ -132,6 +141,7 @@ package struct Erasures: Sendable {
         var now = if let upTo, upTo < settled { "\(milliseconds: upTo)" as StoreSQL } else { dialect.now(settled) }
         var statements: [StoreSQL] = []
         if user == nil {
+            if let begun = try await list().first(where: { $0.isOfProject && $0.projectID == projectID }) { return begun }
             guard !inSettings.contains(project) else {
                 throw Registry.Problem.invalid(
                     parameter: "project", "is named in the settings of the server: take it out of all servers' settings first")
@@ -158,7 +168,7 @@ package struct Erasures: Sendable {
     /// - Throws: ``Registry/Problem`` for what nobody can be called.
     @discardableResult
     func checked(_ project: String, _ user: String?) async throws -> Int32 {
-        if let user, user.isEmpty || user.utf8.count > EventLimits.maximumDistinctIDBytes || user.utf8.contains(0) {
+        if let user, !Self.canBeCalled(user) {
             throw Registry.Problem.invalid(
                 parameter: "user", "must be a text of 1 to \(EventLimits.maximumDistinctIDBytes) bytes, as in distinct_id")
         }
@@ -273,7 +283,7 @@ package struct Erasures: Sendable {
             UPDATE erasures SET rows = rows + (SELECT count(*) FROM events WHERE \(theirs) AND event <> '') WHERE erasure_id = \(erasure.id)
             """,
         ]
-        let books = erasure.isOfProject ? [] : [StoredNumbers.remove(theirs, dialect)]
+        let books = erasure.isOfProject ? [] : StoredNumbers.remove(theirs, dialect)
         return try await settings.changeInTurn(statements + books + [work(theirs)]).count
     }
 }

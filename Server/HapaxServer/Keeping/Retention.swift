@@ -143,9 +143,8 @@ package struct Retention: Sendable {
                 var count = 0
                 for part in dialect.parts(rows.compactMap(\.[0])) {
                     try Task.checkCancellation()
-                    count += try await settings.changeInTurn([
-                        StoredNumbers.remove("\(part) AND \(undated)", dialect), Tombstone.bury("\(part) AND \(undated)"),
-                    ]).count
+                    let rows: StoreSQL = "\(part) AND \(undated)"
+                    count += try await settings.changeInTurn(StoredNumbers.remove(rows, dialect) + [Tombstone.bury(rows)]).count
                 }
                 // Somebody else may have been faster, a few times.
                 vain = count > 0 ? 0 : vain + 1

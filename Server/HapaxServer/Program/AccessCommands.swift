@@ -23,6 +23,8 @@ struct CommandStore: Sendable {
     var registry: Registry
     var erasures: Erasures
     var retention: Retention
+    /// nil beside a running server with the embedded store.
+    var losses: Losses?
     /// Tells people how far it is.
     var note: @Sendable (String) -> Void
 }
@@ -182,7 +184,7 @@ extension ProjectsCommand {
             }
             let removal = try await store.erasures.add(project: name, user: nil)
             store.note("Its keys have ended. In ten seconds no server takes them any more; then the events go…")
-            let done = try await store.erasures.finished(removal, progress: { store.note("\(EraseCommand.events($0))…") })
+            let done = try await store.erasures.finished(removal, progress: { store.note("\($0) rows…") })
             return CommandOutput(text: "\(EraseCommand.events(done.rows)) removed", note: "The project \(name) has been removed.")
         }
     }

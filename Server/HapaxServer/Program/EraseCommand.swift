@@ -65,21 +65,34 @@ struct EraseCommand: StoreCommand {
     private static let nothing = "Nothing has been changed: --yes erases them, and cannot be taken back."
 
     private func erase(_ line: Line, _ store: CommandStore) async throws -> CommandOutput {
-        let links = linked ? try await store.erasures.links(project: line.project, user: line.user) : []
+        var links: [Erasures.Link] = []
+        if linked {
+            links = try await store.erasures.links(project: line.project, user: line.user)
+        } else if !yes, replay == nil {
+            // A hint only.
+            links = (try? await store.erasures.links(project: line.project, user: line.user)) ?? []
+        }
         if !yes {
             let preview = try await store.erasures.preview(project: line.project, user: line.user)
-            let others = links.map {
-                "\($0.user)  \($0.isShared ? "stays: it is somebody else's, too" : Self.events($0.rows))"
+            var lines = [Self.text(preview)]
+            if linked {
+                lines += links.map {
+                    "\($0.user)  \($0.isShared ? "stays: it is somebody else's, too" : "\(Self.events($0.rows)), besides")"
+                }
+                if links.isEmpty { lines.append("No $identify event of this user names another id.") }
+            } else if links.contains(where: { !$0.isShared }) {
+                lines.append("There are ids from before the user logged in, which nothing ties to the user afterwards: see --linked.")
             }
-            return CommandOutput(text: ([Self.text(preview)] + others).joined(separator: "\n"), note: Self.nothing)
+            return CommandOutput(text: lines.joined(separator: "\n"), note: Self.nothing)
         }
         // The user is the last one: whoever is interrupted finds the links again.
         var outputs: [CommandOutput] = []
-        for user in links.filter({ !$0.isShared }).map(\.user) + [line.user] {
+        for user in links.filter({ linked && !$0.isShared }).map(\.user) + [line.user] {
             outputs.append(try await eraseOne(Line(project: line.project, user: user, at: line.at), store))
         }
         let notes =
-            outputs.compactMap(\.note) + (links.contains(where: \.isShared) ? ["Ids that are somebody else's, too, have stayed."] : [])
+            outputs.compactMap(\.note)
+            + (linked && links.contains(where: \.isShared) ? ["Ids that are somebody else's, too, have stayed."] : [])
         return CommandOutput(text: outputs.map(\.text).joined(separator: "\n"), note: notes.joined(separator: "\n"))
     }
 

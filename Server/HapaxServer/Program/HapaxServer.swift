@@ -173,7 +173,7 @@ public enum HapaxServer {
                 let result: Result<CommandOutput, any Error>
                 let access = CommandStore(
                     registry: Registry(database: store.settings), erasures: Erasures(store: store, inSettings: configuration.projects),
-                    retention: Retention(store: store), note: note)
+                    retention: Retention(store: store), losses: Losses(store: store), note: note)
                 do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
                     result = .failure(error)
                 }
@@ -191,7 +191,7 @@ public enum HapaxServer {
                 output = try await command.run(
                     on: CommandStore(
                         registry: Registry(database: settings), erasures: Erasures(settings: settings),
-                        retention: Retention(settings: settings), note: note),
+                        retention: Retention(settings: settings), losses: nil, note: note),
                     now: currentTime())
                 await reader.close()
             }

@@ -55,7 +55,7 @@ package struct IngestApplication: Service {
         if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
         let admin = AdminRoutes(
             keys: access, registry: registry, erasures: Erasures(store: store, inSettings: Set(keys.projects.keys)),
-            retention: Retention(store: store), fixed: keys,
+            retention: Retention(store: store), losses: Losses(store: store), fixed: keys,
             failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
             currentTime: currentTime)
         let metrics = ServerMetrics()

@@ -7,7 +7,8 @@ struct ServerCommand: ParsableCommand {
         commandName: "hapax-server", abstract: "Takes events over HTTP, stores each one once, and shows them.",
         version: HapaxVersion.current,
         subcommands: [
-            ServeCommand.self, ProjectsCommand.self, KeysCommand.self, RetentionCommand.self, EraseCommand.self, BackupCommand.self,
+            ServeCommand.self, ProjectsCommand.self, KeysCommand.self, RetentionCommand.self, EraseCommand.self, AcceptLossesCommand.self,
+            BackupCommand.self,
             CheckCommand.self,
         ],
         defaultSubcommand: ServeCommand.self)

@@ -22,6 +22,8 @@ package struct ReportDialect: Sendable {
     var isRemovable: StoreSQL
     /// A column with an id, as text.
     var uuidText: @Sendable (StoreSQL) -> StoreSQL
+    /// What locks the rows of a SELECT; nothing where there is one writer.
+    var lock: StoreSQL
     /// Sets of numbers (``SequenceSet``): an aggregate of ranges from their first and last, the union and the difference of two, and one as text.
     var ranges: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
     var union: @Sendable (StoreSQL, StoreSQL) -> StoreSQL

@@ -10,6 +10,7 @@ struct AdminRoutes: Sendable {
     let registry: Registry
     let erasures: Erasures
     let retention: Retention
+    let losses: Losses
     /// The keys of the settings, which are listed, too.
     let fixed: StaticKeys
     let failures: FailureLog
@@ -54,8 +55,8 @@ struct AdminRoutes: Sendable {
         let name = name.removingPercentEncoding ?? name
         return try await answerErasure(request) {
             let body = try await Self.body(request, RemovedProject.self, ["dry_run"], mayBeEmpty: true)
-            if body?.dry_run == true { return (nil, try await erasures.preview(project: name, user: nil), []) }
-            return (try await erasures.add(project: name, user: nil), nil, [])
+            if body?.dry_run == true { return ([], try await erasures.preview(project: name, user: nil), []) }
+            return ([try await erasures.add(project: name, user: nil)], nil, [])
         }
     }
 
@@ -134,24 +135,26 @@ struct AdminRoutes: Sendable {
         try await answerErasure(request) {
             let body = try await Self.body(request, AskedErasure.self, ["project", "user", "linked", "dry_run"])
             let links = body.linked == true ? try await erasures.links(project: body.project, user: body.user) : []
-            if body.dry_run == true { return (nil, try await erasures.preview(project: body.project, user: body.user), links) }
-            for link in links where !link.isShared { _ = try await erasures.add(project: body.project, user: link.user) }
-            return (try await erasures.add(project: body.project, user: body.user), nil, links)
+            if body.dry_run == true { return ([], try await erasures.preview(project: body.project, user: body.user), links) }
+            var begun: [Erasures.Erasure] = []
+            for user in links.filter({ !$0.isShared }).map(\.user) + [body.user] {
+                begun.append(try await erasures.add(project: body.project, user: user))
+            }
+            return (begun, nil, links)
         }
     }
 
     private func answerErasure(
-        _ request: Request, _ work: () async throws -> (Erasures.Erasure?, Erasures.Preview?, [Erasures.Link])
+        _ request: Request, _ work: () async throws -> (begun: [Erasures.Erasure], preview: Erasures.Preview?, links: [Erasures.Link])
     ) async throws -> Response {
         var isBegun = false
         var response = try await answer(request) {
-            let (erasure, preview, links) = try await work()
-            guard let erasure else {
+            let (begun, preview, links) = try await work()
+            guard let erasure = begun.last else {
                 return { writer in
                     writer.member("events", preview?.rows)
                     writer.member("first_received_at", preview?.first.map { Timestamp(clampingUnixMilliseconds: $0).description })
                     writer.member("last_received_at", preview?.last.map { Timestamp(clampingUnixMilliseconds: $0).description })
-                    guard !links.isEmpty else { return }
                     writer.member("linked", list: links) { writer, link in
                         writer.object { writer in
                             writer.member("user", link.user)
@@ -163,10 +166,25 @@ struct AdminRoutes: Sendable {
             }
             isBegun = true
             let contents = try await registry.contents()
-            return { $0.members(of: erasure, in: contents) }
+            return { writer in
+                writer.members(of: erasure, in: contents)
+                writer.member("linked", list: begun.dropLast()) { writer, erasure in writer.integer(erasure.id) }
+            }
         }
         if isBegun { response.status = .accepted }
         return response
+    }
+
+    func acceptLosses(_ request: Request) async throws -> Response {
+        try await answer(request) {
+            let body = try await Self.body(request, AcceptedLosses.self, ["project", "install", "dry_run"])
+            let install = try body.install.map { text in
+                guard let id = EventID(text) else { throw Registry.Problem.invalid(parameter: "install", "must be a UUID") }
+                return id
+            }
+            let count = try await losses.accept(project: body.project, install: install, isDryRun: body.dry_run == true)
+            return { $0.member("events", count) }
+        }
     }
 
     // MARK: - Retention
@@ -210,6 +228,11 @@ struct AdminRoutes: Sendable {
         var dry_run: Bool?
     }
     private struct RemovedProject: Decodable { var dry_run: Bool? }
+    private struct AcceptedLosses: Decodable {
+        var project: String
+        var install: String?
+        var dry_run: Bool?
+    }
     private struct AskedRetention: Decodable {
         var months: Int
         var dry_run: Bool?

@@ -44,13 +44,16 @@ struct ExportRoute: Sendable {
     /// Where an export that was cut goes on.
     private func position(_ id: EventID?, _ projectID: Int32) async throws -> EventPosition? {
         guard let id else { return nil }
-        let event = try await questions.reading { () throws(StoreError) in
-            try await questions.store.reader.event(EventKey(id: id, projectID: projectID))
+        let place = try await questions.reading { () throws(StoreError) in
+            try await questions.store.reader.place(EventKey(id: id, projectID: projectID))
         }
-        guard let event else {
-            throw QueryParameters.problem("after", "must be the event_id of a line that was exported, and is still stored")
+        guard let place else {
+            throw QueryParameters.problem(
+                "after",
+                "must be the event_id of a line that was exported and is still in the store: retention or a restore may have removed it; begin a new file"
+            )
         }
-        return event.position
+        return place
     }
 
     private func send(

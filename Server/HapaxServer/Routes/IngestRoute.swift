@@ -43,7 +43,7 @@ struct IngestRoute: Sendable {
         let isLines = try isLines(request)
         try checkRate(of: sender)
         let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, sender)
-        if let limit = sender.eventsPerSecond { rates.withLock { $0.charge(sender.projectID, ingest.count, limit: limit, .now) } }
+        if let limit = sender.eventsPerSecond { rates.withLock { $0.charge(sender.projectID, max(1, ingest.count), limit: limit, .now) } }
         let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
         metrics.answered(outcome, of: sender.projectID)
         live.answered(ingest, outcome)

@@ -11,7 +11,8 @@ struct TrustRoutes: Sendable {
         let (parameters, projectID, _) = try questions.accept(request, ["since"])
         let since = try Self.since(parameters)
         let (trust, now) = try await reading(projectID) { reader, now throws(StoreError) in
-            (try await reader.trust(since: since, now: now), now)
+            let trust = try await reader.trust(since: since, now: now)
+            return (trust, max(now, trust.heardTo ?? 0))
         }
         var writer = JSONWriter()
         writer.object { writer in
@@ -42,7 +43,7 @@ struct TrustRoutes: Sendable {
 
     func installs(_ request: Request) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["sort", "since", "limit"])
-        let order = try parameters.word("sort", Trust.Order.self) ?? .missing
+        let order = try parameters.word("sort", Trust.Order.self) ?? .heard
         let (limit, since) = (try parameters.count("limit", upTo: 1_000, default: Trust.shown), try Self.since(parameters))
         let installs = try await reading(projectID) { reader, _ throws(StoreError) in
             try await reader.installs(order, limit: limit, since: since)
@@ -86,13 +87,15 @@ struct TrustRoutes: Sendable {
 
 @available(macOS 14, *)
 extension JSONWriter {
-    fileprivate mutating func members(of figures: InstallBook.Figures) {
+    /// - Parameter isKnown: Else only how many were given is.
+    fileprivate mutating func members(of figures: InstallBook.Figures, isKnown: Bool = true) {
         member("given", figures.given)
-        member("stored", figures.stored)
-        member("refused", figures.refused)
-        member("discarded", figures.discarded)
-        member("waiting", figures.waiting)
-        member("missing", figures.missing)
+        member("stored", isKnown ? figures.stored : nil)
+        member("duplicates", isKnown ? figures.duplicates : nil)
+        member("refused", isKnown ? figures.refused : nil)
+        member("discarded", isKnown ? figures.discarded : nil)
+        member("waiting", isKnown ? figures.waiting : nil)
+        member("missing", isKnown ? figures.missing : nil)
     }
 
     fileprivate mutating func member(_ name: StaticString, part: Trust.Part) {
@@ -111,7 +114,7 @@ extension JSONWriter {
         member("heard_at", TrustRoutes.instant(install.heardAt))
         member("is_unknown", book.isUnknown)
         member("begins", book.begins)
-        members(of: book.figures)
+        members(of: book.figures, isKnown: !book.isUnknown)
         member("repeated", book.repeated)
         member("missing_since", book.missingSince.map(TrustRoutes.instant))
         member("missing_ranges", ranges: book.missing.ranges)

@@ -7,6 +7,9 @@ package protocol EventReader: Sendable {
     /// One event by its key; nil if it is not stored.
     func event(_ key: EventKey) async throws(StoreError) -> EventRow?
 
+    /// Where an event is, or was until it was erased; nil if its row is gone.
+    func place(_ key: EventKey) async throws(StoreError) -> EventPosition?
+
     /// The fingerprints of those of the keys that are stored.
     func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64]
 

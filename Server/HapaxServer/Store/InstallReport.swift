@@ -23,9 +23,9 @@ package struct InstallReport: Sendable, Equatable {
 
     /// - Returns: nil if the envelope names no install, or reports nothing about it.
     package init?(_ envelope: EventBatch.Envelope, projectID: Int32) {
-        guard let installID = envelope.installID, envelope.created != nil || envelope.acknowledged != nil || envelope.word != nil else {
-            return nil
-        }
+        guard let installID = envelope.installID,
+            envelope.created != nil || envelope.acknowledged != nil || envelope.word != nil || !envelope.gone.isEmpty
+        else { return nil }
         key = EventKey(id: installID, projectID: projectID)
         created = envelope.created ?? 0
         acknowledged = envelope.acknowledged ?? 0
@@ -34,12 +34,14 @@ package struct InstallReport: Sendable, Equatable {
         held = isWord ? envelope.encodedHeld : Array("[]".utf8)
         gone = isWord ? envelope.encodedGone : Array("[]".utf8)
         refused = isWord ? envelope.encodedRefused : Array("{}".utf8)
-        (heldRanges, goneRanges) = isWord ? (envelope.held, envelope.gone) : ([], [])
+        (heldRanges, goneRanges) = (isWord ? envelope.held : [], envelope.gone)
     }
 
     package mutating func merge(_ other: InstallReport) {
         let (created, acknowledged) = (max(created, other.created), max(acknowledged, other.acknowledged))
+        let gone = word == 0 || other.word == 0 ? goneRanges + other.goneRanges : []
         if other.word > word { self = other }
+        if !gone.isEmpty { goneRanges = gone }
         (self.created, self.acknowledged) = (created, acknowledged)
     }
 

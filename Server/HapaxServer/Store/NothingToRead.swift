@@ -6,6 +6,8 @@ package struct NoReader: EventReader {
 
     package func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
 
+    package func place(_ key: EventKey) async throws(StoreError) -> EventPosition? { nil }
+
     package func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
 
     package func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] { records.map { _ in false } }

@@ -41,7 +41,7 @@ enum PostgresBooks {
             sql: """
             INSERT INTO installs AS i (project_id, install_id, \(all.joined(separator: ", ")))
             SELECT project_id, install_id, \(lists.map { "convert_from(decode(\($0), 'hex'), 'UTF8')::jsonb, " }.joined())\
-            \(numbers.map { "\($0), " }.joined())stored::int8multirange, is_unknown, to_timestamp(missing_since / 1000.0)
+            \(numbers.map { "\($0), " }.joined())stored::int8multirange, folded, is_unknown, to_timestamp(missing_since / 1000.0)
             FROM unnest($1::int4[], $2::uuid[], \(all.enumerated().map { "$\($0 + 3)::\(type($1))[]" }.joined(separator: ", ")))
               AS n (project_id, install_id, \(all.joined(separator: ", ")))
             ON CONFLICT (project_id, install_id) DO UPDATE SET
@@ -57,13 +57,14 @@ enum PostgresBooks {
     private static let words = ["held", "gone", "refused"]
     private static let lists = words + ["fates"]
     private static let numbers = [
-        "created", "acknowledged", "word", "begins", "repeated", "events_given", "events_stored", "events_refused", "events_discarded",
+        "created", "acknowledged", "word", "begins", "repeated", "events_given", "events_stored", "events_duplicates", "events_refused",
+        "events_discarded",
         "events_waiting", "events_missing",
     ]
-    private static let all = lists + numbers + ["stored", "is_unknown", "missing_since"]
+    private static let all = lists + numbers + ["stored", "folded", "is_unknown", "missing_since"]
 
     private static func type(_ column: String) -> String {
-        lists.contains(column) || column == "stored" ? "text" : column == "is_unknown" ? "bool" : "int8"
+        lists.contains(column) || ["stored", "folded"].contains(column) ? "text" : column == "is_unknown" ? "bool" : "int8"
     }
 
     /// Locks the books of some installs, and returns them.
@@ -112,12 +113,13 @@ enum PostgresBooks {
                 let figures = book.figures
                 let lists = [report.held, report.gone, report.refused, book.encodedFates]
                 let numbers = [
-                    book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored, figures.refused,
+                    book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored,
+                    figures.duplicates, figures.refused,
                     figures.discarded, figures.waiting, figures.missing,
                 ]
                 let row =
                     ["\(report.key.projectID)", "\(report.key.id)"] + lists.map(hexadecimal) + numbers.map { "\($0)" }
-                    + ["\"\(book.stored)\"", "\(book.isUnknown)", book.missingSince.map { "\($0)" } ?? "NULL"]
+                    + ["\"\(book.stored)\"", "\"\(book.encodedFolded)\"", "\(book.isUnknown)", book.missingSince.map { "\($0)" } ?? "NULL"]
                 if columns.isEmpty {
                     columns = row.map { [$0] }
                 } else {

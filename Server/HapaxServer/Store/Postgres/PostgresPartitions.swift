@@ -160,7 +160,7 @@ enum PostgresPartitions {
                 ), noted AS (
                   UPDATE installs SET removed = installs.removed + r.numbers FROM (
                     SELECT project_id, install_id, range_agg(int8range(first, last, '[]')) AS numbers FROM part GROUP BY project_id, install_id
-                  ) AS r WHERE installs.project_id = r.project_id AND installs.install_id = r.install_id
+                  ) AS r WHERE installs.project_id = r.project_id AND installs.install_id = r.install_id AND NOT installs.is_unknown
                 ) SELECT count(*) FROM part
                 """
             while true {

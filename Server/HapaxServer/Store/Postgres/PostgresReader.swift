@@ -20,8 +20,12 @@ final class PostgresReader: EventReader {
         for session in heavy { await session.close() }
     }
 
-    func event(_ key: EventKey) async throws(StoreError) -> EventRow? {
-        let sql = "SELECT \(Self.columns) FROM kept_events AS events WHERE event_id = $1 AND project_id = $2 AND bucket = $3"
+    func event(_ key: EventKey) async throws(StoreError) -> EventRow? { try await row(key, in: "kept_events AS events") }
+
+    func place(_ key: EventKey) async throws(StoreError) -> EventPosition? { try await row(key, in: "events")?.position }
+
+    private func row(_ key: EventKey, in table: String) async throws(StoreError) -> EventRow? {
+        let sql = "SELECT \(Self.columns) FROM \(table) WHERE event_id = $1 AND project_id = $2 AND bucket = $3"
         let parameters = ["\(key.id)", "\(key.projectID)", "\(key.id.bucket)"]
         return try await short.query(sql, parameters, within: ServerLimits.shortRead).first.flatMap(EventRow.init)
     }

@@ -46,8 +46,11 @@ final class PostgresReports: ReportDatabase {
                 .sorted { ($0.bucket, $0.key) < ($1.bucket, $1.key) }.map(\.key)
         },
         isRemovable: "true", uuidText: { "\($0)::text" },
-        ranges: { "range_agg(int8range(\($0), \($1), '[]'))" }, union: { "(\($0) + \($1))" }, minus: { "(\($0) - \($1))" },
-        text: { "\($0)::text" }, anonymousID: "properties ->> '$anonymous_id'", now: { _ in "now()" })
+        lock: " FOR UPDATE", ranges: { "range_agg(int8range(\($0), \($1), '[]'))" }, union: { "(\($0) + \($1))" },
+        minus: { "(\($0) - \($1))" },
+        text: { "\($0)::text" },
+        anonymousID: "CASE WHEN jsonb_typeof(properties -> '$anonymous_id') = 'string' THEN properties ->> '$anonymous_id' END",
+        now: { _ in "now()" })
 
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
         let (text, values) = sql.forPostgres

@@ -188,10 +188,10 @@ enum PostgresSchema {
             sql: """
                 ALTER TABLE installs
                   ADD COLUMN begins bigint NOT NULL DEFAULT 1, ADD COLUMN stored int8multirange NOT NULL DEFAULT '{}',
-                  ADD COLUMN fates jsonb NOT NULL DEFAULT '[]', ADD COLUMN removed int8multirange NOT NULL DEFAULT '{}', ADD COLUMN repeated bigint NOT NULL DEFAULT 0,
+                  ADD COLUMN fates jsonb NOT NULL DEFAULT '[]', ADD COLUMN removed int8multirange NOT NULL DEFAULT '{}', ADD COLUMN folded text NOT NULL DEFAULT '', ADD COLUMN repeated bigint NOT NULL DEFAULT 0,
                   ADD COLUMN is_unknown boolean NOT NULL DEFAULT false, ADD COLUMN missing_since timestamptz,
                   ADD COLUMN events_given bigint NOT NULL DEFAULT 0, ADD COLUMN events_stored bigint NOT NULL DEFAULT 0,
-                  ADD COLUMN events_refused bigint NOT NULL DEFAULT 0, ADD COLUMN events_discarded bigint NOT NULL DEFAULT 0,
+                  ADD COLUMN events_duplicates bigint NOT NULL DEFAULT 0, ADD COLUMN events_refused bigint NOT NULL DEFAULT 0, ADD COLUMN events_discarded bigint NOT NULL DEFAULT 0,
                   ADD COLUMN events_waiting bigint NOT NULL DEFAULT 0, ADD COLUMN events_missing bigint NOT NULL DEFAULT 0;
                 UPDATE installs SET begins = acknowledged + 1, events_given = greatest(created - acknowledged, 0),
                   events_waiting = greatest(created - acknowledged, 0) WHERE acknowledged < \(SequenceSet.maximum);

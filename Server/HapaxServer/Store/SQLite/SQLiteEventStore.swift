@@ -212,8 +212,10 @@ package final class SQLiteEventStore: EventStore {
         let figures = book.figures
         let values: [(any DatabaseValueConvertible)?] = [
             text(report.held), text(report.gone), text(report.refused), book.created, book.acknowledged, book.word, book.begins,
-            book.stored.description, String(decoding: book.encodedFates, as: UTF8.self), book.repeated, book.isUnknown, book.missingSince,
-            figures.given, figures.stored, figures.refused, figures.discarded, figures.waiting, figures.missing, heardAt,
+            book.stored.description, String(decoding: book.encodedFates, as: UTF8.self), book.encodedFolded, book.repeated, book.isUnknown,
+            book.missingSince,
+            figures.given, figures.stored, figures.duplicates, figures.refused, figures.discarded, figures.waiting, figures.missing,
+            heardAt,
         ]
         try db.cachedStatement(sql: SQLiteSchema.updateInstall).execute(arguments: StatementArguments(values + key))
     }

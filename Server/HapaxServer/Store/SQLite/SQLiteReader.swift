@@ -36,10 +36,13 @@ final class SQLiteReader: EventReader {
         try? database.close()
     }
 
-    func event(_ key: EventKey) async throws(StoreError) -> EventRow? {
+    func event(_ key: EventKey) async throws(StoreError) -> EventRow? { try await row(key, in: "kept_events AS events") }
+
+    func place(_ key: EventKey) async throws(StoreError) -> EventPosition? { try await row(key, in: "events")?.position }
+
+    private func row(_ key: EventKey, in table: String) async throws(StoreError) -> EventRow? {
         try await read { db in
-            let select = try db.cachedStatement(
-                sql: "SELECT \(Self.columns) FROM kept_events AS events WHERE event_id = ? AND project_id = ?")
+            let select = try db.cachedStatement(sql: "SELECT \(Self.columns) FROM \(table) WHERE event_id = ? AND project_id = ?")
             return try Row.fetchOne(select, arguments: [Data(key.id.bytes), key.projectID]).flatMap(EventRow.init)
         }
     }

@@ -31,8 +31,12 @@ final class SQLiteReports: ReportDatabase {
         uuidText: { id in
             let parts = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)].map { "lower(substr(hex(\(id)), \($0.0), \($0.1)))" as StoreSQL }
             return parts.dropFirst().reduce(parts[0]) { "\($0) || '-' || \($1)" }
-        }, ranges: { "hapax_ranges(\($0), \($1))" }, union: { "hapax_union(\($0), \($1))" }, minus: { "hapax_minus(\($0), \($1))" },
-        text: { $0 }, anonymousID: #"json_extract(properties, '$."$anonymous_id"')"#,
+        }, lock: "", ranges: { "hapax_ranges(\($0), \($1))" }, union: { "hapax_union(\($0), \($1))" },
+        minus: { "hapax_minus(\($0), \($1))" },
+        text: { $0 },
+        anonymousID: """
+            CASE WHEN json_type(properties, '$."$anonymous_id"') = 'text' THEN json_extract(properties, '$."$anonymous_id"') END
+            """,
         now: { "\(milliseconds: $0)" })
 
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {

@@ -149,11 +149,14 @@ enum SQLiteSchema {
         }
         migrator.registerMigration("007_books") { db in
             // What became of each sequence of an install (``InstallBook``). Of what was settled before, no book tells.
-            let counts = ["given", "stored", "refused", "discarded", "waiting", "missing"].map { "events_\($0) INTEGER NOT NULL DEFAULT 0" }
+            let counts = ["given", "stored", "duplicates", "refused", "discarded", "waiting", "missing"].map {
+                "events_\($0) INTEGER NOT NULL DEFAULT 0"
+            }
             let columns = [
                 "begins INTEGER NOT NULL DEFAULT 1", "stored TEXT NOT NULL DEFAULT '{}'", "fates TEXT NOT NULL DEFAULT '[]'",
                 "removed TEXT NOT NULL DEFAULT '{}'",
-                "repeated INTEGER NOT NULL DEFAULT 0", "is_unknown INTEGER NOT NULL DEFAULT 0", "missing_since INTEGER",
+                "folded TEXT NOT NULL DEFAULT ''", "repeated INTEGER NOT NULL DEFAULT 0", "is_unknown INTEGER NOT NULL DEFAULT 0",
+                "missing_since INTEGER",
             ]
             for column in columns + counts { try db.execute(sql: "ALTER TABLE installs ADD COLUMN \(column)") }
             try db.execute(
@@ -189,7 +192,7 @@ enum SQLiteSchema {
 
     static let updateInstall = """
         UPDATE installs SET held = coalesce(?, held), gone = coalesce(?, gone), refused = coalesce(?, refused), created = ?, acknowledged = ?,
-          word = ?, begins = ?, stored = ?, fates = ?, repeated = ?, is_unknown = ?, missing_since = ?, events_given = ?, events_stored = ?,
+          word = ?, begins = ?, stored = ?, fates = ?, folded = ?, repeated = ?, is_unknown = ?, missing_since = ?, events_given = ?, events_stored = ?, events_duplicates = ?,
           events_refused = ?, events_discarded = ?, events_waiting = ?, events_missing = ?, heard_at = ?
         WHERE project_id = ? AND install_id = ?
         """

@@ -54,9 +54,8 @@ extension SQLiteSettingsDatabase {
                               AND row < (SELECT max(row) FROM events) ORDER BY event_id LIMIT \(Tombstone.rowsAtOnce)
                             """, arguments: [start, end])
                     let keys = rows.map { "\($0[0] as Int64)" }[...]
-                    for statement in [
-                        StoredNumbers.remove(dialect.rows(keys), dialect), "DELETE FROM events WHERE \(dialect.rows(keys))" as StoreSQL,
-                    ] {
+                    let statements = StoredNumbers.remove(dialect.rows(keys), dialect) + ["DELETE FROM events WHERE \(dialect.rows(keys))"]
+                    for statement in statements {
                         let (text, arguments) = statement.forSQLite
                         try db.execute(sql: text, arguments: arguments)
                     }
@@ -68,7 +67,7 @@ extension SQLiteSettingsDatabase {
         }
         let latest: StoreSQL =
             "row = (SELECT max(row) FROM events) AND hapax_bucket(event_id) >= 0 AND hapax_bucket(event_id) < \(buckets.upperBound)"
-        _ = try await change([StoredNumbers.remove(latest, dialect), Tombstone.bury(latest)])
+        _ = try await change(StoredNumbers.remove(latest, dialect) + [Tombstone.bury(latest)])
     }
 }
 
