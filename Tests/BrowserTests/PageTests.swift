@@ -276,10 +276,13 @@ struct PageTests {
         }
     }
 
-    @Test("Trust says that every event is accounted for, or what is missing; a line on top of each section says so, too (I12)")
-    func missingEventsAreTold() async throws {
-        try await ServerWithPage.run { server in
+    @Test(
+        "Trust says that every event is accounted for, or what is missing; a line on top of each section says so, too (I12)",
+        arguments: [(false, 1200), (true, 360)])
+    func missingEventsAreTold(isDark: Bool, width: Int) async throws {
+        try await ServerWithPage.run(width: width) { server in
             let browser = server.browser
+            try await browser.prefer(dark: isDark)
             func send(_ numbers: ClosedRange<Int64>, name: String = "paid") async throws {
                 let id = { (number: Int64) in EventID("01980000-0000-7000-8000-\(100_000_000_000 + number)") }
                 let install = try #require(EventID("01980000-0000-7000-8000-0000000000aa"))
@@ -307,12 +310,14 @@ struct PageTests {
             #expect(text.contains("6–8") && text.contains("0000000000aa") && text.contains("name_too_long"), "\(text)")
             #expect(try await browser.run(Self.nameless) == "")
             #expect(try await browser.run(Self.faint) == "")
-            try await browser.screenshot("trust")
+            #expect(try await browser.run("document.documentElement.scrollWidth") == "\(width)")
+            try await browser.screenshot("trust-\(width)")
             try await browser.run("document.getElementById('to-live').click()")
             try await browser.until(
                 "document.getElementById('missing').innerText.startsWith('3 events missing: install 01980000-0000-7000-8000-0000000000aa, numbers 6–8.')"
             )
-            try await browser.screenshot("missing")
+            #expect(try await browser.run("document.documentElement.scrollWidth") == "\(width)")
+            try await browser.screenshot("missing-\(width)")
         }
     }
 

@@ -261,6 +261,8 @@ struct BookTests {
         _ = book.add(.init(report: try report(.init(word: 1, created: 9))), now: 3)
         _ = book.add(.init(report: try report(.init(gone: [.init(5...10, reason: "damaged")]))), now: 4)
         #expect(book.figures == .init(given: 10, stored: 3, refused: 1, discarded: 6) && book.missing.isEmpty)
+        _ = book.add(.init(report: try report(.init(created: 1)), ended: ["name_too_long": SequenceSet([12...12])]), now: 5)
+        #expect(book.figures == .init(given: 12, stored: 3, refused: 2, discarded: 6, waiting: 1))
     }
 
     @Test("Sets of sequences are as a plain set has them, whatever is done to them")

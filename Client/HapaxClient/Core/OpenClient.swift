@@ -169,7 +169,8 @@ package final class OpenClient: Sendable {
                 settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))
         self.delivery = delivery
         let leftovers = Leftovers(
-            beside: file, delivery, of: destinations, named: endpoint.destinations, projects, clock: clock, reporter: reporter, consent: currentConsent,
+            beside: file, delivery, of: destinations, named: endpoint.destinations, projects, clock: clock, reporter: reporter,
+            consent: currentConsent,
             makeEvent: makeEvent)
         self.leftovers = leftovers
         let scheduler = UploadScheduler(

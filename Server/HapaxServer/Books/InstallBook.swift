@@ -84,7 +84,9 @@ package struct InstallBook: Hashable, Sendable {
         if isLater { (word, held) = (report.word, SequenceSet(report.heldRanges)) }
         // The last word of a queue that was damaged has no number.
         let gone = isLater || report.word == 0 ? report.goneRanges : []
+        // Whatever has an end was given.
         for range in gone { created = max(created, min(range.sequences.upperBound, SequenceSet.maximum)) }
+        for sequences in entry.ended.values { created = max(created, sequences.last ?? 0) }
         if !isUnknown {
             let counted = entry.stored.intersection(begins...SequenceSet.maximum)
             if counted.ranges.contains(where: { range in stored.ranges.contains { $0.overlaps(range) } }) {
