@@ -241,6 +241,7 @@ let package = Package(
             name: "hapax-bench",
             dependencies: [
                 "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "Logging", package: "swift-log", condition: server),
                 .product(name: "NIOCore", package: "swift-nio", condition: server),
                 .product(name: "NIOPosix", package: "swift-nio", condition: server),
                 .product(name: "NIOSSL", package: "swift-nio-ssl", condition: server),

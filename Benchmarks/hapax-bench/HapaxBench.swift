@@ -3,7 +3,7 @@ import Foundation
 @main
 enum HapaxBench {
     static let usage = """
-        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls] [--keys] [--books]
+        usage: hapax-bench [server|client|edge|attacks|links|reads|flat|erase|books|all] [--events N] [--rounds N] [--days N] [--per-day N] [--pinned] [--peer] [--tls] [--keys] [--books]
 
           server   events per second until acknowledged, beside what the database itself can take
           client   track, store and drain, beside what raw SQLite can take
@@ -13,6 +13,7 @@ enum HapaxBench {
           reads    reports, lists, export, and what they cost ingest; only if it is named: 20 GB and a quarter of an hour
           flat     ingest beside as much stored data as reads has, and planning with many months; only if it is named
           erase    how long erasing a user and emptying a month take among as much, and what senders notice; only if it is named
+          books    what installs' books add to a group's transaction; only if it is named
           --events events of one measurement (default 100000)
           --days, --per-day
                    what was stored before reads, flat and erase (default 20 days of 1000000)
@@ -36,7 +37,7 @@ enum HapaxBench {
         while !arguments.isEmpty {
             let argument = arguments.removeFirst()
             switch argument {
-            case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "all": part = argument
+            case "server", "client", "edge", "attacks", "links", "reads", "flat", "erase", "books", "all": part = argument
             case "--pinned": server.isPinned = true
             case "--peer": server.hasPeer = true
             case "--tls": server.isSecured = true
@@ -59,6 +60,7 @@ enum HapaxBench {
         if part == "reads" { return try await ReadsBenchmark(history: history, events: events, rounds: rounds).run() }
         if part == "flat" { return try await FlatBenchmark(history: history, events: events, rounds: rounds).run() }
         if part == "erase" { return try await EraseBenchmark(history: history).run() }
+        if part == "books" { return try await BooksBenchmark().run() }
         if part == "links" { return try await LinksBenchmark().run() }
         if part == "attacks" { return try await EdgeBenchmark(events: events, rounds: rounds).runAttacks() }
         if part == "edge" || part == "all" { try await EdgeBenchmark(events: events, rounds: rounds).run() }

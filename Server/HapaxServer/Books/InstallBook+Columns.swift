@@ -32,7 +32,48 @@ extension InstallBook {
         fates = Self.fates(texts[6])
     }
 
-    static func fates(_ json: String?) -> [Fate] { lists(json).compactMap { Fate($0) } }
+    /// Reads what ``encodedFates`` has written, or PostgreSQL of it. Each group reads those of its installs, so this is no parser for JSON in general.
+    static func fates(_ json: String?) -> [Fate] {
+        guard let json, json != "[]" else { return [] }
+        let bytes = Array(json.utf8)
+        var (fates, numbers, place): ([Fate], [Int64], Int) = ([], [], 1)
+        var (reason, token) = ("", bytes[0..<0])
+        while place < bytes.count {
+            switch bytes[place] {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"):
+                var number: Int64 = 0
+                while place < bytes.count, bytes[place] &- 0x30 < 10, number < Int64.max / 10 {
+                    number = number * 10 + Int64(bytes[place] - 0x30)
+                    place += 1
+                }
+                numbers.append(number)
+                continue
+            case UInt8(ascii: "\""):
+                let start = place
+                place += 1
+                while place < bytes.count, bytes[place] != UInt8(ascii: "\"") { place += bytes[place] == UInt8(ascii: "\\") ? 2 : 1 }
+                let text = bytes[start..<min(place + 1, bytes.count)]
+                // Most are the same as the one before.
+                if text != token {
+                    token = text
+                    guard case .string(let value) = try? PropertyValue(json: String(decoding: text, as: UTF8.self)) else { return fates }
+                    reason = value
+                }
+            case UInt8(ascii: "t"), UInt8(ascii: "f"):
+                guard numbers.count == 4, numbers[0] <= numbers[1] else { return fates }
+                fates.append(
+                    Fate(
+                        sequences: numbers[0]...numbers[1], reason: reason, isOfClient: bytes[place] == UInt8(ascii: "t"),
+                        first: numbers[2],
+                        last: numbers[3]))
+                numbers = []
+                place += 3
+            default: break
+            }
+            place += 1
+        }
+        return fates
+    }
 
     var encodedFolded: String { "\(folded.stored),\(folded.duplicates),\(folded.refused),\(folded.discarded)" }
 
@@ -56,15 +97,5 @@ extension InstallBook {
     private static func lists(_ json: String?) -> [[PropertyValue]] {
         guard let json, json != "[]", case .array(let lists) = try? PropertyValue(json: json) else { return [] }
         return lists.compactMap { if case .array(let list) = $0 { list } else { nil } }
-    }
-}
-
-extension InstallBook.Fate {
-    fileprivate init?(_ list: [PropertyValue]) {
-        let numbers = list.prefix(4).compactMap { if case .integer(let number) = $0 { number } else { nil as Int64? } }
-        guard list.count == 6, numbers.count == 4, numbers[0] <= numbers[1], case .string(let reason) = list[4],
-            case .bool(let isOfClient) = list[5]
-        else { return nil }
-        self.init(sequences: numbers[0]...numbers[1], reason: reason, isOfClient: isOfClient, first: numbers[2], last: numbers[3])
     }
 }

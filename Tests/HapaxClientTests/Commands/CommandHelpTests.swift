@@ -11,7 +11,7 @@ struct CommandHelpTests {
         ["dead-letters", "export"], ["dead-letters", "retry"], ["dead-letters", "purge"], ["identity", "show"], ["identity", "login"],
         ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"], ["identity", "pending"], ["tail"],
         ["events"],
-        ["report", "daily"], ["export"],
+        ["report", "daily"], ["reconcile"], ["export"],
     ]
 
     @Test("every command says how it exits and shows an example, by --help and by help", arguments: commands)

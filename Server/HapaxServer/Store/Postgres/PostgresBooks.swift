@@ -46,7 +46,8 @@ enum PostgresBooks {
               AS n (project_id, install_id, \(all.joined(separator: ", ")))
             ON CONFLICT (project_id, install_id) DO UPDATE SET
               \(words.map { "\($0) = CASE WHEN excluded.word > i.word THEN excluded.\($0) ELSE i.\($0) END, " }.joined())\
-            \(all.dropFirst(words.count).map { "\($0) = excluded.\($0), " }.joined())heard_at = now()
+              fates = CASE WHEN excluded.fates = 'null' THEN i.fates ELSE excluded.fates END,
+              \(all.dropFirst(lists.count).map { "\($0) = excluded.\($0), " }.joined())heard_at = now()
             """
         ),
         (name: planOnce, sql: "SET LOCAL plan_cache_mode = force_generic_plan"),
@@ -109,9 +110,11 @@ enum PostgresBooks {
             for entry in entries {
                 let report = entry.report
                 guard var book = books[report.key] else { continue }
+                let fates = book.fates
                 guard book.add(entry, now: now) else { continue }
                 let figures = book.figures
-                let lists = [report.held, report.gone, report.refused, book.encodedFates]
+                // What has not changed is not sent.
+                let lists = [report.held, report.gone, report.refused, book.fates == fates ? Array("null".utf8) : book.encodedFates]
                 let numbers = [
                     book.created, book.acknowledged, book.word, book.begins, book.repeated, figures.given, figures.stored,
                     figures.duplicates, figures.refused,
@@ -132,8 +135,14 @@ enum PostgresBooks {
         }
 
         private func hexadecimal(_ bytes: [UInt8]) -> String {
-            let digits = Array("0123456789abcdef".utf8)
-            return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+            func digit(_ value: UInt8) -> UInt8 { value + (value < 10 ? UInt8(ascii: "0") : UInt8(ascii: "a") - 10) }
+            return String(unsafeUninitializedCapacity: 2 * bytes.count) { text in
+                for (index, byte) in bytes.enumerated() {
+                    text[2 * index] = digit(byte >> 4)
+                    text[2 * index + 1] = digit(byte & 15)
+                }
+                return 2 * bytes.count
+            }
         }
     }
 }
