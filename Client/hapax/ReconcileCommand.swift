@@ -125,7 +125,7 @@ private struct Books: Decodable {
         if missing > 0 {
             lines.append(
                 "hapax status --json on a device names its install. Was the database restored from before, or a queue changed by hand? What is lost for "
-                    + "good is closed by hapax-server losses accept (docs/reading.md).")
+                    + "good is closed by hapax-server accept-losses (docs/reading.md).")
         }
         return lines
     }

@@ -11,6 +11,8 @@ package actor Leftovers {
     private let destinations: Set<EventID>
     /// Names of the own server and key.
     private let names: Set<EventID>
+    /// Files of other servers and keys that have been told so in this process.
+    private var moved: Set<Int> = []
     /// And of keys of the same project.
     private let projects: ProjectNotes
     private let clock: any ClientClock
@@ -88,7 +90,9 @@ package actor Leftovers {
                 continue
             }
             guard note?.isClean != true, look.failure == nil, let file = open(number, of: destinations) else { continue }
-            if let note, !names.contains(note.destination), !projects.destinations.contains(note.destination) {
+            if let note, !names.contains(note.destination), !projects.destinations.contains(note.destination), moved.insert(number).inserted
+            {
+                // A queue that cannot note it sends its events all the same; then the books name as missing what the other server has.
                 try? file.noteDeliveredElsewhere()
             }
             let next = await send(file, isManual: isManual, permission, &look)

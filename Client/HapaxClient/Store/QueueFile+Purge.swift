@@ -45,7 +45,9 @@ extension QueueFile {
     /// What was settled went to another server or project: in the books of the one that gets the rest it would be missing.
     func noteDeliveredElsewhere() throws {
         try transaction { db, counters in
-            guard counters.acknowledged > 0 else { return }
+            let sql = "SELECT EXISTS (SELECT 1 FROM gone WHERE install_id IS NULL AND reason = 'delivered_elsewhere')"
+            // Until the other one has heard it, once is enough, however often somebody tries.
+            guard counters.acknowledged > 0, try Bool.fetchOne(db, sql: sql) == false else { return }
             try Self.noteRemoved(1...counters.acknowledged, "delivered_elsewhere", db, &counters)
         }
     }
