@@ -17,7 +17,7 @@ struct ManualUploadsTests {
         test.client.handle(.didEnterBackground)
         await application.assertionEnded()
         #expect(test.transport.batches.count == 0)
-        test.client.handle(.didBecomeActive)
+        await test.becomeActive()
         #expect(await test.client.flushNextBatch() == .good(more: false))
     }
 

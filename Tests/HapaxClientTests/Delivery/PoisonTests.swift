@@ -129,7 +129,7 @@ struct PoisonTests {
         await app.assertionEnded()
         #expect(test.transport.batches.map(\.sequences) == [[1]])
         test.transport.script { .success($0.receipt()) }
-        test.client.handle(.didBecomeActive)
+        await test.becomeActive()
         let report = await test.client.flush()
         #expect(report.remaining == 0)
         let status = await test.client.status()

@@ -110,8 +110,7 @@ extension EventClientLifecycleTests {
         await app.assertionEnded()
         #expect(test.transport.batches.map(\.request.timeout) == [.seconds(10), .seconds(6), .seconds(3)])
         #expect(test.client.file.counters.waiting == 2, "−2 s left: the rest stays")
-        test.client.handle(.didBecomeActive)
-        try await test.client.writer.barrier()
+        await test.becomeActive()
         #expect(await test.client.flush().stored == 3)
         #expect(test.transport.batches.last?.request.timeout == .seconds(30), "the usual one again")
     }

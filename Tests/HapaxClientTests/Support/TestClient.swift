@@ -67,6 +67,15 @@ func adding(_ properties: Properties) -> EventClient.Enricher {
     }
 }
 
+extension TestClient {
+    /// Returns once `$AppStart` is stored: while actions of the signal before are still performed, nobody waits for this one's (D7).
+    func becomeActive() async {
+        let before = client.file.counters.created
+        client.handle(.didBecomeActive)
+        while client.file.counters.created == before { await Task.yield() }
+    }
+}
+
 extension EventClient.Configuration {
     /// Entering the background uploads; nothing else does by itself.
     mutating func uploadOnlyInBackground() {
