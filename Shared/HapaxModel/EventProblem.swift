@@ -72,6 +72,8 @@ package struct EventProblem: Hashable, Sendable, Error {
         case invalidProperties = "invalid_properties"
         /// The project takes derived ids only from senders with a server key.
         case derivedIDNeedsServerKey = "derived_id_needs_server_key"
+        /// The project takes no events of this user any more.
+        case userBlocked = "user_blocked"
         /// The database refused this event's data although every check above had passed.
         case refusedByStore = "refused_by_store"
     }

@@ -184,6 +184,48 @@ struct ErasureTests {
     }
 
     @Test(
+        "A blocked user's events are refused at every server, before what was on its way is erased; others are taken, and so is the user again (R68)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func blockedUserIsRefused(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.open(currentTime: { Int64(Date().timeIntervalSince1970 * 1_000) })
+        for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
+        let erasures = Erasures(store: store)
+        #expect(try await Self.send(1..<3, to: store) == [.stored])
+        try await RunningServer.run(on: store) { server in
+            func send(_ number: UInt64, _ user: String) async throws -> Receipt.Result? {
+                let event = Sample.event(Sample.id(number), distinctID: user)
+                return try await server.receipt(Array("[".utf8) + event + Array("]".utf8)).results.first
+            }
+            let erasure = try await erasures.add(project: "shop", user: Self.user, blocks: true)
+            // This server has not looked yet, or has.
+            let late = try await send(101, Self.user)
+            var number: UInt64 = 1_000
+            while try await send(number, Self.user)?.reason != "user_blocked" { number += 1 }
+            #expect(try await erasures.finished(erasure).rows >= (late == nil ? 3 : 2))
+            #expect(try await fixture.rows("SELECT count(*) FROM kept_events") == [["0"]])
+            #expect(try await send(101, Self.user)?.outcome == (late == nil ? .duplicate : .rejected), "what was stored is told to stop")
+            #expect(try await send(103, Self.user + "2") == nil)
+            let refusals = String(decoding: try await server.get("/v1/refusals").body, as: UTF8.self)
+            #expect(refusals.contains("user_blocked") && !refusals.contains("\"\(Self.user)\""), "\(refusals)")
+            for table in ["blocked_users", "erasures"] {
+                let rows = try await fixture.rows("SELECT * FROM \(table)")
+                #expect(!rows.isEmpty && !"\(rows)".contains(Self.user))
+            }
+            func unblock(_ user: String) async throws -> Int {
+                let headers = ["Authorization": "Bearer \(RunningServer.adminKey)"]
+                return try await RawHTTP.post(
+                    port: server.port, path: "/v1/admin/unblock", headers: headers,
+                    body: Array(#"{"project":"shop","user":"\#(user)"}"#.utf8)
+                ).status
+            }
+            #expect(try await unblock("nobody") == 404)
+            #expect(try await unblock(Self.user) == 200)
+            #expect(try await send(104, Self.user) == nil)
+        }
+    }
+
+    @Test(
         "A removed project leaves nothing but the embedded store's last row, empty; its keys end first; another of its name begins anew; others stay",
         arguments: StoreUnderTest.Kind.allCases)
     func removedProjectLeavesNothing(kind: StoreUnderTest.Kind) async throws {
@@ -192,7 +234,9 @@ struct ErasureTests {
         for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
         #expect(try await Self.send(1..<4, project: 2, to: store) == [.stored])
         for part in [1..<800, 800..<1_500] as [Range<UInt64>] { #expect(try await Self.send(part, to: store) == [.stored]) }
-        let (erasures, registry) = (Erasures(store: store, keysEnd: kind == .postgres ? 10_000 : 20), Registry(database: store.settings))
+        let (erasures, registry) = (
+            Erasures(store: store, serversKnow: kind == .postgres ? 10_000 : 20), Registry(database: store.settings)
+        )
         try await DayClosing(database: store.reports, zones: [:]).perform(now: Int64(Date().timeIntervalSince1970))
         let key = try await registry.addKey(.write, project: "shop", now: Sample.now)
         _ = try await registry.addKey(.write, project: "app", now: Sample.now)

@@ -42,11 +42,22 @@ struct AccessCommandTests {
             (["keys", "add", "writer"], 64),
             (["projects", "set", "shop"], 64), (["projects", "set", "shop", "--limit=-1"], 1),
             (["projects", "set", "shop", "--limit", "9"], 0),
+            (["projects", "set", "shop", "--time-zone", "PST"], 1), (["projects", "set", "shop", "--time-zone", "Asia/Kolkata"], 0),
             (["keys", "rotate", "4", "--grace", "soon"], 64), (["keys", "add", "admin", "--expires", "0d"], 64), (["keys", "frob"], 64),
         ] {
             let child = try ChildProcess("hapax-server", arguments, environment: environment)
             #expect(await child.waitUntilExit() == .exited(Int32(code)), "\(arguments)")
         }
+        #expect(try await run("projects").text.contains("Asia/Kolkata"))
+        // Somebody sends derived ids with a write key.
+        let today = String(Date().ISO8601Format().prefix(10))
+        let store = try DatabaseQueue(path: "\(directory.path)/events.sqlite")
+        try await store.write { try $0.execute(sql: "INSERT INTO derived_ids VALUES (1, ?, 1, 'paid', 7)", arguments: [today]) }
+        try store.close()
+        let warned = try await run("projects", "set", "shop", "--derived-ids", "server")
+        #expect(warned.exit == .exited(1) && warned.note.contains("7       paid"))
+        #expect(try await run("projects", "set", "shop", "--derived-ids", "server", "--yes").exit == .exited(0))
+        #expect(try await run("projects", "set", "shop", "--derived-ids", "any").exit == .exited(0))
         let server = try ChildProcess("hapax-server", environment: environment)
         let port = try #require(Int(try await server.line(after: "listening on http://127.0.0.1:")))
         let body =
@@ -126,10 +137,14 @@ struct AccessCommandTests {
             (["--project", "shop"], 64), ([], 64), (["--log", "--yes"], 64), (["--project", "nope", "--user", "u", "--yes"], 1),
             (["--project", "shop", "--user", "", "--yes"], 1), (["--replay", directory.path("nothing"), "--yes"], 1),
             (["--replay", record, "--project", "shop"], 64), (["--project", "shop", "--user", "u", "--yes", "--record", "/nowhere/x"], 1),
+            (["--unblock", "--yes", "--project", "shop", "--user", "u"], 64), (["--unblock", "--project", "shop", "--user", "u"], 1),
+            (["--project", "shop", "--user", "canary-0", "--yes", "--block", "--record", record], 0),
+            (["--unblock", "--project", "shop", "--user", "canary-0"], 0),
         ] as [([String], Int32)] {
             let child = try ChildProcess("hapax-server", ["erase"] + arguments, environment: environment)
             #expect(await child.waitUntilExit() == .exited(code), "\(arguments)")
         }
+        #expect(try String(contentsOfFile: record, encoding: .utf8).contains(#""block":true"#))
     }
 
     @Test("retention shows what is kept, tells what would go, and with --yes lets it go; exit codes")

@@ -28,11 +28,12 @@ struct KeyTable: Sendable {
     /// Whose derived ids come with server keys only.
     private var guarded: Set<Int32> = []
     private var limits: [Int32: Int] = [:]
+    private(set) var blocked: [Int32: BlockedUsers] = [:]
     private var used: Set<Int32> = []
 
     /// - Parameter registry: What the store holds; a key of the settings counts more than the same one there.
     init(_ fixed: StaticKeys, _ registry: Registry.Contents) {
-        projects = fixed.projects
+        (projects, blocked) = (fixed.projects, registry.blocked)
         for project in registry.projects {
             projects[project.name] = project.id
             publicIDs[project.id] = project.publicID
@@ -79,9 +80,10 @@ struct KeyTable: Sendable {
         return (try? Self.check(entry, now)) != nil
     }
 
-    /// Whether events with derived ids are taken from it (``Registry/DerivedIDs``).
-    func takesDerivedIDs(_ holder: Holder) -> Bool {
-        holder.kind == .server || holder.projectID.map { !guarded.contains($0) } ?? true
+    /// See ``Registry/DerivedIDs``.
+    func derivedIDs(of holder: Holder) -> IngestRequest.DerivedIDRule {
+        if holder.kind == .server { return .taken }
+        return holder.projectID.map(guarded.contains) == true ? .refused : .counted
     }
 
     func projectName(_ digest: KeyDigest) -> String? {

@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 
 /// Who may do what, as this server knows it now. It goes on with what it has read last while the store does not answer.
@@ -9,8 +10,11 @@ final class Keys: Sendable {
         var projectID: Int32
         /// What clients call the project.
         var publicID: String?
-        /// Whether events with derived ids are taken.
-        var takesDerivedIDs: Bool
+        var derivedIDs: IngestRequest.DerivedIDRule
+        /// Whose events are refused; nil if nobody's are.
+        var blocked: BlockedUsers?
+        /// nil for a key of the settings.
+        var keyID: Int32?
         /// nil: as many as the server can take.
         var eventsPerSecond: Int?
     }
@@ -19,6 +23,7 @@ final class Keys: Sendable {
     private let registry: Registry
     private let currentTime: @Sendable () -> Int64
     private let table: Locked<KeyTable>
+    private let derived = Locked(DerivedIDCounts())
 
     /// - Parameter currentTime: The wall clock in Unix milliseconds.
     init(_ fixed: StaticKeys, registry: Registry, currentTime: @escaping @Sendable () -> Int64) {
@@ -26,17 +31,22 @@ final class Keys: Sendable {
         table = Locked(KeyTable(fixed, Registry.Contents()))
     }
 
-    /// Reads what has been changed, by whomever; then notes which keys were used.
+    /// Reads what has been changed, by whomever; then notes which keys were used, and for what.
     func refresh() async throws(StoreError) {
         let contents = try await registry.contents()
         let used = table.withLock { table in
             defer { table = KeyTable(fixed, contents) }
             return table.takeUsed()
         }
-        guard !used.isEmpty, let today = CalendarDay(daysSince1970: Int32(clamping: currentTime() / 86_400_000)) else { return }
+        guard let today = CalendarDay(daysSince1970: Int32(clamping: currentTime() / 86_400_000)) else { return }
         // What cannot be noted now is noted with the next use.
-        try? await registry.noteUse(of: used, on: today)
+        if !used.isEmpty { try? await registry.noteUse(of: used, on: today) }
+        let counts = derived.withLock { $0.take() }
+        if !counts.isEmpty { try? await registry.note(counts, on: today) }
     }
+
+    /// - Parameter derived: How many events with derived ids a sender has sent, by their names.
+    func note(_ names: [[UInt8]: Int], _ sender: Sender) { derived.withLock { $0.add(names, sender.projectID, keyID: sender.keyID) } }
 
     /// Whether nobody has made a key yet.
     var isEmpty: Bool { table.withLock { $0.isEmpty } }
@@ -51,7 +61,7 @@ final class Keys: Sendable {
     /// The projects that an admin may choose from, sorted.
     var projectNames: [String] { table.withLock { $0.projects.keys }.sorted() }
 
-    /// - Parameter authorization: The header field; the scheme `Bearer` in any case (RFC 6750 §2.1).
+    /// - Parameter authorization: The header field; the schemes `Bearer` and `Basic`, in any case.
     func sender(_ authorization: String?) throws(RequestProblem) -> Sender {
         let holder = try holder(authorization)
         guard [.write, .server].contains(holder.kind), let projectID = holder.projectID else {
@@ -59,8 +69,8 @@ final class Keys: Sendable {
         }
         return table.withLock {
             Sender(
-                projectID: projectID, publicID: $0.publicID(of: projectID), takesDerivedIDs: $0.takesDerivedIDs(holder),
-                eventsPerSecond: $0.eventsPerSecond(of: projectID))
+                projectID: projectID, publicID: $0.publicID(of: projectID), derivedIDs: $0.derivedIDs(of: holder),
+                blocked: $0.blocked[projectID], keyID: holder.keyID, eventsPerSecond: $0.eventsPerSecond(of: projectID))
         }
     }
 
@@ -103,9 +113,18 @@ final class Keys: Sendable {
         return table.withLock { $0.projectName(KeyDigest(key)) }
     }
 
+    /// As a bearer (RFC 6750), or as the password of whatever name (RFC 7617), which is all that many BI tools can send.
     private static func key(_ authorization: String?) -> String? {
         let parts = (authorization ?? "").split(separator: " ", maxSplits: 1)
-        return parts.count == 2 && parts[0].lowercased() == "bearer" ? String(parts[1].drop { $0 == " " }) : nil
+        guard parts.count == 2 else { return nil }
+        let credentials = String(parts[1].drop { $0 == " " })
+        switch parts[0].lowercased() {
+        case "bearer": return credentials
+        case "basic":
+            let pair = Data(base64Encoded: credentials).map { String(decoding: $0, as: UTF8.self) }
+            return pair?.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).dropFirst().first.map(String.init)
+        default: return nil
+        }
     }
 
     private func holder(_ authorization: String?) throws(RequestProblem) -> Holder {

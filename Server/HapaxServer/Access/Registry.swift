@@ -5,6 +5,8 @@ import HapaxModel
 /// command line change them.
 package struct Registry: Sendable {
     let database: any SettingsDatabase
+    /// Projects whose time zones the settings of this program name.
+    var zonesInSettings: Set<String> = []
 
     /// Whose derived ids a project takes.
     package enum DerivedIDs: String, CaseIterable, Sendable {
@@ -22,6 +24,10 @@ package struct Registry: Sendable {
         package var derivedIDs: DerivedIDs
         /// What each server takes of it; nil: as many as it can.
         package var eventsPerSecond: Int?
+        /// The latest; nil until a server has seen the project.
+        package var timeZone: String?
+        /// From which day on that holds.
+        package var timeZoneFrom: CalendarDay?
     }
 
     /// What is kept of a key. Times are Unix milliseconds.
@@ -54,6 +60,8 @@ package struct Registry: Sendable {
         package var projects: [Project] = []
         /// In the order in which they were made.
         package var keys: [Key] = []
+        /// By projects; nobody of a project that is missing.
+        package var blocked: [Int32: BlockedUsers] = [:]
 
         func project(named name: String) throws(Problem) -> Project {
             guard let project = projects.first(where: { $0.name == name }) else {
@@ -89,13 +97,52 @@ package struct Registry: Sendable {
     package func contents() async throws(StoreError) -> Contents {
         let ms = database.dialect.milliseconds
         let projects = try await database.rows(
-            "SELECT project_id, name, public_id, derived_ids, events_per_second FROM projects WHERE public_id IS NOT NULL ORDER BY name")
+            """
+            SELECT p.project_id, name, public_id, derived_ids, events_per_second, z.time_zone, z.from_day FROM projects p
+            LEFT JOIN report_zones z ON z.project_id = p.project_id
+              AND from_day = (SELECT max(from_day) FROM report_zones l WHERE l.project_id = p.project_id)
+            WHERE public_id IS NOT NULL ORDER BY name
+            """)
         let keys = try await database.rows(
             """
             SELECT key_id, digest, beginning, kind, project_id, name, \(ms("created_at")), \(ms("expires_at")), \(ms("revoked_at")), last_used
             FROM keys ORDER BY key_id
             """)
-        return Contents(projects: projects.compactMap { Project($0) }, keys: keys.compactMap { Key($0) })
+        var contents = Contents(projects: projects.compactMap { Project($0) }, keys: keys.compactMap { Key($0) })
+        for row in try await database.rows(
+            "SELECT b.project_id, p.user_key, b.digest FROM blocked_users b JOIN projects p ON p.project_id = b.project_id")
+        {
+            guard let id = row[0].flatMap({ Int32($0) }), let key = row[1], let digest = row[2] else { continue }
+            contents.blocked[id, default: BlockedUsers(key: key)].insert(hex: digest)
+        }
+        return contents
+    }
+
+    /// Events with derived ids that came with a write key, in the last days.
+    package struct DerivedEvents: Sendable {
+        package var name: String
+        /// nil for a key of the settings.
+        package var keyID: Int32?
+        package var events: Int64
+        package var lastDay: String
+    }
+
+    /// What a project would refuse if it took derived ids from server keys only: what came in the last 14 days, most first.
+    package func derivedEvents(of project: Project, now: Int64) async throws(StoreError) -> [DerivedEvents] {
+        try await database.rows(
+            """
+            SELECT event, key_id, sum(count), max(day) FROM derived_ids WHERE project_id = \(project.id) AND day > \(Self.firstDay(now))
+            GROUP BY event, key_id ORDER BY sum(count) DESC, event, key_id
+            """
+        ).map { row in
+            let keyID = row[1].flatMap { Int32($0) } ?? 0
+            return DerivedEvents(
+                name: row[0] ?? "", keyID: keyID == 0 ? nil : keyID, events: row[2].flatMap { Int64($0) } ?? 0, lastDay: row[3] ?? "")
+        }
+    }
+
+    private static func firstDay(_ now: Int64) -> String {
+        CalendarDay(daysSince1970: max(Int32(clamping: now / 86_400_000) - DerivedIDCounts.days, 0))?.description ?? ""
     }
 
     // MARK: - Changing
@@ -130,6 +177,25 @@ package struct Registry: Sendable {
         let project = try await contents().project(named: name)
         let limit: StoreSQL = eventsPerSecond == 0 ? "NULL" : "\(eventsPerSecond)"
         _ = try await database.change(["UPDATE projects SET events_per_second = \(limit) WHERE project_id = \(project.id)"])
+        return try await contents().project(named: name)
+    }
+
+    /// Sets where the project's days begin, from the first day that has not been planned yet.
+    ///
+    /// - Parameter now: Unix milliseconds.
+    package func setTimeZone(_ zoneName: String, of name: String, now: Int64) async throws -> Project {
+        guard let zone = ReportZone(zoneName) else {
+            throw Problem.invalid(parameter: "time_zone", "must be a name of the time zone database, such as Europe/Berlin or UTC")
+        }
+        guard !zonesInSettings.contains(name) else {
+            throw Problem.invalid(
+                parameter: "time_zone", "of this project stands in the settings (HAPAX_TIME_ZONES), which count more: change it there")
+        }
+        let project = try await contents().project(named: name)
+        let history = try await DayClosing.zones(of: project.id, database.rows)
+        if history?.latest != zone {
+            _ = try await database.change(DayClosing.change(history, to: zone, of: project.id, now: now / 1_000).statements)
+        }
         return try await contents().project(named: name)
     }
 
@@ -211,6 +277,17 @@ package struct Registry: Sendable {
         }
     }
 
+    func note(_ counts: [DerivedIDCounts.Source: Int64], on day: CalendarDay) async throws(StoreError) {
+        let rows = counts.map { "(\($0.projectID), \(day), \($0.keyID ?? 0), \($0.name), \($1))" as StoreSQL }
+        guard let first = rows.first else { return }
+        try await database.note(
+            """
+            INSERT INTO derived_ids (project_id, day, key_id, event, count) VALUES \(rows.dropFirst().reduce(first) { "\($0), \($1)" })
+            ON CONFLICT (project_id, day, key_id, event) DO UPDATE SET count = derived_ids.count + excluded.count
+            """)
+        try await database.note("DELETE FROM derived_ids WHERE day <= \(Self.firstDay(Int64(day.daysSince1970) * 86_400_000))")
+    }
+
     func noteUse(of keys: Set<Int32>, on day: CalendarDay) async throws(StoreError) {
         let numbers = keys.dropFirst().reduce("\(keys.first ?? 0)" as StoreSQL) { "\($0), \($1)" }
         try await database.note(
@@ -220,10 +297,12 @@ package struct Registry: Sendable {
 
 extension Registry.Project {
     fileprivate init?(_ row: [String?]) {
-        guard row.count == 5, let id = row[0].flatMap({ Int32($0) }), let name = row[1], let publicID = row[2],
+        guard row.count == 7, let id = row[0].flatMap({ Int32($0) }), let name = row[1], let publicID = row[2],
             let derivedIDs = row[3].flatMap({ Registry.DerivedIDs(rawValue: $0) })
         else { return nil }
-        self.init(id: id, name: name, publicID: publicID, derivedIDs: derivedIDs, eventsPerSecond: row[4].flatMap { Int($0) })
+        self.init(
+            id: id, name: name, publicID: publicID, derivedIDs: derivedIDs, eventsPerSecond: row[4].flatMap { Int($0) },
+            timeZone: row[5], timeZoneFrom: row[6].flatMap { CalendarDay($0) })
     }
 }
 

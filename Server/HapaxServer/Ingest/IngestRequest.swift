@@ -3,7 +3,8 @@ import HapaxModel
 /// One request's events, scanned and ready to be committed together with other requests'.
 package struct IngestRequest: Sendable {
     package let projectID: Int32
-    private let takesDerivedIDs: Bool
+    private let derivedIDs: DerivedIDRule
+    private let blocked: BlockedUsers?
     /// The rows of the events that can be stored.
     package private(set) var rows = RowBatch()
     /// The events that cannot be stored.
@@ -16,6 +17,8 @@ package struct IngestRequest: Sendable {
     /// Bytes that this request keeps in memory until it is answered.
     package private(set) var bytes = 0
     private var inSeconds = 0
+    /// By the names of their events, if somebody counts them.
+    private(set) var derived: [[UInt8]: Int] = [:]
 
     /// An event that cannot be stored as it is. If its id could be read, the store is asked for it: `duplicate` beats `rejected`.
     struct Refused: Sendable {
@@ -29,6 +32,11 @@ package struct IngestRequest: Sendable {
         var wire: [UInt8]
     }
 
+    /// What becomes of events with derived ids.
+    enum DerivedIDRule: Sendable {
+        case taken, counted, refused
+    }
+
     /// Whether there is nothing to store.
     var isEmpty: Bool { count == 0 && report == nil }
 
@@ -40,11 +48,12 @@ package struct IngestRequest: Sendable {
     /// Has no events yet.
     ///
     /// - Parameters:
-    ///   - takesDerivedIDs: Whether events with derived ids can be stored.
+    ///   - blocked: Whose events are refused.
     ///   - bodyBytes: The size of the body whose events follow.
-    init(projectID: Int32, takesDerivedIDs: Bool = true, bodyBytes: Int) {
+    init(projectID: Int32, derivedIDs: DerivedIDRule = .taken, blocked: BlockedUsers? = nil, bodyBytes: Int) {
         self.projectID = projectID
-        self.takesDerivedIDs = takesDerivedIDs
+        self.derivedIDs = derivedIDs
+        self.blocked = blocked
         rows.reserve(bodyBytes)
     }
 
@@ -61,23 +70,33 @@ package struct IngestRequest: Sendable {
     ///   - body: The bytes that hold the event's fields.
     ///   - envelope: The envelope as read so far; ``end(_:)`` adds what comes after the events.
     mutating func add(_ event: EventFields, in body: UnsafeBufferPointer<UInt8>, _ envelope: EventBatch.Envelope) {
-        let isGuarded = !takesDerivedIDs && event.id?.isDerived == true
-        if let id = event.id, event.problem == nil, !isGuarded {
+        let refusal = event.problem ?? refusal(of: event, in: body)
+        if let id = event.id, refusal == nil {
             if ScannedEvent.looksLikeSeconds(event.time) { inSeconds += 1 }
             rows.append(event, in: body, EventKey(id: id, projectID: projectID), entry: count, envelope)
         } else {
-            let problem = event.problem ?? (isGuarded ? Self.guarded : EventProblem(.missingID, detail: "event_id is missing"))
+            let problem = refusal ?? EventProblem(.missingID, detail: "event_id is missing")
             // Copied, so that a refusal does not keep the whole body.
             refusals.append(
                 Refused(
                     entry: count, problem: problem, id: event.id,
                     name: event.name.withBytes(of: body) { Array($0.prefix(ServerLimits.refusedBytes)) },
-                    wire: Array(body[event.wire.prefix(ServerLimits.refusedBytes)])))
+                    wire: problem == Self.blocked ? [] : Array(body[event.wire.prefix(ServerLimits.refusedBytes)])))
         }
         sequences.append(event.sequence ?? -1)
         count += 1
     }
 
+    /// Why the project does not take an event that is one.
+    private mutating func refusal(of event: EventFields, in body: UnsafeBufferPointer<UInt8>) -> EventProblem? {
+        if let blocked, event.distinctID.withBytes(of: body, blocked.contains) { return Self.blocked }
+        guard derivedIDs != .taken, event.id?.isDerived == true else { return nil }
+        if derivedIDs == .refused { return Self.guarded }
+        event.name.withBytes(of: body) { derived[Array($0), default: 0] += 1 }
+        return nil
+    }
+
+    private static let blocked = EventProblem(.userBlocked, detail: "this project takes no events of this user")
     private static let guarded = EventProblem(
         .derivedIDNeedsServerKey, detail: "this project takes derived ids (version 8) only from senders with a server key")
 

@@ -8,8 +8,8 @@ package struct Erasures: Sendable {
     private let reports: (any ReportDatabase)?
     /// Projects that the settings name: a server would make them again.
     private let inSettings: Set<String>
-    /// After these milliseconds no server takes the keys of a project that is being removed: they look every two seconds.
-    private let keysEnd: Int64
+    /// After these milliseconds every server knows what the store says of keys and users: they look every two seconds.
+    private let serversKnow: Int64
 
     /// How long to wait until what was being stored at the beginning is there.
     private static let pause = Duration.milliseconds(500)
@@ -50,12 +50,12 @@ package struct Erasures: Sendable {
         package var last: Int64?
     }
 
-    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, inSettings: Set<String> = [], keysEnd: Int64 = 10_000) {
-        (self.settings, self.reports, self.inSettings, self.keysEnd) = (settings, reports, inSettings, keysEnd)
+    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, inSettings: Set<String> = [], serversKnow: Int64 = 10_000) {
+        (self.settings, self.reports, self.inSettings, self.serversKnow) = (settings, reports, inSettings, serversKnow)
     }
 
-    package init(store: any EventStore, inSettings: Set<String> = [], keysEnd: Int64 = 10_000) {
-        self.init(settings: store.settings, reports: store.reports, inSettings: inSettings, keysEnd: keysEnd)
+    package init(store: any EventStore, inSettings: Set<String> = [], serversKnow: Int64 = 10_000) {
+        self.init(settings: store.settings, reports: store.reports, inSettings: inSettings, serversKnow: serversKnow)
     }
 
     private var dialect: ReportDialect { settings.dialect }
@@ -133,13 +133,15 @@ package struct Erasures: Sendable {
     /// - Parameters:
     ///   - user: nil for the whole project.
     ///   - upTo: What was received later stays, in Unix milliseconds; nil for now.
+    ///   - blocks: Whether the user's later events are refused. Then what is received until all servers know it goes, too.
     /// - Throws: ``StoreError/notPermitted``, ``Registry/Problem``.
-    package func add(project: String, user: String?, upTo: Int64? = nil) async throws -> Erasure {
+    package func add(project: String, user: String?, upTo: Int64? = nil, blocks: Bool = false) async throws -> Erasure {
         let projectID = try await checked(project, user)
         guard let reports else { throw StoreError.notPermitted }
         let settled = try await reports.settled()
         var now = if let upTo, upTo < settled { "\(milliseconds: upTo)" as StoreSQL } else { dialect.now(settled) }
         var statements: [StoreSQL] = []
+        if let user, blocks { try await block(user, projectID) }
         if user == nil {
             if let begun = try await list().first(where: { $0.isOfProject && $0.projectID == projectID }) { return begun }
             guard !inSettings.contains(project) else {
@@ -147,8 +149,10 @@ package struct Erasures: Sendable {
                     parameter: "project", "is named in the settings of the server: take it out of all servers' settings first")
             }
             statements = ["UPDATE keys SET revoked_at = \(now) WHERE project_id = \(projectID) AND revoked_at IS NULL"]
+        }
+        if user == nil || blocks {
             let present = try await settings.rows("SELECT \(dialect.milliseconds(now))").first?[0].flatMap { Int64($0) } ?? settled
-            now = "\(milliseconds: present + keysEnd)"
+            now = "\(milliseconds: present + serversKnow)"
         }
         let rows = try await settings.change(
             statements + [
@@ -162,6 +166,30 @@ package struct Erasures: Sendable {
             throw StoreError.unavailable("an erasure that was noted is not there")
         }
         return erasure
+    }
+
+    private func block(_ user: String, _ projectID: Int32) async throws(StoreError) {
+        let key = try await settings.change([
+            "UPDATE projects SET user_key = coalesce(user_key, \(BlockedUsers.makeKey())) WHERE project_id = \(projectID) RETURNING user_key"
+        ])
+        guard let key = key.first?[0] else { throw .unavailable("the project is not there any more") }
+        _ = try await settings.change([
+            """
+            INSERT INTO blocked_users (project_id, digest) VALUES (\(projectID), \(BlockedUsers(key: key).hex(user))) ON CONFLICT DO NOTHING
+            """
+        ])
+    }
+
+    /// Takes events of a user again.
+    ///
+    /// - Throws: ``StoreError/notPermitted``; ``Registry/Problem``, also for a user who is not blocked.
+    package func unblock(project: String, user: String) async throws {
+        let projectID = try await checked(project, user)
+        let key = try await settings.rows("SELECT user_key FROM projects WHERE project_id = \(projectID)").first?[0]
+        let rows = try await settings.change([
+            "DELETE FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key ?? "").hex(user)) RETURNING 1"
+        ])
+        guard !rows.isEmpty else { throw Registry.Problem.notFound("this user is not blocked") }
     }
 
     /// - Returns: The project's number.
@@ -251,8 +279,7 @@ package struct Erasures: Sendable {
     /// All that is noted by project, each after those that refer to it.
     private static let tablesOfProject: [String] = [
         "installs", "report_zones", "report_bounds", "report_progress", "report_days", "report_events", "report_users", "report_late",
-        "keys",
-        "erasures", "projects",
+        "keys", "blocked_users", "derived_ids", "erasures", "projects",
     ]
 
     /// Does an erasure, or waits for whoever does it.

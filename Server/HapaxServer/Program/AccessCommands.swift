@@ -102,10 +102,11 @@ struct ProjectsCommand: ParsableCommand {
             let rows = contents.projects.map { project in
                 [
                     project.name, project.publicID, project.derivedIDs.rawValue, project.eventsPerSecond.map { "\($0)/s" } ?? "",
+                    project.zoneText(at: now),
                     "\(contents.keys.count { $0.projectID == project.id && $0.state(at: now) == .active })",
                 ]
             }
-            return CommandOutput(text: AccessCommands.table(["PROJECT", "PUBLIC ID", "DERIVED IDS", "LIMIT", "KEYS"], rows))
+            return CommandOutput(text: AccessCommands.table(["PROJECT", "PUBLIC ID", "DERIVED IDS", "LIMIT", "TIME ZONE", "KEYS"], rows))
         }
     }
 
@@ -135,26 +136,55 @@ struct ProjectsCommand: ParsableCommand {
     }
 
     struct Set: StoreCommand {
-        static let configuration = CommandConfiguration(abstract: "Sets what holds for a project.")
+        static let configuration = CommandConfiguration(
+            abstract: "Sets what holds for a project.",
+            discussion: """
+                --derived-ids server tells first what came with write keys in the last 14 days and would be refused; if there was anything, it \
+                changes nothing without --yes, and exits with 1.
+                """)
         @OptionGroup var settings: StoreFlags
         @Argument(help: "Its name.") var name: String
         @Option(
             name: .customLong("derived-ids"), help: "Whose derived ids it takes: any sender's, or only those that come with a server key.")
         var derivedIDs: Registry.DerivedIDs?
         @Option(help: "Events a second that each server takes of it; 0 for no limit.") var limit: Int?
+        @Option(help: "Where its days begin, such as Europe/Berlin. Once it has events, it holds from two days later on.") var timeZone:
+            String?
+        @Flag(help: "Set it although events would be refused.") var yes = false
         var changes: Bool { true }
 
         func validate() throws {
-            if derivedIDs == nil, limit == nil { throw ValidationError("name what to set: --derived-ids, --limit.") }
+            if derivedIDs == nil, limit == nil, timeZone == nil {
+                throw ValidationError("name what to set: --derived-ids, --limit, --time-zone.")
+            }
         }
 
         func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
             var project = try await store.registry.contents().project(named: name)
+            let (refused, contents) = (
+                derivedIDs == .server ? try await store.registry.derivedEvents(of: project, now: now) : [],
+                try await store.registry.contents()
+            )
+            if !refused.isEmpty {
+                store.note("Came with write keys in the last 14 days, and would be refused:")
+                let rows = refused.map { ["\($0.events)", $0.name, contents.name(ofKey: $0.keyID), $0.lastDay] }
+                store.note(AccessCommands.table(["EVENTS", "EVENT", "KEY", "LAST"], rows))
+                guard yes else {
+                    throw Registry.Problem.invalid(
+                        parameter: "--derived-ids",
+                        "has not been set, nor anything else: give these senders a server key first, or add --yes: their events become dead letters"
+                    )
+                }
+            }
+            if let timeZone { project = try await store.registry.setTimeZone(timeZone, of: name, now: now) }
             if let limit { project = try await store.registry.setLimit(limit, of: name) }
             if let derivedIDs { project = try await store.registry.setDerivedIDs(derivedIDs, of: name) }
             let rate = project.eventsPerSecond.map { "at most \($0) a second at each server" } ?? "as many as can be"
             return CommandOutput(
-                text: "", note: "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue); events: \(rate)")
+                text: "",
+                note:
+                    "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue); events: \(rate); days of \(project.zoneText(at: now))"
+            )
         }
     }
 }
@@ -187,6 +217,21 @@ extension ProjectsCommand {
             let done = try await store.erasures.finished(removal, progress: { store.note("\($0) rows…") })
             return CommandOutput(text: "\(EraseCommand.events(done.rows)) removed", note: "The project \(name) has been removed.")
         }
+    }
+}
+
+extension Registry.Project {
+    fileprivate func zoneText(at now: Int64) -> String {
+        guard let timeZone else { return "UTC" }
+        guard let from = timeZoneFrom, from.daysSince1970 > Int32(clamping: now / 86_400_000) else { return timeZone }
+        return "\(timeZone) from \(from) on"
+    }
+}
+
+extension Registry.Contents {
+    fileprivate func name(ofKey id: Int32?) -> String {
+        guard let id else { return "of the settings" }
+        return "\(id) \(keys.first { $0.id == id }?.name ?? "")"
     }
 }
 

@@ -19,31 +19,46 @@ struct EraseCommand: StoreCommand {
             key can claim any: look first.
             """)
     var linked = false
+    @Flag(help: "Also refuse the user's later events, which are then dead letters of the clients. Takes ten seconds more.") var block =
+        false
+    @Flag(help: "Take events of a user again who is blocked; nothing else.") var unblock = false
     @Flag(help: "Erase it. This cannot be taken back.") var yes = false
     @Option(help: "A file to which a line with the project and the user is added before it is erased; the store keeps no such list.")
     var record: String?
     @Option(help: "Such a file: erases its users again, after a backup from before was restored.") var replay: String?
     @Flag(help: "List the erasures.") var log = false
-    var changes: Bool { yes }
+    var changes: Bool { yes || unblock }
 
     private struct Line: Codable {
         var project: String
         var user: String
         /// As of when, in Unix milliseconds: who came again later stays.
         var at: Int64?
+        /// Whether the user's later events are refused.
+        var block: Bool?
     }
 
     func validate() throws {
         let isNamed = project != nil && user != nil
         let isAlone = project == nil && user == nil && record == nil
-        guard log ? isAlone && replay == nil && !yes && !linked : replay == nil ? isNamed : isAlone && !linked else {
+        let isPlain = !linked && !block
+        guard log || unblock || replay != nil ? isPlain : true,
+            log ? isAlone && replay == nil && !yes && !unblock : replay == nil ? isNamed : isAlone,
+            !unblock || (replay == nil && record == nil && !yes)
+        else {
             throw ValidationError("name --project and --user, or a file to --replay, or ask for the --log of all, and for nothing else.")
         }
     }
 
     func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
         if log { return try await list(store) }
-        guard let replay else { return try await erase(Line(project: project ?? "", user: user ?? "", at: now), store) }
+        if unblock {
+            try await store.erasures.unblock(project: project ?? "", user: user ?? "")
+            return CommandOutput(text: "", note: "Events of this user are taken again, within five seconds.")
+        }
+        guard let replay else {
+            return try await erase(Line(project: project ?? "", user: user ?? "", at: now, block: block ? true : nil), store)
+        }
         var (texts, failures) = ([String](), [String]())
         for (number, line) in try Self.lines(replay).enumerated() where !line.isEmpty {
             do {
@@ -88,7 +103,7 @@ struct EraseCommand: StoreCommand {
         // The user is the last one: whoever is interrupted finds the links again.
         var outputs: [CommandOutput] = []
         for user in links.filter({ linked && !$0.isShared }).map(\.user) + [line.user] {
-            outputs.append(try await eraseOne(Line(project: line.project, user: user, at: line.at), store))
+            outputs.append(try await eraseOne(Line(project: line.project, user: user, at: line.at, block: line.block), store))
         }
         let notes =
             outputs.compactMap(\.note)
@@ -102,7 +117,10 @@ struct EraseCommand: StoreCommand {
             try await store.erasures.checked(line.project, line.user)
             try Self.add(line, to: record)
         }
-        let erasure = try await store.erasures.add(project: line.project, user: line.user, upTo: replay == nil ? nil : line.at)
+        let blocks = line.block == true
+        let erasure = try await store.erasures.add(
+            project: line.project, user: line.user, upTo: replay == nil || blocks ? nil : line.at, blocks: blocks)
+        if blocks { store.note("In ten seconds no server takes events of this user any more; then the rest goes…") }
         return Self.done(try await store.erasures.finished(erasure, progress: { store.note("\(Self.events($0))…") }))
     }
 

@@ -172,7 +172,8 @@ public enum HapaxServer {
                 let store = try await open(configuration, currentTime, logger)
                 let result: Result<CommandOutput, any Error>
                 let access = CommandStore(
-                    registry: Registry(database: store.settings), erasures: Erasures(store: store, inSettings: configuration.projects),
+                    registry: Registry(database: store.settings, zonesInSettings: Set(configuration.timeZones.map(\.project))),
+                    erasures: Erasures(store: store, inSettings: configuration.projects),
                     retention: Retention(store: store), losses: Losses(store: store), note: note)
                 do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
                     result = .failure(error)

@@ -46,7 +46,8 @@ package struct IngestApplication: Service {
             await store.close()
             throw error
         }
-        let registry = Registry(database: store.settings)
+        let registry = Registry(
+            database: store.settings, zonesInSettings: Set(keys.projects.filter { zones[$0.value] != nil }.keys))
         let access = Keys(keys, registry: registry, currentTime: currentTime)
         do { try await access.refresh() } catch {
             await store.close()

@@ -39,24 +39,30 @@ struct DayClosing: Sendable {
 
     /// The project's zones in the store, after adding one that the settings have changed.
     private func zones(of projectID: Int32, now: Int64) async throws(StoreError) -> ZoneHistory {
-        var history = try await Self.zones(of: projectID, database.rows)
-        guard let known = history else {
-            let first = zones[projectID] ?? .utc
-            try await database.write([
-                "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(CalendarDay.first), \(first.name))"
-            ])
-            return ZoneHistory(first)
-        }
-        // A server without a setting for this project leaves the zone to the servers that have one.
-        guard let wanted = zones[projectID], known.latest != wanted else { return known }
-        let day = ZoneHistory.firstDay(of: wanted, now: now)
-        // An earlier change that was to hold from this day or a later one was never used, and is dropped.
-        try await database.write([
-            "DELETE FROM report_zones WHERE project_id = \(projectID) AND from_day >= \(day)",
-            "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(day), \(wanted.name))",
-        ])
-        history?.add(wanted, from: day)
-        return history ?? known
+        let known = try await Self.zones(of: projectID, database.rows)
+        // A server without a setting for this project leaves the zone to whoever has one.
+        let wanted = zones[projectID] ?? known?.latest ?? .utc
+        if let known, known.latest == wanted { return known }
+        let (history, statements) = Self.change(known, to: wanted, of: projectID, now: now)
+        try await database.write(statements)
+        return history
+    }
+
+    /// What makes another zone hold: from the first day on that has no bounds yet, or for all days of a project that has no zone.
+    static func change(
+        _ known: ZoneHistory?, to zone: ReportZone, of projectID: Int32, now: Int64
+    ) -> (history: ZoneHistory, statements: [StoreSQL]) {
+        let day = known == nil ? .first : ZoneHistory.firstDay(of: zone, now: now)
+        var history = known ?? ZoneHistory(zone)
+        if known != nil { history.add(zone, from: day) }
+        return (
+            history,
+            [
+                // An earlier change that was to hold from this day or a later one was never used, and is dropped.
+                "DELETE FROM report_zones WHERE project_id = \(projectID) AND from_day >= \(day)",
+                "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(day), \(zone.name))",
+            ]
+        )
     }
 
     /// - Returns: nil for a project that has none yet.

@@ -22,7 +22,24 @@ struct AdminRoutes: Sendable {
     func projects(_ request: Request) async throws -> Response {
         try await answer(request) {
             let contents = try await registry.contents()
-            return { $0.member("projects", list: contents.projects) { writer, project in writer.object { $0.members(of: project) } } }
+            var derived: [Int32: [Registry.DerivedEvents]] = [:]
+            for project in contents.projects { derived[project.id] = try await registry.derivedEvents(of: project, now: currentTime()) }
+            return { [derived] in
+                $0.member("projects", list: contents.projects) { writer, project in
+                    writer.object { writer in
+                        writer.members(of: project)
+                        writer.member("blocked_users", contents.blocked[project.id]?.count ?? 0)
+                        writer.member("derived_ids_with_write_keys", list: derived[project.id] ?? []) { writer, events in
+                            writer.object { writer in
+                                writer.member("event", events.name)
+                                writer.member("key", events.keyID)
+                                writer.member("events", events.events)
+                                writer.member("last_day", events.lastDay)
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 
@@ -36,7 +53,7 @@ struct AdminRoutes: Sendable {
 
     func setProject(_ request: Request, name: String) async throws -> Response {
         try await answer(request) {
-            let body = try await Self.body(request, ChangedProject.self, ["derived_ids", "events_per_second"])
+            let body = try await Self.body(request, ChangedProject.self, ["derived_ids", "events_per_second", "time_zone"])
             let name = name.removingPercentEncoding ?? name
             var project = try await registry.contents().project(named: name)
             if let text = body.derived_ids {
@@ -45,6 +62,7 @@ struct AdminRoutes: Sendable {
                 }
                 project = try await registry.setDerivedIDs(derivedIDs, of: name)
             }
+            if let zone = body.time_zone { project = try await registry.setTimeZone(zone, of: name, now: currentTime()) }
             if let limit = body.events_per_second { project = try await registry.setLimit(limit, of: name) }
             return { [project] in $0.members(of: project) }
         }
@@ -133,14 +151,22 @@ struct AdminRoutes: Sendable {
     /// Not a path or a parameter: those are in the logs of proxies.
     func erase(_ request: Request) async throws -> Response {
         try await answerErasure(request) {
-            let body = try await Self.body(request, AskedErasure.self, ["project", "user", "linked", "dry_run"])
+            let body = try await Self.body(request, AskedErasure.self, ["project", "user", "linked", "block", "dry_run"])
             let links = body.linked == true ? try await erasures.links(project: body.project, user: body.user) : []
             if body.dry_run == true { return ([], try await erasures.preview(project: body.project, user: body.user), links) }
             var begun: [Erasures.Erasure] = []
             for user in links.filter({ !$0.isShared }).map(\.user) + [body.user] {
-                begun.append(try await erasures.add(project: body.project, user: user))
+                begun.append(try await erasures.add(project: body.project, user: user, blocks: body.block == true))
             }
             return (begun, nil, links)
+        }
+    }
+
+    func unblock(_ request: Request) async throws -> Response {
+        try await answer(request) {
+            let body = try await Self.body(request, UnblockedUser.self, ["project", "user"])
+            try await erasures.unblock(project: body.project, user: body.user)
+            return { $0.member("project", body.project) }
         }
     }
 
@@ -214,6 +240,7 @@ struct AdminRoutes: Sendable {
     private struct ChangedProject: Decodable {
         var derived_ids: String?
         var events_per_second: Int?
+        var time_zone: String?
     }
     private struct AddedKey: Decodable {
         var kind: String
@@ -225,7 +252,12 @@ struct AdminRoutes: Sendable {
         var project: String
         var user: String
         var linked: Bool?
+        var block: Bool?
         var dry_run: Bool?
+    }
+    private struct UnblockedUser: Decodable {
+        var project: String
+        var user: String
     }
     private struct RemovedProject: Decodable { var dry_run: Bool? }
     private struct AcceptedLosses: Decodable {
@@ -328,6 +360,8 @@ extension JSONWriter {
         member("public_id", project.publicID)
         member("derived_ids", project.derivedIDs.rawValue)
         member("events_per_second", project.eventsPerSecond)
+        member("time_zone", project.timeZone ?? "UTC")
+        member("time_zone_from", project.timeZoneFrom == .first ? nil : project.timeZoneFrom?.description)
     }
 
     /// Never the user's id.

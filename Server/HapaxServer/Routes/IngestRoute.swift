@@ -45,6 +45,7 @@ struct IngestRoute: Sendable {
         let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, sender)
         if let limit = sender.eventsPerSecond { rates.withLock { $0.charge(sender.projectID, max(1, ingest.count), limit: limit, .now) } }
         let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
+        if !ingest.derived.isEmpty { keys.note(ingest.derived, sender) }
         metrics.answered(outcome, of: sender.projectID)
         live.answered(ingest, outcome)
         let receipt = Receipt(
@@ -74,7 +75,7 @@ struct IngestRoute: Sendable {
             if turn.isOver(after: bytes.count) { await turn.giveWay() }
             var scan = BodyScan(bytes[...], isLines: isLines)
             var request = IngestRequest(
-                projectID: sender.projectID, takesDerivedIDs: sender.takesDerivedIDs, bodyBytes: bytes.count)
+                projectID: sender.projectID, derivedIDs: sender.derivedIDs, blocked: sender.blocked, bodyBytes: bytes.count)
             var read = 0
             while try next(&scan, &request) {
                 if turn.isOver(after: scan.position - read) { await turn.giveWay() }

@@ -66,6 +66,7 @@ struct Routes {
         add("/v1/admin/erasures", .post) { request, _ in try await admin.erase(request) }
         add("/v1/admin/losses/accept", .post) { request, _ in try await admin.acceptLosses(request) }
         add("/v1/admin/retention", .get) { request, _ in try await admin.retention(request) }
+        add("/v1/admin/unblock", .post) { request, _ in try await admin.unblock(request) }
         add("/v1/admin/retention", .patch) { request, _ in try await admin.setRetention(request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         addHealth(readiness)

@@ -196,6 +196,18 @@ enum PostgresSchema {
                 UPDATE installs SET begins = acknowledged + 1, events_given = greatest(created - acknowledged, 0),
                   events_waiting = greatest(created - acknowledged, 0) WHERE acknowledged < \(SequenceSet.maximum);
                 """),
+        Migration(
+            name: "010_blocked_users",
+            sql: """
+                ALTER TABLE projects ADD COLUMN user_key text;
+                CREATE TABLE blocked_users (
+                  project_id integer NOT NULL REFERENCES projects, digest text NOT NULL, PRIMARY KEY (project_id, digest)
+                );
+                CREATE TABLE derived_ids (
+                  project_id integer NOT NULL REFERENCES projects, day text NOT NULL, key_id integer NOT NULL, event text COLLATE "C" NOT NULL,
+                  count bigint NOT NULL, PRIMARY KEY (project_id, day, key_id, event)
+                );
+                """),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

@@ -165,6 +165,19 @@ enum SQLiteSchema {
                       events_waiting = max(created - acknowledged, 0) WHERE acknowledged < \(SequenceSet.maximum)
                     """)
         }
+        migrator.registerMigration("008_blocked_users") { db in
+            try db.execute(
+                sql: """
+                    ALTER TABLE projects ADD COLUMN user_key TEXT;
+                    CREATE TABLE blocked_users (
+                      project_id INTEGER NOT NULL REFERENCES projects, digest TEXT NOT NULL, PRIMARY KEY (project_id, digest)
+                    ) WITHOUT ROWID;
+                    CREATE TABLE derived_ids (
+                      project_id INTEGER NOT NULL REFERENCES projects, day TEXT NOT NULL, key_id INTEGER NOT NULL, event TEXT NOT NULL,
+                      count INTEGER NOT NULL, PRIMARY KEY (project_id, day, key_id, event)
+                    ) WITHOUT ROWID;
+                    """)
+        }
         return migrator
     }
 
