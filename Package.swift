@@ -198,7 +198,7 @@ let package = Package(
                 .product(name: "NIOEmbedded", package: "swift-nio", condition: server),
             ],
             path: "Tests/HapaxServerTests",
-            exclude: ["day_bounds.py", "daily_report.py"],
+            exclude: ["day_bounds.py", "analysis.py", "daily_report.py"],
             resources: [.copy("Golden")],
             swiftSettings: strict
         ),

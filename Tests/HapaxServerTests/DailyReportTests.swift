@@ -9,133 +9,6 @@ import Testing
 /// docs/reading.md: time and the daily report (R60, R61, R62): one suite over both stores.
 @Suite("The daily report", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
 struct DailyReportTests {
-    // MARK: - A project whose clock is moved
-
-    /// A store whose rows are received when the test says, and whose days close when the test says.
-    private final class Books: Sendable {
-        let fixture: StoreUnderTest
-        private let state: Locked<(store: any EventStore, now: Int64, number: UInt64)>
-        private let clock: Locked<Int64>
-        let zones: Locked<[Int32: ReportZone]>
-
-        /// - Parameter start: RFC 3339.
-        init(_ kind: StoreUnderTest.Kind, zone: String = "Europe/Berlin", start: String) async throws {
-            fixture = try await StoreUnderTest(kind)
-            let clock = Locked(Books.seconds(start) * 1_000)
-            self.clock = clock
-            let store = try await fixture.open(currentTime: { clock.withLock { $0 } })
-            state = Locked((store, Books.seconds(start), 0))
-            zones = Locked([1: try #require(ReportZone(zone)), 2: .utc])
-            for name in ["shop", "app"] { _ = try await store.projectID(named: name) }
-        }
-
-        static func seconds(_ text: String) -> Int64 { (Timestamp(text)?.unixMilliseconds ?? -1) / 1_000 }
-
-        var store: any EventStore { state.withLock { $0.store } }
-        var now: Int64 { state.withLock { $0.now } }
-
-        func move(to text: String) { move(to: Self.seconds(text)) }
-
-        func move(to seconds: Int64) {
-            state.withLock { $0.now = max($0.now, seconds) }
-            clock.withLock { $0 = now * 1_000 }
-        }
-
-        /// Stores events that are received now.
-        ///
-        /// - Parameter idsOf: The day that their ids are of, in days since 1970.
-        func receive(
-            _ events: [(name: String, time: Int64, user: String, properties: Properties)], project: Int32 = 1, idsOf day: Int32 = Sample.day
-        ) async throws {
-            let records = events.map { event in
-                let number = state.withLock { state in
-                    state.number += 1
-                    return state.number
-                }
-                let id = Sample.id(number, day: day)
-                let bytes = Sample.event(id, name: event.name, distinctID: event.user, time: event.time, properties: event.properties)
-                return EventRecord(EventScanner.scan(bytes[...]), id: id, projectID: project, envelope: .init())
-            }
-            _ = try await store.commit(Sample.group(records), writer: 0)
-            guard fixture.kind == .postgres else { return }
-            // PostgreSQL's own clock gave another time.
-            try await fixture.execute(
-                "UPDATE events SET received_at = to_timestamp(\(now)) WHERE event_id IN (\(records.map { "'\($0.key.id)'" }.joined(separator: ",")))"
-            )
-        }
-
-        func receive(_ name: String, at time: String, user: String = "u1", _ properties: Properties = [:], project: Int32 = 1) async throws
-        {
-            try await receive([(name, Self.seconds(time) * 1_000, user, properties)], project: project)
-        }
-
-        /// Closes what is due at the test's own time.
-        func close() async throws {
-            try await DayClosing(database: ClockedDatabase(base: store.reports, now: now), zones: zones.withLock { $0 }).perform(now: now)
-        }
-
-        func report(_ from: String, _ to: String, _ basis: DailyReport.Basis = .closed, project: Int32 = 1) async throws -> DailyReport {
-            let database = store.reports
-            let reader = DailyReportReader(database: database, zones: zones.withLock { $0 })
-            return try await reader.report(
-                project, (CalendarDay(from), CalendarDay(to)), basis, now: now, until: .now + .seconds(600)
-            ) { query throws(StoreError) in
-                try await query.figures(database, .question) { (sql) async throws(StoreError) in try await database.rows(sql) }
-            }
-        }
-
-        func day(_ day: String, _ basis: DailyReport.Basis = .closed) async throws -> DailyReport.Day {
-            let next = try #require(CalendarDay(day)).advanced(by: 1).description
-            return try #require(try await report(day, next, basis).days.first)
-        }
-
-        /// All events of a project, as they are exported.
-        func export(_ project: Int32 = 1) async throws -> String {
-            var writer = JSONWriter()
-            let end = Timestamp(clampingUnixMilliseconds: EventLimits.maximumTime).unixMicroseconds
-            var (rest, width) = (Optional(EventQuery(projectID: project, received: 0..<end, limit: .max)), 0)
-            while let query = rest {
-                let step = try await store.reader.stepForward(query, width: &width, until: .now + .seconds(600))
-                for event in step.events { writer.line(event) }
-                rest = step.rest
-            }
-            return String(decoding: writer.bytes, as: UTF8.self)
-        }
-
-        /// Compares a report with what another program makes of the same events.
-        func expectPythonAgrees(_ report: DailyReport, project: Int32 = 1) async throws {
-            let json = String(decoding: report.json(), as: UTF8.self)
-            let answer = try await Python.run("daily_report", input: json + "\n" + (try await export(project)))
-            #expect(answer == "checked \(report.days.count)\n", "\(answer)")
-        }
-
-        func restart() async throws {
-            await store.close()
-            let store = try await fixture.open(currentTime: { [clock] in clock.withLock { $0 } })
-            state.withLock { $0.store = store }
-        }
-    }
-
-    /// Days close by the test's clock, not by the store's.
-    private struct ClockedDatabase: ReportDatabase {
-        let base: any ReportDatabase
-        let now: Int64
-
-        var dialect: ReportDialect { base.dialect }
-        func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
-            try await base.rows(sql, until: deadline)
-        }
-        func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
-        func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
-        func settled() async throws(StoreError) -> Int64 { min(try await base.settled(), now * 1_000) }
-        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
-            try await base.received(from: from, to: to, parts: parts)
-        }
-        func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
-            try await base.exclusively(body)
-        }
-    }
-
     /// Something happens between two statements of a question.
     private struct InterruptedDatabase: ReportDatabase {
         let base: any ReportDatabase
@@ -151,6 +24,9 @@ struct DailyReportTests {
             if number == interruption.after { do { try await interruption.body() } catch { throw .unavailable("\(error)") } }
             return try await base.rows(sql, until: deadline)
         }
+        func each(
+            _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+        ) async throws(StoreError) { try await base.each(sql, until: deadline, row) }
         func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
         func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
         func settled() async throws(StoreError) -> Int64 { try await base.settled() }
@@ -167,7 +43,7 @@ struct DailyReportTests {
         arguments: StoreUnderTest.Kind.allCases, 1...10)
     func questionsAreInterrupted(kind: StoreUnderTest.Kind, statement: Int) async throws {
         for closes in [true, false] {
-            let books = try await Books(kind, zone: "UTC", start: "2026-01-12T10:00:00Z")
+            let books = try await ClockedProject(kind, zone: "UTC", start: "2026-01-12T10:00:00Z")
             try await books.receive("a", at: "2026-01-13T09:00:00Z")
             try await books.close()
             books.move(to: closes ? "2026-01-14T05:00:00Z" : "2026-01-13T20:00:00Z")
@@ -199,7 +75,7 @@ struct DailyReportTests {
         "An event of 23:59 has four hours to arrive, one of 00:00 has 28; later it is late, and the closed day does not change (R60, R61)",
         arguments: StoreUnderTest.Kind.allCases)
     func bothExamples(kind: StoreUnderTest.Kind) async throws {
-        let books = try await Books(kind, start: "2026-01-12T12:00:00+01:00")
+        let books = try await ClockedProject(kind, start: "2026-01-12T12:00:00+01:00")
         try await books.receive("a", at: "2026-01-12T11:00:00+01:00")
         books.move(to: "2026-01-14T03:59:59+01:00")
         try await books.receive("a", at: "2026-01-13T00:00:00+01:00", user: "midnight")
@@ -239,9 +115,9 @@ struct DailyReportTests {
             ("2026-03-29", 23, "2026-03-30T02:00:00Z"), ("2026-10-25", 25, "2026-10-26T03:00:00Z"),
             ("2026-03-28", 24, "2026-03-29T02:00:00Z"),
         ] {
-            let books = try await Books(kind, start: "\(day)T00:00:00Z")
+            let books = try await ClockedProject(kind, start: "\(day)T00:00:00Z")
             try await books.receive("a", at: "\(day)T00:00:00Z")
-            let closing = Books.seconds(closes)
+            let closing = ClockedProject.seconds(closes)
             books.move(to: closing - 1)
             try await books.receive("a", at: "\(day)T20:00:00Z", user: "in time")
             try await books.close()
@@ -262,7 +138,7 @@ struct DailyReportTests {
         "A server that was down over several cut-offs closes them in order, each as if it had been there",
         arguments: StoreUnderTest.Kind.allCases)
     func longSleepIsCaughtUp(kind: StoreUnderTest.Kind) async throws {
-        let books = try await Books(kind, start: "2026-01-10T10:00:00Z")
+        let books = try await ClockedProject(kind, start: "2026-01-10T10:00:00Z")
         try await books.receive("$AppStart", at: "2026-01-10T09:00:00Z", user: "old")
         // Another server stores meanwhile; nobody closes.
         for day in 11...14 {
@@ -282,7 +158,7 @@ struct DailyReportTests {
 
     @Test("Two servers close at once, their clocks an hour apart: each day is closed once, as one server would have")
     func twoServersCloseOnce() async throws {
-        let books = try await Books(.postgres, start: "2026-01-10T10:00:00Z")
+        let books = try await ClockedProject(.postgres, start: "2026-01-10T10:00:00Z")
         for day in 10...20 {
             books.move(to: "2026-01-\(day)T12:00:00Z")
             try await books.receive((0..<50).map { ("$AppStart", (books.now - 3_600) * 1_000, "u\($0 * day % 70)", [:]) })
@@ -338,8 +214,8 @@ struct DailyReportTests {
         "Each figure by its definition: starts, passive starts, ends with and without a duration, ahead, names (R62)",
         arguments: StoreUnderTest.Kind.allCases)
     func figuresFollowTheirDefinitions(kind: StoreUnderTest.Kind) async throws {
-        let books = try await Books(kind, zone: "UTC", start: "2026-01-12T00:00:00Z")
-        let noon = Books.seconds("2026-01-13T12:00:00Z") * 1_000
+        let books = try await ClockedProject(kind, zone: "UTC", start: "2026-01-12T00:00:00Z")
+        let noon = ClockedProject.seconds("2026-01-13T12:00:00Z") * 1_000
         try await books.receive("$AppStart", at: "2026-01-11T23:00:00Z", user: "known")
         books.move(to: "2026-01-13T13:00:00Z")
         try await books.receive([
@@ -373,7 +249,7 @@ struct DailyReportTests {
         "Imported history is late by definition: its closed days are empty and say so, or that it is being counted (S23); all holds it",
         arguments: StoreUnderTest.Kind.allCases)
     func importedHistoryIsLate(kind: StoreUnderTest.Kind) async throws {
-        let books = try await Books(kind, start: "2026-01-12T10:00:00Z")
+        let books = try await ClockedProject(kind, start: "2026-01-12T10:00:00Z")
         try await books.receive("a", at: "2026-01-12T09:00:00Z")
         try await books.close()
         for year in [1970, 2019, 2025] { try await books.receive("$AppStart", at: "\(year)-06-15T10:00:00Z", user: "u\(year)") }
@@ -392,13 +268,25 @@ struct DailyReportTests {
         await books.store.close()
     }
 
-    @Test("A changed zone holds from two days ahead, and no day that has begun gets other bounds", arguments: StoreUnderTest.Kind.allCases)
-    func zoneChanges(kind: StoreUnderTest.Kind) async throws {
-        let books = try await Books(kind, zone: "Europe/Berlin", start: "2026-01-12T10:00:00Z")
+    @Test(
+        "A changed zone holds from two days ahead, and no day that has begun gets other bounds; an admin's as well as a setting's",
+        arguments: StoreUnderTest.Kind.allCases, [false, true])
+    func zoneChanges(kind: StoreUnderTest.Kind, byAdmin: Bool) async throws {
+        let books = try await ClockedProject(kind, zone: "Europe/Berlin", start: "2026-01-12T10:00:00Z")
         try await books.receive("a", at: "2026-01-12T09:00:00Z")
         try await books.close()
         let before = try await books.report("2026-01-10", "2026-01-14").days.map(\.bounds)
-        books.zones.withLock { $0[1] = ReportZone("America/Los_Angeles") }
+        if byAdmin {
+            let (zone, now) = ("America/Los_Angeles", books.now * 1_000)
+            await #expect(throws: Registry.Problem.self) {
+                try await Registry(database: books.store.settings, zonesInSettings: ["shop"]).setTimeZone(zone, of: "shop", now: now)
+            }
+            books.zones.withLock { $0 = [:] }
+            let project = try await Registry(database: books.store.settings).setTimeZone(zone, of: "shop", now: now)
+            #expect(project.timeZone == zone && project.timeZoneFrom.map { $0 > .first } == true)
+        } else {
+            books.zones.withLock { $0[1] = ReportZone("America/Los_Angeles") }
+        }
         try await books.close()
         books.move(to: "2026-01-20T20:00:00Z")
         try await books.close()
@@ -414,7 +302,7 @@ struct DailyReportTests {
         "S7: a server that no setting tells of a project's zone leaves it as it is, also a zone that is no longer set",
         arguments: StoreUnderTest.Kind.allCases)
     func unknownZoneIsKept(kind: StoreUnderTest.Kind) async throws {
-        let books = try await Books(kind, zone: "Asia/Kolkata", start: "2026-01-12T10:00:00Z")
+        let books = try await ClockedProject(kind, zone: "Asia/Kolkata", start: "2026-01-12T10:00:00Z")
         try await books.receive("a", at: "2026-01-12T09:00:00Z")
         try await books.close()
         books.zones.withLock { $0 = [:] }
@@ -442,8 +330,8 @@ struct DailyReportTests {
         random = SeededRandom(seed: random.seed &+ UInt64(round))
         let zone = ["Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles", "Pacific/Apia", "UTC"].randomElement(using: &random) ?? "UTC"
         let start = ["2026-01-10T10:00:00Z", "2026-03-26T10:00:00Z", "2026-10-22T10:00:00Z"].randomElement(using: &random) ?? ""
-        var both: [Books] = []
-        for kind in StoreUnderTest.Kind.allCases { both.append(try await Books(kind, zone: zone, start: start)) }
+        var both: [ClockedProject] = []
+        for kind in StoreUnderTest.Kind.allCases { both.append(try await ClockedProject(kind, zone: zone, start: start)) }
         let end = both[0].now + 8 * 86_400
         while both[0].now < end {
             let now = both[0].now
@@ -458,7 +346,7 @@ struct DailyReportTests {
             let step = Int64.random(in: 60...30_000, using: &random)
             for books in both { books.move(to: now + step) }
         }
-        let from = CalendarDay.first.advanced(by: Int(Books.seconds(start) / 86_400) - 4).description
+        let from = CalendarDay.first.advanced(by: Int(ClockedProject.seconds(start) / 86_400) - 4).description
         let to = CalendarDay.first.advanced(by: Int(end / 86_400) + 3).description
         for project: Int32 in [1, 2] {
             for basis in DailyReport.Basis.allCases {

@@ -59,11 +59,6 @@ struct UpkeepServiceTests {
 
 @Suite("Figures of open days, kept for a moment", .timeLimit(.minutes(6)), .endsWhenItHangs)
 struct ReportCacheTests {
-    private static func query(_ before: Int64 = .max) -> DailyQuery {
-        let day = ZoneHistory(.utc).bounds(of: CalendarDay(daysSince1970: Sample.day) ?? .first)
-        return DailyQuery(projectID: 1, day: day, receivedBefore: before, foldedTo: 0)
-    }
-
     /// Computes when the test says.
     private final class Scans: Sendable {
         let state = Locked((count: 0, waiting: [CheckedContinuation<Result<DailyFigures, StoreError>, Never>]()))
@@ -88,15 +83,15 @@ struct ReportCacheTests {
 
     @Test("A question asked by many is one scan, and known for a moment; another one is its own")
     func manyAskersAreOneScan() async throws {
-        let (cache, scans) = (ReportCache(), Scans())
-        async let first = cache.figures(Self.query()) { () throws(StoreError) in try await scans.scan() }
-        async let second = cache.figures(Self.query()) { () throws(StoreError) in try await scans.scan() }
+        let (cache, scans) = (ReportCache<Int, DailyFigures>(), Scans())
+        async let first = cache.value(0) { () throws(StoreError) in try await scans.scan() }
+        async let second = cache.value(0) { () throws(StoreError) in try await scans.scan() }
         await scans.end(.success(DailyFigures()))
         let both = try await (first, second)
         #expect(both.0 == both.1)
-        _ = try await cache.figures(Self.query()) { () throws(StoreError) in try await scans.scan() }
+        _ = try await cache.value(0) { () throws(StoreError) in try await scans.scan() }
         #expect(scans.state.withLock { $0.count } == 1)
-        async let other = cache.figures(Self.query(1)) { () throws(StoreError) in try await scans.scan() }
+        async let other = cache.value(1) { () throws(StoreError) in try await scans.scan() }
         await scans.end(.success(DailyFigures()))
         _ = try await other
         #expect(scans.state.withLock { $0.count } == 2)
@@ -104,12 +99,12 @@ struct ReportCacheTests {
 
     @Test("S17: the first asker's time is up for it alone; a store that fails has failed for all, and is asked again")
     func timeIsUpForTheFirstAlone() async throws {
-        let (cache, scans) = (ReportCache(), Scans())
+        let (cache, scans) = (ReportCache<Int, DailyFigures>(), Scans())
         for (number, failure) in [StoreError.tooHeavy, .unavailable("test")].enumerated() {
             // Two ask before the first has an answer.
             let askers = (0..<2).map { _ in
                 Task {
-                    try? await cache.figures(Self.query(Int64(number))) { () throws(StoreError) in try await scans.scan() }
+                    try? await cache.value(number) { () throws(StoreError) in try await scans.scan() }
                 }
             }
             await scans.end(.failure(failure))

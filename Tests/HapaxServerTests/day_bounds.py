@@ -36,11 +36,16 @@ def first(zone, target):
     return min(c for c in candidates if start <= c <= end and local(zone, c) >= target)
 
 
-for line in sys.stdin:
-    name, day, starts, closes = line.split()
-    zone = ZoneInfo(name)
-    midnight = (date.fromisoformat(day) - date(1970, 1, 1)).days * 86400
-    expected = (first(zone, midnight), first(zone, midnight + 86400 + 4 * 3600))
-    if expected != (int(starts), int(closes)):
-        print(name, day, "expected", *expected, "found", starts, closes)
-print("checked")
+def bounds(zone, day):
+    """When a day begins and when it closes, in Unix seconds."""
+    midnight = (day - date(1970, 1, 1)).days * 86400
+    return first(zone, midnight), first(zone, midnight + 86400 + 4 * 3600)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        name, day, starts, closes = line.split()
+        expected = bounds(ZoneInfo(name), date.fromisoformat(day))
+        if expected != (int(starts), int(closes)):
+            print(name, day, "expected", *expected, "found", starts, closes)
+    print("checked")

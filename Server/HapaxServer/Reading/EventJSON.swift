@@ -9,12 +9,17 @@ extension JSONWriter {
         }
     }
 
-    /// A line of an export: the event as `hapax import` takes it, and when it was received.
+    /// A line of an export: the event as `hapax import` takes it, and what the store knows beside: which number of which install it had, and
+    /// when it was received.
     mutating func line(_ event: EventRow) {
         object { writer in
             writer.members(as: event)
             // Line breaks can only be between values, where they may become spaces: inside a text JSON escapes them.
             writer.raw(event.properties.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
+            if let installID = event.installID {
+                writer.member("install_id", installID)
+                writer.member("install_sequence", event.sequence)
+            }
             writer.member("received_at", event.receivedAt.description)
         }
         raw("\n")

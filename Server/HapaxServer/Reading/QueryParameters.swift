@@ -1,15 +1,19 @@
 import Foundation
 import HapaxModel
 
-/// The parameters of one question. One that is unknown, repeated or without a usable value is refused, and the refusal names it.
+/// The parameters of one question. One that is unknown, without a usable value, or repeated where it has one value, is refused, and the refusal
+/// names it.
 struct QueryParameters {
-    private var values: [String: String] = [:]
+    private var values: [String: [String]] = [:]
 
     /// - Parameters:
     ///   - query: The text after the `?`, in the encoding of forms: `+` is a space.
     ///   - known: The names of all parameters that the path takes.
+    ///   - repeatable: Those that may come more than once.
     ///   - ignoresOthers: Whether other names are ignored, since a sender's proxy may add some.
-    init(_ query: String?, known: Set<String>, ignoresOthers: Bool = false) throws(RequestProblem) {
+    init(
+        _ query: String?, known: Set<String>, repeatable: Set<String> = [], ignoresOthers: Bool = false
+    ) throws(RequestProblem) {
         for pair in (query ?? "").split(separator: "&") {
             let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map {
                 $0.replacingOccurrences(of: "+", with: " ").removingPercentEncoding
@@ -23,7 +27,8 @@ struct QueryParameters {
             guard parts.count == 2, let value = parts[1], !value.isEmpty, !value.utf8.contains(0) else {
                 throw Self.problem(name, "must have a value, in UTF-8 and percent encoding, without U+0000")
             }
-            guard values.updateValue(value, forKey: name) == nil else { throw Self.problem(name, "is given twice") }
+            guard values[name] == nil || repeatable.contains(name) else { throw Self.problem(name, "is given twice") }
+            values[name, default: []].append(value)
         }
     }
 
@@ -32,7 +37,9 @@ struct QueryParameters {
         RequestProblem(.invalidParameter, detail: detail, members: ["parameter": .string(String(name.prefix(64)))])
     }
 
-    func text(_ name: String) -> String? { values[name] }
+    func text(_ name: String) -> String? { values[name]?.first }
+
+    func texts(_ name: String) -> [String] { values[name] ?? [] }
 
     func id(_ name: String) throws(RequestProblem) -> EventID? {
         try parse(name, "must be a UUID") { EventID($0) }
@@ -62,7 +69,7 @@ struct QueryParameters {
     }
 
     func parse<Value>(_ name: String, _ detail: String, _ read: (String) -> Value?) throws(RequestProblem) -> Value? {
-        guard let text = values[name] else { return nil }
+        guard let text = text(name) else { return nil }
         guard let value = read(text) else { throw Self.problem(name, detail) }
         return value
     }

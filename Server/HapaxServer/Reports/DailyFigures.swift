@@ -50,7 +50,7 @@ struct DailyFigures: Equatable, Sendable {
 }
 
 /// Computes the figures of a day from its events.
-struct DailyQuery: Sendable {
+struct DailyQuery: Hashable, Sendable {
     var projectID: Int32
     var day: ReportDay
     /// Only events received before this count, in Unix seconds: the day's close, or `.max` for all events.

@@ -11,7 +11,7 @@ extension DailyReport {
                 writer.member("time_zone", zone.name)
                 writer.member("basis", basis.rawValue)
             }
-            writer.member("late_as_of", lateAsOf.map { Self.instant($0, .utc) })
+            writer.member("late_as_of", lateAsOf.map(ReportZone.utc.text))
             writer.member("days", list: days) { writer, day in writer.object { day.write(to: &$0) } }
             writer.member("warnings", list: onlyLate.map(Optional.some) + (isCountingLate ? [nil] : [])) { writer, day in
                 writer.object { writer in
@@ -25,40 +25,38 @@ extension DailyReport {
         return writer.bytes
     }
 
-    /// RFC 4180. A line is an event name of a day with its count; one line with an empty name counts all names beyond the commonest.
+    /// A line is an event name of a day with its count; one line with an empty name counts all names beyond the commonest.
     func csvByEvent() -> [UInt8] {
-        var lines = ["day,state,event,count"]
-        for day in days {
-            let names = day.figures.byName + (day.figures.other > 0 ? [.init(event: "", count: day.figures.other)] : [])
-            lines += names.map { "\(day.bounds.day),\(day.state.rawValue),\(Self.cell($0.event)),\($0.count)" }
+        let lines = days.flatMap { day in
+            (day.figures.byName + (day.figures.other > 0 ? [.init(event: "", count: day.figures.other)] : [])).map {
+                [day.bounds.day.description, day.state.rawValue, $0.event, "\($0.count)"]
+            }
         }
-        return Array(lines.map { $0 + "\r\n" }.joined().utf8)
+        return CSV.text([["day", "state", "event", "count"]] + lines)
     }
 
-    /// A cell with text that a client sent, made safe: no control characters for terminals, no line breaks, no formulas for spreadsheets.
-    private static func cell(_ text: String) -> String {
-        let isFormula = text.unicodeScalars.first.map { ["=", "+", "-", "@"].contains($0) } == true
-        let scalars = text.printable.unicodeScalars.flatMap { $0 == "\"" ? [$0, $0] : [$0] }
-        let cell = (isFormula ? "'" : "") + String(String.UnicodeScalarView(scalars))
-        return scalars.contains { [",", "\""].contains($0) } ? "\"\(cell)\"" : cell
-    }
-
-    /// RFC 4180. A line is a day. No cell holds text that a client sent, so none needs quoting or protection against formulas.
+    /// A line is a day.
     func csv() -> [UInt8] {
-        var lines = [
-            "day,state,time_zone,starts_at,ends_at,closes_at,users,active_users,new_users,sessions,timed_sessions,mean_session_ms,mean_use_ms,"
-                + "events,late,ahead"
+        let titles = [
+            "day", "state", "time_zone", "starts_at", "ends_at", "closes_at", "users", "active_users", "new_users", "sessions",
+            "timed_sessions",
+            "mean_session_ms", "mean_use_ms", "events", "late", "ahead",
         ]
-        for day in days {
-            let texts = [day.bounds.day.description, day.state.rawValue, day.bounds.zone.name] + day.instants
-            lines.append((texts + day.numbers.map { $0.map { "\($0)" } ?? "" }).joined(separator: ","))
-        }
-        return Array(lines.map { $0 + "\r\n" }.joined().utf8)
+        return CSV.text(
+            [titles]
+                + days.map { day in
+                    [day.bounds.day.description, day.state.rawValue, day.bounds.zone.name] + day.instants
+                        + day.numbers.map { $0.map { "\($0)" } ?? "" }
+                })
     }
+}
 
+extension ReportZone {
     /// RFC 3339 with the zone's offset: `2026-11-22T00:00:00+01:00`; `Z` for an offset of 0.
-    fileprivate static func instant(_ seconds: Int64, _ zone: ReportZone) -> String {
-        let offset = zone.offset(at: seconds)
+    ///
+    /// - Parameter seconds: Unix seconds.
+    func text(_ seconds: Int64) -> String {
+        let offset = offset(at: seconds)
         let local = Timestamp(clampingUnixMilliseconds: (seconds + offset) * 1_000).description.prefix(19)
         if offset == 0 { return local + "Z" }
         func two(_ number: Int64) -> String { (number < 10 ? "0" : "") + "\(number)" }
@@ -69,7 +67,7 @@ extension DailyReport {
 
 extension DailyReport.Day {
     fileprivate var instants: [String] {
-        [bounds.starts, bounds.ends, bounds.closes].map { DailyReport.instant($0, bounds.zone) }
+        [bounds.starts, bounds.ends, bounds.closes].map { bounds.zone.text($0) }
     }
 
     /// In the order of the CSV.

@@ -55,22 +55,12 @@ struct DailyReportReader: Sendable {
         until deadline: ContinuousClock.Instant, figures: (DailyQuery) async throws(StoreError) -> DailyFigures
     ) async throws(StoreError) -> DailyReport {
         func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.rows(sql, until: deadline) }
-        let history = try await DayClosing.zones(of: projectID, ask) ?? ZoneHistory(zones[projectID] ?? .utc)
-        let today = history.day(at: now)
-        let to = span.to ?? today.advanced(by: 1)
-        let from = span.from ?? to.advanced(by: -7)
-        let zone = history.zone(of: today)
-        var report = DailyReport(days: [], from: from, to: to, zone: zone, basis: basis, lateAsOf: nil)
-        guard from <= to, to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { return report }
+        let project = try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database.dialect, ask)
+        let (from, to) = (project.from, project.to)
+        var report = DailyReport(days: [], from: from, to: to, zone: project.zone, basis: basis, lateAsOf: nil)
+        guard project.isUsable else { return report }
         let milliseconds = database.dialect.milliseconds
-        var known: [CalendarDay: ReportDay] = [:]
         let bounds: StoreSQL = "project_id = \(projectID) AND day >= \(from) AND day < \(to)"
-        for row in try await ask(
-            "SELECT day, \(milliseconds("starts")), \(milliseconds("ends")), \(milliseconds("closes")), time_zone FROM report_bounds WHERE \(bounds)"
-        ) {
-            let day = try DayClosing.day(row)
-            known[day.day] = day
-        }
         // Read before the closed days: a day that closes in between counts as open, never as a closed one without a row.
         let progress = try await ask(
             "SELECT next_day, \(milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
@@ -84,7 +74,7 @@ struct DailyReportReader: Sendable {
         report.lateAsOf = lateTo.flatMap { $0 > 0 ? $0 / 1_000 : nil }
         var date = from
         while date < to {
-            let day = known[date] ?? history.bounds(of: date)
+            let day = project[date]
             // A day before the project's first one is closed and empty, and has no row.
             let isClosed = closed[date.description] != nil || next.map { date < $0 } ?? false
             var entry = DailyReport.Day(
@@ -134,54 +124,5 @@ struct DailyReportReader: Sendable {
             let day = row[0] ?? ""
             days[day] = DailyFigures(columns: row.dropFirst(), byName: names[day] ?? [])
         }
-    }
-}
-
-/// Keeps computed figures for a while, so that a question that many clients ask, or one asks repeatedly, costs one scan.
-actor ReportCache {
-    private struct Key: Hashable {
-        var projectID: Int32
-        var day: ReportDay
-        var receivedBefore: Int64
-    }
-
-    private struct Entry {
-        var figures: DailyFigures
-        var until: ContinuousClock.Instant
-    }
-
-    private var entries: [Key: Entry] = [:]
-    private var running: [Key: Task<Result<DailyFigures, StoreError>, Never>] = [:]
-
-    /// Removes a task that has ended. All of its callers try that, and a new task may have replaced it by then.
-    private func forget(_ task: Task<Result<DailyFigures, StoreError>, Never>, of key: Key) {
-        if running[key] == task { running[key] = nil }
-    }
-
-    /// - Parameter compute: Called unless the figures are kept, or being computed.
-    func figures(
-        _ query: DailyQuery, _ compute: @escaping @Sendable () async throws(StoreError) -> DailyFigures
-    ) async throws(StoreError) -> DailyFigures {
-        let key = Key(projectID: query.projectID, day: query.day, receivedBefore: query.receivedBefore)
-        while let task = running[key] {
-            let result = await task.value
-            // The deadline of the caller that began the task has passed; this caller has its own.
-            guard result == .failure(.tooHeavy) else { return try result.get() }
-            forget(task, of: key)
-        }
-        let now = ContinuousClock.now
-        entries = entries.filter { $0.value.until > now }
-        if let entry = entries[key] { return entry.figures }
-        let task = Task { () -> Result<DailyFigures, StoreError> in
-            do throws(StoreError) { return .success(try await compute()) } catch { return .failure(error) }
-        }
-        running[key] = task
-        let result = await task.value
-        forget(task, of: key)
-        if case .success(let figures) = result {
-            let age = max(ServerLimits.reportAge, (.now - now) * ServerLimits.reportScans)
-            entries[key] = Entry(figures: figures, until: .now + age)
-        }
-        return try result.get()
     }
 }

@@ -29,6 +29,10 @@ package struct ReportDialect: Sendable {
     var union: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
     var minus: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
     var text: @Sendable (StoreSQL) -> StoreSQL
+    /// The value of a property (``PropertyLookup``), or NULL; one of ``CanonicalJSON`` to compare it with; and one as its text.
+    var value: @Sendable (String) -> StoreSQL
+    var valueOf: @Sendable (String) -> StoreSQL
+    var textOfValue: @Sendable (StoreSQL) -> StoreSQL
     /// The property `$anonymous_id` as text, or NULL.
     var anonymousID: StoreSQL
     /// The present, which is the store's own where it has a clock; else the given Unix milliseconds.
@@ -46,6 +50,11 @@ package protocol ReportDatabase: Sendable {
     ///
     /// - Throws: ``StoreError/tooHeavy`` if it takes longer.
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]]
+
+    /// The same row by row, of as many as there are.
+    func each(
+        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+    ) async throws(StoreError)
 
     /// The same for the server's own work, which may take long: on a connection that people's questions do not wait for.
     func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]]

@@ -1,3 +1,4 @@
+import Crypto
 import HTTPTypes
 import HapaxModel
 import Hummingbird
@@ -19,11 +20,11 @@ struct Questions: Sendable {
 
     /// - Parameter known: The parameters that the path has, beside `project`.
     func accept(
-        _ request: Request, _ known: Set<String>
+        _ request: Request, _ known: Set<String>, repeatable: Set<String> = []
     ) throws(RequestProblem) -> (parameters: QueryParameters, projectID: Int32, holder: Keys.Holder) {
         // The key is checked first, so that a client without one learns nothing about parameters.
         let holder = try keys.reader(request.headers[.authorization])
-        let parameters = try QueryParameters(request.uri.query, known: known.union(["project"]))
+        let parameters = try QueryParameters(request.uri.query, known: known.union(["project"]), repeatable: repeatable)
         return (parameters, try keys.project(of: holder, named: parameters.text("project")), holder)
     }
 
@@ -47,6 +48,24 @@ struct Questions: Sendable {
             failures.failed(error)
             throw RequestProblem(.storeUnavailable, detail: "the store cannot be read now")
         }
+    }
+
+    /// The same for figures that a client may ask for again: 304 if they are as they were (RFC 9110 §13.1.2).
+    func answer(
+        _ bytes: [UInt8], to projectID: Int32, type: String = "application/json", again request: Request
+    ) throws(RequestProblem) -> Response {
+        let tag = "\"\(SHA256.hash(data: bytes).prefix(16).map { String(UInt16($0) + 256, radix: 16).dropFirst() }.joined())\""
+        let isKnown = request.headers[values: .ifNoneMatch].contains { field in
+            field.split(separator: ",").contains { part in
+                let part = part.filter { $0 != " " }
+                return part == "*" || part == tag || part == "W/\(tag)"
+            }
+        }
+        var response = isKnown ? Response(status: .notModified) : try answer(bytes, to: projectID, type: type)
+        response.headers[.eTag] = tag
+        response.headers[.cacheControl] = "private, no-cache"
+        response.headers[.vary] = "Authorization, Accept"
+        return response
     }
 
     /// The answer to a question; its bytes are charged to the project until the client has taken them.

@@ -2,51 +2,48 @@ import HTTPTypes
 import HapaxModel
 import Hummingbird
 
-/// `GET /v1/reports/daily`.
+/// `GET /v1/reports/…`.
 @available(macOS 14, *)
 struct ReportRoutes: Sendable {
     let questions: Questions
-    let reports: DailyReportReader
+    let database: any ReportDatabase
+    /// The zone of a project that has none in the store yet.
+    let zones: [Int32: ReportZone]
     /// The wall clock in Unix milliseconds.
     let currentTime: @Sendable () -> Int64
-    private let cache = ReportCache()
+    private let figures = ReportCache<DailyQuery, DailyFigures>()
+    private let series = ReportCache<Question<SeriesQuery>, Series>(maximumEntries: ServerLimits.keptAnswers)
+    private let funnels = ReportCache<Question<FunnelQuery>, Funnel>(maximumEntries: ServerLimits.keptAnswers)
+    private let returns = ReportCache<Question<ReturnQuery>, Return>(maximumEntries: ServerLimits.keptAnswers)
+    private let breakdowns = ReportCache<Question<BreakdownQuery>, Breakdown>(maximumEntries: ServerLimits.keptAnswers)
 
-    init(questions: Questions, reports: DailyReportReader, currentTime: @escaping @Sendable () -> Int64) {
-        self.questions = questions
-        self.reports = reports
-        self.currentTime = currentTime
+    init(questions: Questions, database: any ReportDatabase, zones: [Int32: ReportZone], currentTime: @escaping @Sendable () -> Int64) {
+        (self.questions, self.database, self.zones, self.currentTime) = (questions, database, zones, currentTime)
     }
 
+    // MARK: - The daily report
+
     func daily(_ request: Request) async throws -> Response {
-        let (parameters, projectID, _) = try questions.accept(request, ["from", "to", "basis", "by"])
-        let form = "must be a day of the project's zone: 2026-11-25"
-        let from = try parameters.parse("from", form) { CalendarDay($0) }
-        let to = try parameters.parse("to", form) { CalendarDay($0) }
-        let basis = try parameters.word("basis", DailyReport.Basis.self) ?? .closed
-        if let from, let to {
-            guard from <= to else { throw QueryParameters.problem("to", "must not be before from") }
-            guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
-        }
+        let (parameters, projectID, _) = try questions.accept(request, ["from", "to", "basis", "by", "format"])
+        let (span, basis) = (try Self.span(parameters), try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
         let lines = try parameters.word("by", Lines.self) ?? .day
-        let wantsCSV = request.headers.takes("text/csv", in: .accept)
+        let wantsCSV = try Self.wantsCSV(request, parameters)
         guard lines == .day || wantsCSV else { throw QueryParameters.problem("by", "is for text/csv; JSON has both") }
         let now = currentTime() / 1_000
+        let reports = DailyReportReader(database: database, zones: zones)
         let report = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             deadline throws(StoreError) in
-            try await reports.report(projectID, (from, to), basis, now: now, until: deadline) { query throws(StoreError) in
-                try await cache.figures(query) { [reports] () async throws(StoreError) in
-                    try await query.figures(reports.database, .question) { (sql) async throws(StoreError) in
-                        try await reports.database.rows(sql, until: deadline)
+            try await reports.report(projectID, span, basis, now: now, until: deadline) { query throws(StoreError) in
+                try await figures.value(query) { [database] () async throws(StoreError) in
+                    try await query.figures(database, .question) { (sql) async throws(StoreError) in
+                        try await database.rows(sql, until: deadline)
                     }
                 }
             }
         }
-        // If `from` or `to` was left out, the span is known only now.
-        guard report.from <= report.to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
-        guard report.to.daysSince1970 - report.from.daysSince1970 <= ServerLimits.reportDays else { throw Self.tooManyDays }
-        guard wantsCSV else { return try questions.answer(report.json(), to: projectID) }
-        return try questions.answer(
-            lines == .day ? report.csv() : report.csvByEvent(), to: projectID, type: "text/csv; charset=utf-8; header=present")
+        try Self.check(report.from, report.to)
+        guard wantsCSV else { return try questions.answer(report.json(), to: projectID, again: request) }
+        return try questions.answer(lines == .day ? report.csv() : report.csvByEvent(), to: projectID, type: Self.csv, again: request)
     }
 
     /// What one line of the CSV holds.
@@ -55,5 +52,184 @@ struct ReportRoutes: Sendable {
         case event
     }
 
-    private static let tooManyDays = RequestProblem(.rangeTooLarge, detail: "a report is of \(ServerLimits.reportDays) days at most")
+    // MARK: - Analysis
+
+    func series(_ request: Request) async throws -> Response {
+        let (parameters, projectID, _) = try questions.accept(
+            request, ["from", "to", "basis", "format", "event", "where", "unit", "compare", "over"], repeatable: ["where"])
+        let unit = try parameters.word("unit", SeriesQuery.Unit.self) ?? .day
+        let over = try parameters.parse("over", "must be 7 or 28, days up to each of the points") { ["7": 7, "28": 28][$0] }
+        guard over == nil || unit == .day else { throw QueryParameters.problem("over", "is for points of a day") }
+        let compares = try parameters.parse("compare", "must be previous") { $0 == "previous" ? true : nil } ?? false
+        let query = SeriesQuery(
+            filter: try Self.filter(parameters), unit: unit, basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
+            compares: compares, over: over)
+        let limit = unit == .hour ? ServerLimits.hourlyDays : ServerLimits.reportDays
+        let answer = try await answer(query, parameters, projectID, series, upTo: limit, isFinal: \.frame.isFinal) {
+            days, reader throws(StoreError) in try await query.answer(days, reader)
+        }
+        return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
+    }
+
+    func breakdown(_ request: Request) async throws -> Response {
+        let (parameters, projectID, _) = try questions.accept(
+            request, ["from", "to", "basis", "format", "event", "where", "property", "sort", "limit"], repeatable: ["where"])
+        guard let property = parameters.text("property") else { throw QueryParameters.problem("property", "must name a property") }
+        let query = BreakdownQuery(
+            filter: try Self.filter(parameters), property: property,
+            basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
+            order: try parameters.word("sort", BreakdownQuery.Order.self) ?? .events,
+            limit: try parameters.count("limit", upTo: ServerLimits.brokenValues, default: 20))
+        let answer = try await answer(query, parameters, projectID, breakdowns, isFinal: \.frame.isFinal) {
+            days, reader throws(StoreError) in
+            try await query.answer(days, reader)
+        }
+        return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
+    }
+
+    func funnel(_ request: Request) async throws -> Response {
+        let filters = (1...FunnelQuery.stepCounts.upperBound).map { "where\($0)" }
+        let (parameters, projectID, _) = try questions.accept(
+            request, Set(["from", "to", "basis", "format", "step", "within", "by"] + filters), repeatable: Set(["step"] + filters))
+        var query = FunnelQuery(steps: parameters.texts("step").map { EventFilter(name: $0) })
+        guard FunnelQuery.stepCounts.contains(query.steps.count) else {
+            throw QueryParameters.problem("step", "must be given 2 to 8 times, each with the name of an event")
+        }
+        for (index, name) in filters.enumerated() {
+            let properties = try Self.properties(parameters, name)
+            guard properties.isEmpty || index < query.steps.count else {
+                throw QueryParameters.problem(name, "is for a step that is not there")
+            }
+            if index < query.steps.count { query.steps[index].properties = properties }
+        }
+        query.within =
+            try parameters.parse("within", "must be days, hours or minutes, at most 90 days: 7d, 12h, 30m", Self.milliseconds)
+            ?? query.within
+        query.key = try parameters.word("by", FunnelQuery.Key.self) ?? .user
+        query.basis = try parameters.word("basis", DailyReport.Basis.self) ?? .closed
+        let answer = try await answer(query, parameters, projectID, funnels, isFinal: \.frame.isFinal) {
+            [query] days, reader throws(StoreError) in
+            try await query.answer(days, reader)
+        }
+        return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
+    }
+
+    /// `/v1/reports/retention`.
+    func returns(_ request: Request) async throws -> Response {
+        let (parameters, projectID, _) = try questions.accept(
+            request, ["from", "to", "basis", "format", "start", "return", "where", "unit", "mode"], repeatable: ["where"])
+        let query = ReturnQuery(
+            start: parameters.text("start") ?? "$AppStart",
+            again: EventFilter(name: parameters.text("return"), properties: try Self.properties(parameters, "where")),
+            unit: try parameters.word("unit", ReturnQuery.Unit.self) ?? .day,
+            mode: try parameters.word("mode", ReturnQuery.Mode.self) ?? .on,
+            basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
+        let limit = ReturnQuery.maximumUnits * (query.unit == .week ? 7 : 1)
+        let answer = try await answer(query, parameters, projectID, returns, upTo: limit, isFinal: \.frame.isFinal) {
+            days, reader throws(StoreError) in try await query.answer(days, reader)
+        }
+        return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
+    }
+
+    /// A question as it is kept: about days that are bounded in this way.
+    private struct Question<Query: Hashable & Sendable>: Hashable {
+        var projectID: Int32
+        var query: Query
+        var bounds: [Int64]
+        var zone: ReportZone
+    }
+
+    private func answer<Query: Hashable & Sendable, Answer: Sendable>(
+        _ query: Query, _ parameters: QueryParameters, _ projectID: Int32, _ cache: ReportCache<Question<Query>, Answer>,
+        upTo limit: Int = ServerLimits.reportDays, isFinal: @escaping @Sendable (Answer) -> Bool,
+        _ compute: @escaping @Sendable (ProjectDays, AnalysisReader) async throws(StoreError) -> Answer
+    ) async throws -> Answer {
+        let (span, now) = (try Self.span(parameters), currentTime() / 1_000)
+        let answer: Answer? = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
+            deadline throws(StoreError) in
+            let reader = AnalysisReader(database: database, zones: zones, projectID: projectID, deadline: deadline)
+            let days = try await reader.days(span, now: now)
+            guard days.isUsable, days.count <= limit else { return nil }
+            let bounds = days.days(from: days.from, count: days.count + 1).flatMap { [$0.starts, $0.closes] }
+            return try await cache.value(
+                Question(projectID: projectID, query: query, bounds: bounds, zone: days.zone),
+                // Rows of final days can be removed.
+                keeps: { isFinal($0) ? ServerLimits.finalAge : nil }
+            ) { () async throws(StoreError) in try await compute(days, reader) }
+        }
+        guard let answer else {
+            try Self.check(span.from ?? .first, span.to ?? .last)
+            throw Self.tooManyDays(limit)
+        }
+        return answer
+    }
+
+    private func respond(
+        to request: Request, _ parameters: QueryParameters, _ projectID: Int32, json: () -> [UInt8], csv: () -> [UInt8]
+    ) throws(RequestProblem) -> Response {
+        try Self.wantsCSV(request, parameters)
+            ? questions.answer(csv(), to: projectID, type: Self.csv, again: request)
+            : questions.answer(json(), to: projectID, again: request)
+    }
+
+    // MARK: - Parameters
+
+    private static let csv = "text/csv; charset=utf-8; header=present"
+
+    private static func filter(_ parameters: QueryParameters) throws(RequestProblem) -> EventFilter {
+        EventFilter(name: parameters.text("event"), properties: try properties(parameters, "where"))
+    }
+
+    private static func properties(_ parameters: QueryParameters, _ name: String) throws(RequestProblem) -> [PropertyFilter] {
+        var filters: [PropertyFilter] = []
+        for text in parameters.texts(name) {
+            guard let filter = PropertyFilter(text) else {
+                throw QueryParameters.problem(name, "must be a property's name, a colon and a value: plan:pro")
+            }
+            filters.append(filter)
+        }
+        guard filters.count <= ServerLimits.propertyFilters else {
+            throw QueryParameters.problem(name, "may be given \(ServerLimits.propertyFilters) times")
+        }
+        return filters
+    }
+
+    private static func milliseconds(_ text: String) -> Int64? {
+        guard let unit = ["d": 86_400_000, "h": 3_600_000, "m": 60_000][text.last ?? " "] as Int64?, let count = Int64(text.dropLast()),
+            (1...FunnelQuery.longest / unit).contains(count)
+        else { return nil }
+        return count * unit
+    }
+
+    private static func span(_ parameters: QueryParameters) throws(RequestProblem) -> (from: CalendarDay?, to: CalendarDay?) {
+        let form = "must be a day of the project's zone: 2026-11-25"
+        let from = try parameters.parse("from", form) { CalendarDay($0) }
+        let to = try parameters.parse("to", form) { CalendarDay($0) }
+        if let from, let to {
+            guard from <= to else { throw QueryParameters.problem("to", "must not be before from") }
+            try check(from, to)
+        }
+        return (from, to)
+    }
+
+    /// If one of the two was left out, the span is known only behind the question.
+    private static func check(_ from: CalendarDay, _ to: CalendarDay) throws(RequestProblem) {
+        guard from <= to else { throw QueryParameters.problem("from", "must not be behind today unless to is given") }
+        guard to.daysSince1970 - from.daysSince1970 <= ServerLimits.reportDays else { throw tooManyDays(ServerLimits.reportDays) }
+    }
+
+    private static func wantsCSV(_ request: Request, _ parameters: QueryParameters) throws(RequestProblem) -> Bool {
+        guard let format = try parameters.word("format", Format.self) else { return request.headers.takes("text/csv", in: .accept) }
+        return format == .csv
+    }
+
+    /// Goes before the header field Accept, which many clients cannot set.
+    private enum Format: String, CaseIterable {
+        case json
+        case csv
+    }
+
+    private static func tooManyDays(_ days: Int) -> RequestProblem {
+        RequestProblem(.rangeTooLarge, detail: "this report is of \(days) days at most")
+    }
 }

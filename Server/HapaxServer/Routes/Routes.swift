@@ -25,7 +25,7 @@ struct Routes {
         let reading = ReadRoutes(questions: questions, live: live)
         let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, questions: questions)
         let reports = ReportRoutes(
-            questions: questions, reports: DailyReportReader(database: store.reports, zones: zones), currentTime: currentTime)
+            questions: questions, database: store.reports, zones: zones, currentTime: currentTime)
         let export = ExportRoute(questions: questions)
         let stream = LiveRoute(questions: questions, live: live)
         page = MetricsPage(
@@ -38,6 +38,10 @@ struct Routes {
         add("/v1/names", .get) { request, _ in try await reading.names(request) }
         add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
         add("/v1/reports/daily", .get) { request, _ in try await reports.daily(request) }
+        add("/v1/reports/series", .get) { request, _ in try await reports.series(request) }
+        add("/v1/reports/breakdown", .get) { request, _ in try await reports.breakdown(request) }
+        add("/v1/reports/funnel", .get) { request, _ in try await reports.funnel(request) }
+        add("/v1/reports/retention", .get) { request, _ in try await reports.returns(request) }
         let trust = TrustRoutes(questions: questions)
         add("/v1/trust", .get) { request, _ in try await trust.trust(request) }
         add("/v1/installs", .get) { request, _ in try await trust.installs(request) }
@@ -64,9 +68,9 @@ struct Routes {
         }
         add("/v1/admin/erasures", .get) { request, _ in try await admin.erasures(request) }
         add("/v1/admin/erasures", .post) { request, _ in try await admin.erase(request) }
+        add("/v1/admin/unblock", .post) { request, _ in try await admin.unblock(request) }
         add("/v1/admin/losses/accept", .post) { request, _ in try await admin.acceptLosses(request) }
         add("/v1/admin/retention", .get) { request, _ in try await admin.retention(request) }
-        add("/v1/admin/unblock", .post) { request, _ in try await admin.unblock(request) }
         add("/v1/admin/retention", .patch) { request, _ in try await admin.setRetention(request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
         addHealth(readiness)

@@ -39,6 +39,10 @@ package struct NoReports: ReportDatabase {
 
     package func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
 
+    package func each(
+        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+    ) async throws(StoreError) { throw .tooHeavy }
+
     package func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
 
     package func write(_ statements: [StoreSQL]) async throws(StoreError) {}

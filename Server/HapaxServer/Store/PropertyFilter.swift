@@ -1,10 +1,12 @@
 import HapaxModel
 
 /// Whether an event has a property of a certain value, decided here so that every store decides alike.
-struct PropertyFilter: Sendable {
+struct PropertyFilter: Hashable, Sendable {
     /// The filter as the client wrote it, such as `plan:pro`.
     let text: String
-    private let name: String
+    let name: String
+    /// What it finds, as ``CanonicalJSON``.
+    let texts: [String]
     /// Hashes of the value read as text and, if it is valid JSON, as JSON.
     private let hashes: Set<UInt64>
 
@@ -26,8 +28,13 @@ struct PropertyFilter: Sendable {
         self.text = text
         let value = String(text[text.index(after: colon)...])
         var hashes = [ValueHash.hash(text: Array(value.utf8)[...])]
-        if (try? PropertyValue(json: value)) != nil { hashes.append(ValueHash.hash(json: Array(value.utf8)[...])) }
+        var texts = [CanonicalJSON.string(Array(value.utf8))]
+        if (try? PropertyValue(json: value)) != nil {
+            hashes.append(ValueHash.hash(json: Array(value.utf8)[...]))
+            texts.append(CanonicalJSON.text(Array(value.utf8)[...]))
+        }
         self.hashes = Set(hashes)
+        self.texts = texts.map { String(decoding: $0, as: UTF8.self) }
     }
 
     func keeps(_ event: EventRow) -> Bool {

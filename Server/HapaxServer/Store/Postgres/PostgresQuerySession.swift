@@ -37,6 +37,19 @@ actor PostgresQuerySession {
         try withTransaction(within: time) { (connection) throws(PostgresError) in try connection.query(sql, parameters) }
     }
 
+    /// The same row by row. Once there were some, it does not begin anew.
+    func each(_ sql: String, _ parameters: [String], within time: Duration, _ row: @Sendable ([String?]) -> Void) throws(StoreError) {
+        var isBegun = false
+        try withTransaction(within: time) { (connection) throws(PostgresError) in
+            guard !isBegun else { throw PostgresError(kind: .connection, summary: "the connection was lost in the middle of an answer") }
+            try connection.query(sql, parameters) { found in
+                isBegun = true
+                row(found)
+                return true
+            }
+        }
+    }
+
     /// See ``EventReader/compare(_:)``.
     func compare(_ records: [EventRecord], within time: Duration) throws(StoreError) -> [Bool?] {
         let end = ContinuousClock.now + time

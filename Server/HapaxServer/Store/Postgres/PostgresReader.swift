@@ -164,6 +164,12 @@ final class PostgresReader: EventReader {
         try await heavily { (session) throws(StoreError) in try await session.query(sql, parameters, within: deadline - .now) }
     }
 
+    func heavyRows(
+        _ sql: String, _ parameters: [String], until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+    ) async throws(StoreError) {
+        try await heavily { (session) throws(StoreError) in try await session.each(sql, parameters, within: deadline - .now, row) }
+    }
+
     private func heavily<Value: Sendable>(
         _ body: (PostgresQuerySession) async throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {

@@ -49,12 +49,29 @@ final class PostgresReports: ReportDatabase {
         lock: " FOR UPDATE", ranges: { "range_agg(int8range(\($0), \($1), '[]'))" }, union: { "(\($0) + \($1))" },
         minus: { "(\($0) - \($1))" },
         text: { "\($0)::text" },
+        // Step by step: the operator for paths takes a number for a place in an array.
+        value: { name in
+            let steps = name.split(separator: ".", omittingEmptySubsequences: false)
+            let path = steps.dropFirst().reduce("properties -> \(String(steps[0]))::text" as StoreSQL) { "\($0) -> \(String($1))::text" }
+            return steps.count < 2 ? "(\(path))" : "coalesce(properties -> \(name)::text, \(path))"
+        },
+        valueOf: { "\($0)::jsonb" },
+        textOfValue: {
+            "CASE WHEN jsonb_typeof(\($0)) = 'number' THEN trim_scale(\($0)::numeric)::text ELSE \($0)::text END COLLATE \"C\""
+        },
         anonymousID: "CASE WHEN jsonb_typeof(properties -> '$anonymous_id') = 'string' THEN properties ->> '$anonymous_id' END",
         now: { _ in "now()" })
 
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
         let (text, values) = sql.forPostgres
         return try await reader.heavyQuery(text, values, until: deadline)
+    }
+
+    func each(
+        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+    ) async throws(StoreError) {
+        let (text, values) = sql.forPostgres
+        try await reader.heavyRows(text, values, until: deadline, row)
     }
 
     func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {

@@ -28,6 +28,15 @@ final class SQLiteReader: EventReader {
                 function: DatabaseFunction("hapax_session_ms", argumentCount: 1, pure: true) { values in
                     String.fromDatabaseValue(values[0]).flatMap { SessionDuration.milliseconds(Array($0.utf8)[...]) }
                 })
+            db.add(
+                function: DatabaseFunction("hapax_value", argumentCount: 2, pure: true) { values in
+                    guard let properties = String.fromDatabaseValue(values[0]), let name = String.fromDatabaseValue(values[1]) else {
+                        return nil
+                    }
+                    return PropertyLookup.value(of: name, in: Array(properties.utf8)[...]).map {
+                        String(decoding: CanonicalJSON.text($0), as: UTF8.self)
+                    }
+                })
         }
         database = try DatabasePool(path: path, configuration: configuration)
     }

@@ -33,7 +33,7 @@ final class SQLiteReports: ReportDatabase {
             return parts.dropFirst().reduce(parts[0]) { "\($0) || '-' || \($1)" }
         }, lock: "", ranges: { "hapax_ranges(\($0), \($1))" }, union: { "hapax_union(\($0), \($1))" },
         minus: { "hapax_minus(\($0), \($1))" },
-        text: { $0 },
+        text: { $0 }, value: { "hapax_value(properties, \($0))" }, valueOf: { "\($0)" }, textOfValue: { $0 },
         anonymousID: """
             CASE WHEN json_type(properties, '$."$anonymous_id"') = 'text' THEN json_extract(properties, '$."$anonymous_id"') END
             """,
@@ -42,6 +42,17 @@ final class SQLiteReports: ReportDatabase {
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
         guard ContinuousClock.now < deadline else { throw .tooHeavy }
         return try await rows(sql)
+    }
+
+    func each(
+        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+    ) async throws(StoreError) {
+        guard ContinuousClock.now < deadline else { throw .tooHeavy }
+        let (text, arguments) = sql.forSQLite
+        try await reader.read { db in
+            let found = try Row.fetchCursor(db, sql: text, arguments: arguments)
+            while let next = try found.next() { row(next.databaseValues.map(Database.text)) }
+        }
     }
 
     func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {

@@ -93,7 +93,11 @@ extension Database {
 
     func texts(_ statement: Statement, _ arguments: StatementArguments) throws -> [[String?]] {
         try Row.fetchAll(statement, arguments: arguments).map { row in
-            row.databaseValues.map { $0.isNull ? nil : String.fromDatabaseValue($0) ?? Int64.fromDatabaseValue($0).map { "\($0)" } }
+            row.databaseValues.map(Self.text)
         }
+    }
+
+    static func text(_ value: DatabaseValue) -> String? {
+        value.isNull ? nil : String.fromDatabaseValue(value) ?? Int64.fromDatabaseValue(value).map { "\($0)" }
     }
 }

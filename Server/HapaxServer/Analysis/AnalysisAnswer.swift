@@ -1,0 +1,82 @@
+import HapaxModel
+
+/// What every answer of the analysis says beside its figures.
+struct AnalysisFrame: Sendable {
+    var from: CalendarDay
+    var to: CalendarDay
+    /// The project's zone today.
+    var zone: ReportZone
+    var basis: DailyReport.Basis
+    /// Unix milliseconds: the answer holds what was received before this instant, and depends on nothing later.
+    var asOf: Int64
+    /// Whether the figures cannot change any more unless rows are removed.
+    var isFinal: Bool
+    /// Events of these days, of whatever name, that came after their day had closed, as far as they have been counted.
+    var late: Int64
+    /// Events that are dated to these days, and came more than a day earlier.
+    var ahead: Int64
+    /// Whether rows that count may have been removed: a user was erased, or the days are older than what is kept.
+    var isRowsRemoved: Bool
+
+    /// - Parameter query: The members of the question that only it has.
+    func write(to writer: inout JSONWriter, query: (inout JSONWriter) -> Void, warnings: [StaticString] = []) {
+        writer.member("query") { writer in
+            query(&writer)
+            writer.member("from", from.description)
+            writer.member("to", to.description)
+        }
+        writer.member("time_zone", zone.name)
+        writer.member("basis", basis.rawValue)
+        writer.member("as_of", Timestamp(clampingUnixMilliseconds: asOf).description)
+        writer.member("final", isFinal)
+        writer.member("late", late)
+        writer.member("ahead", ahead)
+        writer.member("warnings", list: warnings + (isRowsRemoved ? ["rows_removed"] : [])) { writer, code in
+            writer.object { $0.member("code", "\(code)") }
+        }
+    }
+}
+
+/// Asks a store one question of the analysis.
+struct AnalysisReader: Sendable {
+    let database: any ReportDatabase
+    /// The zone of a project that has none in the store yet.
+    let zones: [Int32: ReportZone]
+    let projectID: Int32
+    let deadline: ContinuousClock.Instant
+
+    func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.rows(sql, until: deadline) }
+
+    /// - Parameter now: The wall clock in Unix seconds.
+    func days(_ span: (from: CalendarDay?, to: CalendarDay?), now: Int64) async throws(StoreError) -> ProjectDays {
+        try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database.dialect, ask)
+    }
+
+    func rows(_ basis: DailyReport.Basis) async throws(StoreError) -> CountedRows {
+        CountedRows(projectID: projectID, basis: basis, settled: try await database.settled())
+    }
+
+    /// - Parameter needed: The days that the figures depend on.
+    func frame(_ days: ProjectDays, _ rows: CountedRows, dependsOn needed: [ReportDay]) async throws(StoreError) -> AnalysisFrame {
+        let closes = (needed.map(\.closes).max() ?? 0) * 1_000
+        let isFinal = rows.basis == .closed && rows.settled >= closes
+        let (starts, ends) = (days[days.from].starts, days[days.to].starts)
+        let late = try await ask(
+            "SELECT sum(late) FROM report_late WHERE project_id = \(projectID) AND day >= \(days.from) AND day < \(days.to)")
+        let ahead = try await ask(
+            """
+            SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: starts) AND time < \(instant: ends)
+            AND \(database.dialect.isAhead)
+            """)
+        let first = CalendarDay(daysSince1970: Int32(clamping: (needed.map(\.starts).min() ?? starts) / 86_400)) ?? .first
+        let removed = try await ask(
+            """
+            SELECT 1 FROM erasures WHERE project_id = \(projectID) AND rows > 0 AND asked_at >= \(instant: starts)
+            UNION ALL SELECT 1 FROM retention WHERE horizon > \(Int64(first.daysSince1970))
+            """)
+        func number(_ rows: [[String?]]) -> Int64 { rows.first?[0].flatMap { Int64($0) } ?? 0 }
+        return AnalysisFrame(
+            from: days.from, to: days.to, zone: days.zone, basis: rows.basis, asOf: isFinal ? closes : rows.settled, isFinal: isFinal,
+            late: number(late), ahead: number(ahead), isRowsRemoved: !removed.isEmpty)
+    }
+}

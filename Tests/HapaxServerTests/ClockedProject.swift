@@ -1,0 +1,136 @@
+import Foundation
+import HapaxModel
+import TestSupport
+import Testing
+
+@testable import HapaxServer
+
+/// A store whose rows are received when the test says, and whose days close when the test says.
+final class ClockedProject: Sendable {
+    let fixture: StoreUnderTest
+    private let state: Locked<(store: any EventStore, now: Int64, number: UInt64)>
+    private let clock: Locked<Int64>
+    let zones: Locked<[Int32: ReportZone]>
+
+    /// - Parameter start: RFC 3339.
+    init(_ kind: StoreUnderTest.Kind, zone: String = "Europe/Berlin", start: String) async throws {
+        fixture = try await StoreUnderTest(kind)
+        let clock = Locked(ClockedProject.seconds(start) * 1_000)
+        self.clock = clock
+        let store = try await fixture.open(currentTime: { clock.withLock { $0 } })
+        state = Locked((store, ClockedProject.seconds(start), 0))
+        zones = Locked([1: try #require(ReportZone(zone)), 2: .utc])
+        for name in ["shop", "app"] { _ = try await store.projectID(named: name) }
+    }
+
+    static func seconds(_ text: String) -> Int64 { (Timestamp(text)?.unixMilliseconds ?? -1) / 1_000 }
+
+    var store: any EventStore { state.withLock { $0.store } }
+    var now: Int64 { state.withLock { $0.now } }
+
+    func move(to text: String) { move(to: Self.seconds(text)) }
+
+    func move(to seconds: Int64) {
+        state.withLock { $0.now = max($0.now, seconds) }
+        clock.withLock { $0 = now * 1_000 }
+    }
+
+    /// Stores events that are received now, if their users end in a digit as of a device that each ten users share.
+    ///
+    /// - Parameter idsOf: The day that their ids are of, in days since 1970.
+    func receive(
+        _ events: [(name: String, time: Int64, user: String, properties: Properties)], project: Int32 = 1, idsOf day: Int32 = Sample.day
+    ) async throws {
+        let records = events.map { event in
+            let number = state.withLock { state in
+                state.number += 1
+                return state.number
+            }
+            let id = Sample.id(number, day: day)
+            let bytes = Sample.event(id, name: event.name, distinctID: event.user, time: event.time, properties: event.properties)
+            let install = event.user.last?.wholeNumberValue.map { Sample.id(UInt64(900 + $0)) }
+            var record = EventRecord(EventScanner.scan(bytes[...]), id: id, projectID: project, envelope: .init(installID: install))
+            if install != nil { record.sequence = Int64(number) }
+            return record
+        }
+        _ = try await store.commit(Sample.group(records), writer: 0)
+        guard fixture.kind == .postgres else { return }
+        // PostgreSQL's own clock gave another time.
+        try await fixture.execute(
+            "UPDATE events SET received_at = to_timestamp(\(now)) WHERE event_id IN (\(records.map { "'\($0.key.id)'" }.joined(separator: ",")))"
+        )
+    }
+
+    func receive(_ name: String, at time: String, user: String = "u1", _ properties: Properties = [:], project: Int32 = 1) async throws {
+        try await receive([(name, Self.seconds(time) * 1_000, user, properties)], project: project)
+    }
+
+    /// Closes what is due at the test's own time.
+    func close() async throws {
+        try await DayClosing(database: ClockedDatabase(base: store.reports, now: now), zones: zones.withLock { $0 }).perform(now: now)
+    }
+
+    func report(_ from: String, _ to: String, _ basis: DailyReport.Basis = .closed, project: Int32 = 1) async throws -> DailyReport {
+        let database = store.reports
+        let reader = DailyReportReader(database: database, zones: zones.withLock { $0 })
+        return try await reader.report(
+            project, (CalendarDay(from), CalendarDay(to)), basis, now: now, until: .now + .seconds(600)
+        ) { query throws(StoreError) in
+            try await query.figures(database, .question) { (sql) async throws(StoreError) in try await database.rows(sql) }
+        }
+    }
+
+    func day(_ day: String, _ basis: DailyReport.Basis = .closed) async throws -> DailyReport.Day {
+        let next = try #require(CalendarDay(day)).advanced(by: 1).description
+        return try #require(try await report(day, next, basis).days.first)
+    }
+
+    /// All events of a project, as they are exported.
+    func export(_ project: Int32 = 1) async throws -> String {
+        var writer = JSONWriter()
+        let end = Timestamp(clampingUnixMilliseconds: EventLimits.maximumTime).unixMicroseconds
+        var (rest, width) = (Optional(EventQuery(projectID: project, received: 0..<end, limit: .max)), 0)
+        while let query = rest {
+            let step = try await store.reader.stepForward(query, width: &width, until: .now + .seconds(600))
+            for event in step.events { writer.line(event) }
+            rest = step.rest
+        }
+        return String(decoding: writer.bytes, as: UTF8.self)
+    }
+
+    /// Compares a report with what another program makes of the same events.
+    func expectPythonAgrees(_ report: DailyReport, project: Int32 = 1) async throws {
+        let json = String(decoding: report.json(), as: UTF8.self)
+        let answer = try await Python.run("daily_report", input: json + "\n" + (try await export(project)))
+        #expect(answer == "checked \(report.days.count)\n", "\(answer)")
+    }
+
+    func restart() async throws {
+        await store.close()
+        let store = try await fixture.open(currentTime: { [clock] in clock.withLock { $0 } })
+        state.withLock { $0.store = store }
+    }
+}
+
+/// Days close by the test's clock, not by the store's.
+struct ClockedDatabase: ReportDatabase {
+    let base: any ReportDatabase
+    let now: Int64
+
+    var dialect: ReportDialect { base.dialect }
+    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+        try await base.rows(sql, until: deadline)
+    }
+    func each(
+        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+    ) async throws(StoreError) { try await base.each(sql, until: deadline, row) }
+    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
+    func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
+    func settled() async throws(StoreError) -> Int64 { min(try await base.settled(), now * 1_000) }
+    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
+        try await base.received(from: from, to: to, parts: parts)
+    }
+    func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
+        try await base.exclusively(body)
+    }
+}
