@@ -37,19 +37,20 @@ struct ReadsBenchmark {
         try write()
         let server = try ServerProcess(store: store, zone: Self.zone.name)
         defer { server.stop() }
-        let reader = try HTTPConnection(port: server.port)
         func seconds(_ body: () throws -> Void) rethrows -> Double {
             let start = ContinuousClock.now
             try body()
             return (ContinuousClock.now - start) / .seconds(1)
         }
+        note("closing days, and looking for late events")
+        let closing = try seconds { try server.waitForClosedDays(from: Self.day(-2), to: Self.day(-1)) }
+        // Not before: nobody waits so long for a request.
+        let reader = try HTTPConnection(port: server.port)
         func get(_ path: String) throws -> String {
             let answer = try reader.exchange(HTTPConnection.get(path, port: server.port))
             guard answer.status == 200 else { throw BenchmarkError("\(path): \(String(decoding: answer.body, as: UTF8.self))") }
             return String(decoding: answer.body, as: UTF8.self)
         }
-        note("closing days, and looking for late events")
-        let closing = try seconds { try server.waitForClosedDays(from: Self.day(-2), to: Self.day(-1)) }
         var lines: [Line] = [
             ("\(history.days - 1) days closed and late events counted, each", "–", "\(closing / Double(history.days - 1), places: 1) s")
         ]
@@ -62,6 +63,12 @@ struct ReadsBenchmark {
         lines.append(("the same, asked again", "–", "\(again * 1_000, places: 1) ms"))
         let month = try (0..<20).map { _ in try seconds { _ = try get("/v1/reports/daily?from=\(Self.day(-31))&to=\(Self.day(-1))") } }
         lines.append(("report of 30 closed days", "≤ 20 ms", "\(month.median * 1_000, places: 1) ms"))
+        for (what, aim, path) in Self.questions {
+            let first = try seconds { _ = try get(path) }
+            let again = try (0..<20).map { _ in try seconds { _ = try get(path) } }
+            lines.append((what, aim, "\(first, places: 2) s, again \(again.median * 1_000, places: 1) ms"))
+            note("\(what): \(first, places: 2) s")
+        }
         let list = try get("/v1/events?limit=500")
         let ids = list.matches(of: /"event_id":"([^"]+)"/).map { String($0.1) }
         let byID = try ids.map { id in try seconds { _ = try get("/v1/events/\(id)") } }
@@ -87,6 +94,22 @@ struct ReadsBenchmark {
         lines.append(("export of a day", "–", "\(Double(exported) / export / 1_000_000, places: 0) MB/s"))
         lines.append(try ingest(server))
         return lines
+    }
+
+    /// About a day of all events, and about closed days.
+    private static var questions: [(what: String, aim: String, path: String)] {
+        let (today, month) = ("from=\(day(0))", "from=\(day(-31))&to=\(day(-1))")
+        return [
+            ("series of a day’s hours", "≤ 0.5 s, again ≤ 5 ms", "/v1/reports/series?unit=hour&\(today)"),
+            ("the same of one event", "≤ 0.5 s", "/v1/reports/series?unit=hour&event=event_3&\(today)"),
+            (
+                "breakdown of one event by a property of 900 values", "≤ 0.5 s",
+                "/v1/reports/breakdown?event=event_3&property=$event_duration&\(today)"
+            ),
+            ("breakdown of all events", "–", "/v1/reports/breakdown?property=$app_version&\(today)"),
+            ("funnel of three steps", "≤ 1.5 s", "/v1/reports/funnel?step=$AppStart&step=event_3&step=$AppEnd&\(today)"),
+            ("return over 30 closed days, as far as there are events", "≤ 0.3 s", "/v1/reports/retention?\(month)"),
+        ]
     }
 
     /// With the page open and a report asked for each ten seconds, against without.

@@ -5,7 +5,8 @@ import HapaxModel
 
 struct ReportCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "report", abstract: "Reads a project's figures.", subcommands: [DailyReportCommand.self])
+        commandName: "report", abstract: "Reads a project's figures.",
+        subcommands: [DailyReportCommand.self, SeriesCommand.self, BreakdownCommand.self, FunnelCommand.self, RetentionCommand.self])
 }
 
 struct DailyReportCommand: AsyncParsableCommand {
@@ -106,13 +107,13 @@ private struct DailyFigures: Decodable {
             ("day", true, { $0.day }), ("state", true, { $0.state }), ("users", true, { "\($0.users)" }),
             ("events", true, { "\($0.events.total)" }), ("active", hasApp, { "\($0.active_users)" }),
             ("new", hasApp, { "\($0.new_users)" }),
-            ("sessions", hasApp, { "\($0.sessions)" }), ("mean session", hasApp, { Self.span($0.mean_session_ms) }),
-            ("mean use", hasApp, { Self.span($0.mean_use_ms) }), ("late", true, { "\($0.late)" }),
+            ("sessions", hasApp, { "\($0.sessions)" }), ("mean session", hasApp, { Terminal.span($0.mean_session_ms) }),
+            ("mean use", hasApp, { Terminal.span($0.mean_use_ms) }), ("late", true, { "\($0.late)" }),
             ("ahead", days.contains { $0.ahead > 0 }, { "\($0.ahead)" }),
         ]
         let shown = columns.filter(\.isShown)
         let rows = [shown.map(\.title)] + days.map { day in shown.map { $0.cell(day) } }
-        return Self.table(rows, texts: 2) + ["time zone: \(Terminal.printable(query.time_zone))"] + names
+        return Terminal.table(rows, texts: 2) + ["time zone: \(Terminal.printable(query.time_zone))"] + names
     }
 
     /// The commonest events of all days together.
@@ -122,28 +123,8 @@ private struct DailyFigures: Decodable {
         let rest = days.reduce(0) { $0 + $1.events.total } - sorted.reduce(0) { $0 + $1.value }
         let rows = sorted.map { [$0.key, "\($0.value)"] } + (rest > 0 ? [["(all others)", "\(rest)"]] : [])
         return rows.isEmpty
-            ? [] : [""] + Self.table([["commonest events", days.count == 1 ? "count" : "count, all days"]] + rows, texts: 1)
+            ? [] : [""] + Terminal.table([["commonest events", days.count == 1 ? "count" : "count, all days"]] + rows, texts: 1)
     }
 
     private static let shownNames = 10
-
-    /// - Parameter texts: So many columns are aligned at their left, the others, which are numbers, at their right.
-    private static func table(_ rows: [[String]], texts: Int) -> [String] {
-        let rows = rows.map { $0.map(Terminal.printable) }
-        let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-        return rows.map { row in
-            zip(row, widths).enumerated().map { column, cell in
-                let blank = String(repeating: " ", count: cell.1 - cell.0.count)
-                return column < texts ? cell.0 + blank : blank + cell.0
-            }.joined(separator: "  ")
-        }
-    }
-
-    private static func span(_ milliseconds: Int64?) -> String {
-        guard let milliseconds else { return "-" }
-        let seconds = (milliseconds + 500) / 1_000
-        if milliseconds < 1_000 { return "\(milliseconds) ms" }
-        if seconds < 60 { return "\(seconds) s" }
-        return seconds < 3_600 ? "\(seconds / 60) m \(seconds % 60) s" : "\(seconds / 3_600) h \(seconds / 60 % 60) m"
-    }
 }

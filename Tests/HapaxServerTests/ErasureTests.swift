@@ -307,6 +307,7 @@ struct ErasureTests {
             for path in [
                 "/v1/events", "/v1/events/\(Sample.id(1))", "/v1/events?user=\(Self.user)", "/v1/names", "/v1/refusals", "/v1/export",
                 "/v1/reports/daily?from=2026-01-01&to=2026-01-02&basis=all",
+                "/v1/reports/breakdown?property=p&from=2026-01-01&to=2026-01-02&basis=all",
             ] {
                 let answer = text(try await server.get(path))
                 #expect(!answer.contains("canary") && !answer.contains(#""event":"""#), "\(path): \(answer)")

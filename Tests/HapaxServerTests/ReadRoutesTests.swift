@@ -36,6 +36,9 @@ struct ReadRoutesTests {
     private static let paths = [
         "/v1/events", "/v1/events/\(Sample.id(1))", "/v1/events/\(Sample.id(2))", "/v1/names", "/v1/refusals", "/v1/live",
         "/v1/reports/daily?from=2026-01-01&to=2026-01-02&basis=all", "/v1/export",
+        "/v1/reports/series?from=2026-01-01&to=2026-01-02&basis=all",
+        "/v1/reports/breakdown?property=p&from=2026-01-01&to=2026-01-02&basis=all", "/v1/reports/funnel?step=a&step=b",
+        "/v1/reports/retention?start=a",
     ]
 
     private static func path(_ path: String, _ query: String) -> String {
@@ -58,14 +61,15 @@ struct ReadRoutesTests {
                 #expect(try await status(RunningServer.adminKey, "?project=nobody") == 400, "\(path)")
                 #expect(try await status(RunningServer.adminKey, "?project=shop") == 200, "\(path)")
                 #expect(try await status(RunningServer.readKey, "?project=app") == 400, "\(path)")
-                guard path != "/v1/live" else { continue }
+                guard path != "/v1/live", !path.contains("/funnel"), !path.contains("/retention") else { continue }
+                let shown = path.contains("/series") ? #""users":1"# : "secret"
                 // What has just been received is not exported yet.
                 while try await server.get(path).body.isEmpty {}
                 let mine = String(decoding: try await server.get(path).body, as: UTF8.self)
                 let other = String(decoding: try await server.get(path, key: RunningServer.otherReadKey).body, as: UTF8.self)
                 let admin = String(
                     decoding: try await server.get(Self.path(path, "?project=shop"), key: RunningServer.adminKey).body, as: UTF8.self)
-                #expect(mine.contains("secret") && admin.contains("secret") && !other.contains("secret"), "\(path): \(other)")
+                #expect(mine.contains(shown) && admin.contains(shown) && !other.contains(shown), "\(path): \(other)")
             }
             #expect(try await server.get("/metrics").status == 403)
             let reader = ["Authorization": "Bearer \(RunningServer.readKey)"]
@@ -89,6 +93,15 @@ struct ReadRoutesTests {
             ("/v1/refusals?after=-1", "after"), ("/v1/live?outcome=lost", "outcome"),
             ("/v1/export?after=x", "after"), ("/v1/export?after=\(Sample.id(77))", "after"), ("/v1/export?limit=1", "limit"),
             ("/v1/reports/daily?from=2026-01-01T00:00:00Z", "from"), ("/v1/reports/daily?from=2026-01-02&to=2026-01-01", "to"),
+            ("/v1/reports/series?over=8", "over"), ("/v1/reports/series?over=7&unit=hour", "over"),
+            ("/v1/reports/series?compare=next", "compare"),
+            ("/v1/reports/series?where=plan", "where"), ("/v1/reports/series?event=a&event=b", "event"),
+            ("/v1/reports/series?format=xml", "format"),
+            ("/v1/reports/breakdown", "property"), ("/v1/reports/breakdown?property=p&limit=0", "limit"),
+            ("/v1/reports/funnel?step=a", "step"),
+            ("/v1/reports/funnel?\((0..<9).map { "step=\($0)" }.joined(separator: "&"))", "step"),
+            ("/v1/reports/funnel?step=a&step=b&where3=p:1", "where3"), ("/v1/reports/funnel?step=a&step=b&within=91d", "within"),
+            ("/v1/reports/funnel?step=a&step=b&within=7", "within"), ("/v1/reports/retention?unit=month", "unit"),
             ("/v1/reports/daily?basis=most", "basis"), ("/v1/reports/daily?day=2026-01-01", "day"), ("/v1/live?from=2026-01-01", "from"),
         ])
     func badParameterIsNamed(path: String, parameter: String) async throws {
@@ -179,10 +192,60 @@ struct ReadRoutesTests {
             #expect(names.hasPrefix("day,state,event,count\r\n2026-01-01,") && names.hasSuffix(",secret_name,1\r\n"), "\(names)")
             let week = try JSONSerialization.jsonObject(with: Data(try await server.get("/v1/reports/daily").body)) as? NSDictionary
             #expect((week?["days"] as? [Any])?.count == 7)
-            for span in ["from=2024-01-01&to=2026-01-02", "from=1970-01-01", "to=9999-12-31&from=1970-01-01"] {
-                #expect(try await server.get("/v1/reports/daily?\(span)").problemCode == .rangeTooLarge, "\(span)")
-            }
+            for question in [
+                "daily?from=2024-01-01&to=2026-01-02", "daily?from=1970-01-01", "daily?to=9999-12-31&from=1970-01-01",
+                "series?unit=hour&from=2026-01-01&to=2026-02-02", "retention?from=2026-01-01&to=2026-03-03", "series?from=1970-01-01",
+            ] { #expect(try await server.get("/v1/reports/\(question)").problemCode == .rangeTooLarge, "\(question)") }
             #expect(try await server.get("/v1/reports/daily?from=2099-01-01").problemCode == .invalidParameter)
+        }
+    }
+
+    @Test(
+        "Each question of the analysis as JSON and as CSV, by Accept or format; 304 for who has it already; a BI tool's password is a key",
+        arguments: StoreUnderTest.Kind.allCases)
+    func analysisHasItsShape(kind: StoreUnderTest.Kind) async throws {
+        try await Self.run(kind) { server in
+            let span = "from=2026-01-01&to=2026-01-02&basis=all"
+            func text(_ answer: HTTPMessage) -> String { String(decoding: answer.body, as: UTF8.self) }
+            // What was received in the last two seconds is not settled yet.
+            while try await !text(server.get("/v1/reports/series?\(span)&where=p:secret_value&event=secret_name")).contains(
+                #""total":{"events":1"#)
+            {}
+            for (question, json, csv) in [
+                (
+                    "series?compare=previous&over=7", #""events":1,"users":1,"users_over":1,"previous":null}]"#,
+                    "start,end,state,events,users,users_over,previous_events,previous_users\r\n2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,"
+                ),
+                (
+                    "breakdown?property=p", #""rows":[{"value":"secret_value","events":1,"users":1}],"missing":{"events":0,"users":0}"#,
+                    "kind,value,events,users\r\nstring,secret_value,1,1\r\nmissing,,0,0\r\nother,,0,0\r\ntotal,,1,1\r\n"
+                ),
+                (
+                    "funnel?step=secret_name&step=paid&where1=p:secret_value&within=1h",
+                    #"{"step":"paid","users":0,"from_previous":0.0000,"from_first":0.0000,"median_ms":null"#,
+                    "number,step,users,median_ms,p90_ms,median_from_previous_ms,p90_from_previous_ms\r\n1,secret_name,1,,,,\r\n2,paid,0,,,,\r\n"
+                ),
+                (
+                    "retention?start=secret_name", #""cohorts":[{"day":"2026-01-01","size":1,"returned":[{"users":1,"state":"open"}]}]"#,
+                    "cohort,size,unit,users,state\r\n2026-01-01,1,0,1,open\r\n"
+                ),
+            ] {
+                let path = "/v1/reports/\(question)\(question.contains("?") ? "&" : "?")\(span)"
+                let answer = try await server.get(path)
+                #expect(answer.status == 200 && text(answer).contains(json), "\(text(answer))")
+                for asked in [try await server.get(path, headers: ["Accept": "text/csv"]), try await server.get(path + "&format=csv")] {
+                    #expect(text(asked).hasPrefix(csv) && asked["Content-Type"]?.hasPrefix("text/csv") == true, "\(text(asked))")
+                }
+                let tag = try #require(answer["ETag"])
+                let again = try await server.get(path, headers: ["If-None-Match": "\"x\", \(tag)"])
+                #expect(again.status == 304 && again.body.isEmpty && again["ETag"] == tag)
+            }
+            for (credentials, status) in [
+                ("any:\(RunningServer.readKey)", 200), (":\(RunningServer.readKey)", 200), (RunningServer.readKey, 401),
+            ] {
+                let basic = "Basic \(Data(credentials.utf8).base64EncodedString())"
+                #expect(try await server.get("/v1/reports/series", headers: ["Authorization": basic]).status == status)
+            }
         }
     }
 

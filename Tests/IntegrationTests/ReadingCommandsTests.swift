@@ -174,6 +174,50 @@ struct ReadingCommandsTests {
     }
 
     @Test(
+        "report series, breakdown, funnel and retention: tables, the same as JSON and CSV, and exit codes",
+        arguments: PipelineStore.Kind.allCases)
+    func analysisIsShown(kind: PipelineStore.Kind) async throws {
+        let store = try await PipelineStore(kind)
+        let server = try await ServerUnderTest.start(store, readKey: Self.readKey)
+        let pro = #"{"plan":"pro","n":1.0}"#
+        try await Self.send(
+            server, Self.event(1, "view", properties: pro), Self.event(2, "paid", properties: pro), Self.event(3, "view", user: "v"),
+            Self.event(4, "\\u001b[2J"))
+        let span = ["--from", "1970-01-01", "--to", "1970-01-02", "--basis", "all"]
+        func ask(_ arguments: String...) async throws -> Ran { try await Self.run(server, ["report"] + arguments + span) }
+        func words(_ line: String) -> [Substring] { line.split(separator: " ") }
+        // What was received in the last two seconds is not settled yet.
+        while try await ask("series").lines.last(where: { $0.hasPrefix("total") }).map(words) != ["total", "4", "2"] {}
+        let series = try await ask("series", "--event", "view", "--where", "n:1", "--compare", "--over", "7")
+        #expect(series.lines.count == 4 && words(series.lines[1]) == ["1970-01-01", "closed", "1", "1", "1", "-", "-"], "\(series)")
+        let hours = try await ask("series", "--unit", "hour")
+        #expect(hours.lines.count == 27 && hours.lines[1].hasPrefix("1970-01-01 00:00  closed       4      2"), "\(hours)")
+        let values = try await ask("breakdown", "plan", "--sort", "users")
+        #expect(
+            values.lines.dropLast().map(words) == [
+                ["plan", "events", "users"], [#""pro""#, "2", "1"], ["(without", "it)", "2", "2"], ["total", "4", "2"],
+            ], "\(values)")
+        let funnel = try await ask("funnel", "view plan:pro", "paid", "--within", "1h")
+        #expect(funnel.lines[2].contains("100.0 %") && words(funnel.lines[2]).starts(with: ["paid", "1"]), "\(funnel)")
+        let back = try await ask("retention", "--start", "view")
+        #expect(back.lines[1].hasPrefix("1970-01-01      2  100.0 %~") && back.lines[0].hasPrefix("new on      users"), "\(back)")
+        #expect(try await ask("breakdown", "plan", "--csv").lines[1] == "string,pro,2,1\r")
+        #expect(try await ask("breakdown", "n", "--json").lines.first?.contains(#""rows":[{"value":1,"#) == true)
+        #expect(!(series.lines + values.lines).joined().contains("\u{1B}"))
+        for (arguments, status) in [
+            (["series", "--final"], 2), (["series", "--csv", "--final"], 2), (["funnel", "view"], 1), (["series", "--unit", "year"], 1),
+            (["series", "--csv", "--json"], 64), (["breakdown"], 64),
+        ] as [([String], Int32)] {
+            let ran = try await Self.run(server, ["report"] + arguments + span)
+            #expect(ran.status == .exited(status), "\(arguments) \(ran)")
+        }
+        let closed = try await Self.run(server, ["report", "series", "--from", "1970-01-01", "--to", "1970-01-02", "--final"])
+        #expect(closed.status == .exited(0) && closed.lines.last?.contains("final") == true, "\(closed)")
+        await server.stop()
+        withExtendedLifetime(store) {}
+    }
+
+    @Test(
         "export writes each event once, in spite of answers that are cut; goes on behind a file's last whole line; import takes all back as duplicates",
         arguments: PipelineStore.Kind.allCases)
     func exportIsWholeAndCanBeImported(kind: PipelineStore.Kind) async throws {

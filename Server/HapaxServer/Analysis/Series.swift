@@ -77,7 +77,8 @@ extension SeriesQuery {
     func answer(_ days: ProjectDays, _ reader: AnalysisReader) async throws(StoreError) -> Series {
         let rows = try await reader.rows(basis)
         let span = days.days(from: days.from, count: days.count)
-        let lead = over.map { days.days(from: days.from.advanced(by: 1 - $0), count: $0 - 1) } ?? []
+        // There is no day before 1970.
+        let lead = days.before(over.map { $0 - 1 } ?? 0)
         var (points, pieces) = points(span, rows)
         // The days before the first, of which only the trailing users tell, have numbers below 0.
         pieces =
@@ -134,11 +135,11 @@ extension SeriesQuery {
     private func compare(
         _ series: inout Series, _ days: ProjectDays, _ span: [ReportDay], _ rows: CountedRows, _ reader: AnalysisReader
     ) async throws(StoreError) {
-        let before = days.days(from: days.from.advanced(by: -days.count), count: days.count)
+        let before = days.before(days.count)
         let first = try await reader.ask("SELECT min(day) FROM report_bounds WHERE project_id = \(reader.projectID)").first?[0].flatMap {
             CalendarDay($0)
         }
-        guard let first, let latest = before.last, latest.day >= first else { return }
+        guard let first, let latest = before.last, latest.day >= first, before.count == days.count else { return }
         var cuts: [Int64: Int64] = [:]
         for (day, counterpart) in zip(span, before) where rows.settled < day.ends * 1_000 {
             cuts[counterpart.starts] = counterpart.starts * 1_000 + max(0, rows.settled - day.starts * 1_000)

@@ -46,5 +46,11 @@ struct ProjectDays: Sendable {
     /// The days from one on, in their order.
     func days(from first: CalendarDay, count: Int) -> [ReportDay] { (0..<count).map { self[first.advanced(by: $0)] } }
 
+    /// So many days up to the first one, or as many as there are since 1970.
+    func before(_ count: Int) -> [ReportDay] {
+        let count = min(count, Int(from.daysSince1970))
+        return days(from: from.advanced(by: -count), count: count)
+    }
+
     var count: Int { Int(to.daysSince1970 - from.daysSince1970) }
 }

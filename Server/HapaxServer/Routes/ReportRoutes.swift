@@ -65,7 +65,7 @@ struct ReportRoutes: Sendable {
             filter: try Self.filter(parameters), unit: unit, basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
             compares: compares, over: over)
         let limit = unit == .hour ? ServerLimits.hourlyDays : ServerLimits.reportDays
-        let answer = try await answer(query, parameters, projectID, series, upTo: limit, isFinal: \.frame.isFinal) {
+        let answer = try await answer(query, request, parameters, projectID, series, upTo: limit, isFinal: \.frame.isFinal) {
             days, reader throws(StoreError) in try await query.answer(days, reader)
         }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
@@ -80,7 +80,7 @@ struct ReportRoutes: Sendable {
             basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
             order: try parameters.word("sort", BreakdownQuery.Order.self) ?? .events,
             limit: try parameters.count("limit", upTo: ServerLimits.brokenValues, default: 20))
-        let answer = try await answer(query, parameters, projectID, breakdowns, isFinal: \.frame.isFinal) {
+        let answer = try await answer(query, request, parameters, projectID, breakdowns, isFinal: \.frame.isFinal) {
             days, reader throws(StoreError) in
             try await query.answer(days, reader)
         }
@@ -107,7 +107,7 @@ struct ReportRoutes: Sendable {
             ?? query.within
         query.key = try parameters.word("by", FunnelQuery.Key.self) ?? .user
         query.basis = try parameters.word("basis", DailyReport.Basis.self) ?? .closed
-        let answer = try await answer(query, parameters, projectID, funnels, isFinal: \.frame.isFinal) {
+        let answer = try await answer(query, request, parameters, projectID, funnels, isFinal: \.frame.isFinal) {
             [query] days, reader throws(StoreError) in
             try await query.answer(days, reader)
         }
@@ -125,7 +125,7 @@ struct ReportRoutes: Sendable {
             mode: try parameters.word("mode", ReturnQuery.Mode.self) ?? .on,
             basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
         let limit = ReturnQuery.maximumUnits * (query.unit == .week ? 7 : 1)
-        let answer = try await answer(query, parameters, projectID, returns, upTo: limit, isFinal: \.frame.isFinal) {
+        let answer = try await answer(query, request, parameters, projectID, returns, upTo: limit, isFinal: \.frame.isFinal) {
             days, reader throws(StoreError) in try await query.answer(days, reader)
         }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
@@ -140,10 +140,12 @@ struct ReportRoutes: Sendable {
     }
 
     private func answer<Query: Hashable & Sendable, Answer: Sendable>(
-        _ query: Query, _ parameters: QueryParameters, _ projectID: Int32, _ cache: ReportCache<Question<Query>, Answer>,
+        _ query: Query, _ request: Request, _ parameters: QueryParameters, _ projectID: Int32,
+        _ cache: ReportCache<Question<Query>, Answer>,
         upTo limit: Int = ServerLimits.reportDays, isFinal: @escaping @Sendable (Answer) -> Bool,
         _ compute: @escaping @Sendable (ProjectDays, AnalysisReader) async throws(StoreError) -> Answer
     ) async throws -> Answer {
+        _ = try Self.wantsCSV(request, parameters)
         let (span, now) = (try Self.span(parameters), currentTime() / 1_000)
         let answer: Answer? = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             deadline throws(StoreError) in

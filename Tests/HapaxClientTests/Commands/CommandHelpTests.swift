@@ -11,7 +11,8 @@ struct CommandHelpTests {
         ["dead-letters", "export"], ["dead-letters", "retry"], ["dead-letters", "purge"], ["identity", "show"], ["identity", "login"],
         ["identity", "logout"], ["identity", "reset"], ["identity", "opt-out"], ["identity", "opt-in"], ["identity", "pending"], ["tail"],
         ["events"],
-        ["report", "daily"], ["reconcile"], ["export"],
+        ["report", "daily"], ["report", "series"], ["report", "breakdown"], ["report", "funnel"], ["report", "retention"], ["reconcile"],
+        ["export"],
     ]
 
     @Test("every command says how it exits and shows an example, by --help and by help", arguments: commands)
