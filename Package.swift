@@ -133,7 +133,8 @@ let package = Package(
             ],
             path: "Server/HapaxServer",
             resources: [
-                "page.html", "page.css", "page.js", "rows.js", "live.js", "report.js", "find.js", "trust.js", "storage.js", "sections.js",
+                "page.html", "page.css", "page.js", "rows.js", "live.js", "analysis.js", "report.js", "find.js", "trust.js", "storage.js",
+                "sections.js",
             ].map { .embedInCode("Page/\($0)") },
             swiftSettings: strict
         ),

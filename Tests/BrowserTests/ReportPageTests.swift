@@ -87,6 +87,51 @@ struct ReportPageTests {
     }
 
     @Test(
+        "A click opens an event's property, two make a funnel, one tells who came back; all of it stands in the address, and nothing in it is a command",
+        arguments: [(false, 1200), (true, 360)])
+    func questionsAreThreeClicksAway(isDark: Bool, width: Int) async throws {
+        try await ServerWithPage.run(width: width, height: 2_000) { server in
+            let browser = server.browser
+            try await browser.prefer(dark: isDark)
+            let (pro, hostile) = (#"{"plan":"pro"}"#, #"{"plan":"<img src=x onerror=alert(1)>"}"#)
+            try await server.send(
+                (1...3).map { ServerWithPage.event($0, "$AppStart", user: "u\($0)") }
+                    + (1...3).map { ServerWithPage.event(10 + $0, "viewed", user: "u\($0)") }
+                    + (1...2).map { ServerWithPage.event(20 + $0, "order_paid", user: "u\($0)", properties: $0 == 1 ? pro : hostile) })
+            try await browser.press("2")
+            func click(_ event: String, _ what: String) async throws {
+                try await browser.until(
+                    "[...document.querySelectorAll('#report-names tr')].some((row) => row.innerText.startsWith('\(event)\t'))")
+                try await browser.run(
+                    "([...document.querySelectorAll('#report-names tr')].find((row) => row.innerText.startsWith('\(event)\t')).querySelector('\(what)').click(), 0)"
+                )
+            }
+            func until(_ id: String, _ text: String) async throws {
+                try await browser.until(
+                    "document.getElementById('\(id)').innerText.replace(/\\s+/g, ' ').includes('\(text)') || (panels.forEach((one) => { one.asked = ''; one.show(); }), false)"
+                )
+            }
+            try await click("order_paid", ".link")
+            try await until("values", "pro 1 1 all 2 2")
+            #expect(try await browser.text(of: "#values-table").contains("<img src=x onerror=alert(1)>"))
+            try await click("viewed", ".add")
+            try await click("order_paid", ".add")
+            try await until("funnel", "viewed 3 order_paid 2 66.7 % 66.7 %")
+            try await browser.run("(document.querySelector('#return summary').click(), 0)")
+            try await until("return", "3 66.7 %")
+            let hash = try await browser.run("location.hash")
+            #expect(hash.contains("event=order_paid&property=plan&step=viewed&step=order_paid"))
+            try await browser.screenshot("analysis-\(width)")
+            try await browser.reload()
+            try await until("funnel", "viewed 3 order_paid 2 66.7 % 66.7 %")
+            #expect(try await browser.run("document.getElementById('values-title').innerText") == "Event order_paid")
+            try await browser.run("(document.querySelector('#funnel-steps button').click(), 0)")
+            try await until("funnel", "with two there is a funnel")
+            #expect(try await browser.run("document.documentElement.scrollWidth <= innerWidth") == "true")
+        }
+    }
+
+    @Test(
         "Imported history is said to be counted until it is (S23); then its days say that all came late, and one click counts it; no event at all is said, too"
     )
     func importedHistoryIsCountedWithOneClick() async throws {

@@ -224,13 +224,13 @@ def funnel(answer, days, rows, first_day):
         matches = {n for n, step in enumerate(steps) if event["event"] == step["event"] and keeps(event, step["where"])}
         if not matches or lower == upper or not lower <= time < end:
             continue
-        install = event.get("install_id")
+        install = event.get("install", {}).get("id")
         key = user if query["by"] == "distinct_id" else install
         if key is None:
             continue
         if install is not None:
             users_of[install].add(user)
-        number = event.get("install_sequence")
+        number = event.get("install", {}).get("sequence")
         order = (time, install is None, install or "", number is None, int(number or 0), event["event_id"])
         by_user[key].append((order, event["time"], matches, time < upper))
     counts, opens = [0] * len(steps), 0

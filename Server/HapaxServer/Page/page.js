@@ -55,7 +55,7 @@ function address(path, parameters = {}) {
   const query = new URLSearchParams();
   // What an admin asks of the store concerns all projects.
   if (store.project && !path.startsWith("v1/admin/")) query.set("project", store.project);
-  for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries(parameters)) for (const one of [value].flat()) if (one) query.append(name, one);
   const text = query.toString();
   return BASE + path + (text ? "?" + text : "");
 }
@@ -119,7 +119,7 @@ function place() {
 
 function go(section, parameters) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, value);
+  for (const [name, value] of Object.entries(parameters)) for (const one of [value].flat()) if (one) query.append(name, one);
   const text = query.toString();
   history.replaceState(null, "", "#" + section + (text ? "?" + text : ""));
 }

@@ -17,19 +17,21 @@ const dayName = (day) => asDate(day).toLocaleDateString("en-GB", { weekday: "sho
 
 const report = refreshed(30, {
   showsAllNames: false,
+  shownDays: [],
 
   // What stands in the address: the last of the bars, the day of the tiles, over how many days, which figure, on which basis.
   get wanted() {
     const { parameters } = place();
     const one = (name, allowed) => (allowed.includes(parameters.get(name)) ? parameters.get(name) : allowed[0]);
     const day = (name) => (/^\d{4}-\d{2}-\d{2}$/.test(parameters.get(name) || "") ? parameters.get(name) : "");
-    return { until: day("until"), day: day("day"), days: one("days", ["1", "7"]), figure: one("figure", ["events", ...FIGURES.map(([key]) => key)]), basis: one("basis", ["closed", "all"]) };
+    return { until: day("until"), day: day("day"), days: one("days", ["1", "7"]), figure: one("figure", ["events", ...FIGURES.map(([key]) => key)]), basis: one("basis", ["closed", "all"]),
+      event: parameters.get("event") || "", property: parameters.get("property") || "", steps: parameters.getAll("step").slice(0, 8), within: one("within", ["", "1h", "1d", "30d"]) };
   },
 
   choose(changes) {
-    const { until, day, days, figure, basis } = { ...this.wanted, ...changes };
-    go("report", { until, day, days: days === "1" ? "" : days, figure: figure === "events" ? "" : figure, basis: basis === "closed" ? "" : basis });
-    this.showsAllNames = false;
+    const { until, day, days, figure, basis, event, property, steps, within } = { ...this.wanted, ...changes };
+    go("report", { until, day, days: days === "1" ? "" : days, figure: figure === "events" ? "" : figure, basis: basis === "closed" ? "" : basis, event, property, step: steps, within: within === "7d" ? "" : within });
+    if ("day" in changes || "until" in changes) this.showsAllNames = false;
     if ("until" in changes || "basis" in changes) this.start(); else this.draw();
   },
 
@@ -79,6 +81,8 @@ const report = refreshed(30, {
     if (!all.length) return;
     const hasApp = all.some((one) => one.active_users > 0 || one.sessions > 0);
     const figures = hasApp ? FIGURES : FIGURES.slice(0, APP_FIGURES);
+    // Of the bars.
+    this.shownDays = [all.slice(-REPORT_BARS)[0].day, all[all.length - 1].day];
     const shownFigure = figures.some(([key]) => key === figure) ? figure : "events";
     const last = all.find((one) => one.day === day) || this.standard(all.slice(-REPORT_BARS));
     const end = all.indexOf(last) + 1, count = Number(days);
@@ -87,6 +91,7 @@ const report = refreshed(30, {
     this.bars(all.slice(-REPORT_BARS), shownFigure, chosen);
     this.names(chosen);
     this.table(all.slice(-REPORT_BARS), figures);
+    analysis.draw(true);
   },
 
   tiles(figures, figure, chosen, before, count) {
@@ -143,11 +148,18 @@ const report = refreshed(30, {
     const sorted = [...counts].sort((a, b) => b[1] - a[1]);
     const list = this.showsAllNames ? sorted : sorted.slice(0, SHORT_LIST);
     const rest = total - list.reduce((sum, [, count]) => sum + count, 0);
-    $("report-names").tBodies[0].replaceChildren(...list.map(([name, count]) => listRow(shown(name), [grouped(count)], count / list[0][1])),
+    $("report-names").tBodies[0].replaceChildren(...list.map(([name, count]) => this.name(name, count, count / list[0][1])),
       ...(rest > 0.01 ? [listRow("all others", [grouped(rest)], null, "rest")] : []));
     $("report-names").hidden = total === 0;
     $("more-names").hidden = sorted.length <= SHORT_LIST;
     $("more-names").textContent = this.showsAllNames ? "Show fewer" : `Show ${sorted.length}`;
+  },
+
+  // A name opens its panel, and "+" appends it to the funnel.
+  name(name, count, share) {
+    const row = listRow(el("button", { type: "button", class: "link", "aria-pressed": String(name === this.wanted.event), onclick: () => this.choose({ event: name, property: "" }) }, shown(name)), [grouped(count)], share);
+    row.append(el("td", {}, el("button", { type: "button", class: "add", "aria-label": `Add ${name} to the funnel`, onclick: () => this.choose({ steps: [...this.wanted.steps, name] }) }, "+")));
+    return row;
   },
 
   table(days, figures) {

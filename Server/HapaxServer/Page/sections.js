@@ -14,6 +14,7 @@ function show() {
   }
   live.stop();
   report.stop();
+  analysis.stop();
   trust.stop();
   storage.stop();
   $("missing").hidden = true;

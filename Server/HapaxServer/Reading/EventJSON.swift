@@ -17,8 +17,11 @@ extension JSONWriter {
             // Line breaks can only be between values, where they may become spaces: inside a text JSON escapes them.
             writer.raw(event.properties.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
             if let installID = event.installID {
-                writer.member("install_id", installID)
-                writer.member("install_sequence", event.sequence)
+                // Under names of their own: they belong to a delivery, and who sends the line again makes another.
+                writer.member("install") { writer in
+                    writer.member("id", installID)
+                    writer.member("sequence", event.sequence)
+                }
             }
             writer.member("received_at", event.receivedAt.description)
         }

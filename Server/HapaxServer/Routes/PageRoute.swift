@@ -12,7 +12,8 @@ enum PageRoute {
 
     /// In this order, because each script uses those before it.
     private static let script = [
-        PackageResources.page_js, PackageResources.rows_js, PackageResources.live_js, PackageResources.report_js, PackageResources.find_js,
+        PackageResources.page_js, PackageResources.rows_js, PackageResources.live_js, PackageResources.report_js,
+        PackageResources.analysis_js, PackageResources.find_js,
         PackageResources.trust_js, PackageResources.storage_js, PackageResources.sections_js,
     ].reduce([], +)
 

@@ -1,0 +1,135 @@
+// Questions below the daily figures, about the days of the bars: a property's values, a funnel, who came back. Each panel asks for itself.
+
+const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toLocaleString("en", { maximumFractionDigits: 1 })} %` : "–");
+
+// A panel: `parameters` says what to ask, or null for nothing; `draw` shows an answer; what is still shown while another is asked for is pale.
+const panel = (name, path, { parameters, draw, empty }) => ({
+  name, path, parameters, asked: "", at: 0, abort: null, answer: null,
+
+  // - isAgain: the refresh of a panel that is open; figures that are final are left alone.
+  show(isAgain) {
+    const wanted = parameters();
+    $(name + "-body").hidden = wanted === null;
+    $(name + "-state").textContent = wanted === null ? empty : $(name + "-state").textContent;
+    const text = JSON.stringify(wanted);
+    if (text === this.asked && !(isAgain && wanted && this.answer && !this.answer.final && Date.now() - this.at > 60000)) return;
+    this.stop();
+    this.asked = text;
+    if (wanted !== null) this.load(wanted);
+  },
+
+  stop() {
+    if (this.abort) this.abort.abort();
+    Object.assign(this, { asked: "", abort: null });
+  },
+
+  async load(wanted) {
+    this.abort = new AbortController();
+    const { signal } = this.abort, body = $(name + "-body");
+    body.classList.add("stale");
+    if (!this.answer) $(name + "-state").textContent = "Loading…";
+    try {
+      const answer = await askJSON(path, wanted, signal);
+      Object.assign(this, { answer, at: Date.now() });
+      body.classList.remove("stale");
+      const late = answer.late ? `; ${grouped(answer.late)} events of these days came late` : "";
+      const warnings = { steps_straddle_login: "; devices did steps under several users: see by=install_id", rows_removed: "; events of these days may have been erased" };
+      $(name + "-state").textContent = (answer.final ? "Final" : `As of ${clock(new Date(answer.as_of))}`) + late + answer.warnings.map(({ code }) => warnings[code] || `; ${code}`).join("");
+      draw(answer, wanted);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
+      this.asked = "";
+      $(name + "-state").replaceChildren(el("span", { class: "alarm" }, explain(error)), " ", el("button", { type: "button", onclick: () => this.show() }, "Try again"));
+    }
+  },
+
+  async save() {
+    try {
+      const answer = await ask(path, { ...parameters(), format: "csv" });
+      const link = el("a", { href: URL.createObjectURL(await answer.blob()), download: `${name}.csv` });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    } catch (error) { $(name + "-state").textContent = explain(error); }
+  },
+});
+
+const ofDays = () => ({ from: report.shownDays[0], to: report.shownDays[1] && moved(report.shownDays[1], 1), basis: report.wanted.basis === "all" ? "all" : "" });
+
+const panels = [
+  panel("values", "v1/reports/breakdown", {
+    empty: "",
+    parameters: () => (report.wanted.event && report.wanted.property && report.shownDays[0] ? { ...ofDays(), event: report.wanted.event, property: report.wanted.property } : null),
+    draw({ rows, missing, other, total }) {
+      const row = (title, { events, users }, kind) => listRow(title, [grouped(events), grouped(users)], total.events ? events / total.events : null, kind);
+      $("values-table").tBodies[0].replaceChildren(...rows.map((one) => row(shown(typeof one.value === "string" ? one.value : JSON.stringify(one.value)), one)),
+        ...(other.values ? [row(`${grouped(other.values)} other values`, other, "rest")] : []), ...(missing.events ? [row("without it", missing, "rest")] : []), row("all", total, "rest"));
+    },
+  }),
+  panel("funnel", "v1/reports/funnel", {
+    empty: "“+” beside an event makes it a step; with two there is a funnel.",
+    parameters: () => (report.wanted.steps.length > 1 && report.shownDays[0] ? { ...ofDays(), step: report.wanted.steps, within: report.wanted.within } : null),
+    draw({ steps, open }) {
+      const first = steps[0].users;
+      $("funnel-table").tBodies[0].replaceChildren(...steps.map((one, index) => listRow(shown(one.step),
+        [grouped(one.users), index ? percent(one.users, steps[index - 1].users) : "", index ? percent(one.users, first) : "", one.median_ms === null ? "" : length(one.median_ms)], first ? one.users / first : 0)));
+      const none = steps.find((one, index) => one.users === 0 && (index === 0 || steps[index - 1].users > 0));
+      $("funnel-open").textContent = [open ? `${grouped(open)} may still go on.` : "", none ? `Nobody did ${none.step} in time.` : ""].join(" ");
+    },
+  }),
+  panel("return", "v1/reports/retention", {
+    empty: "",
+    parameters: () => ($("return").open && report.shownDays[0] ? { ...ofDays(), return: report.wanted.event } : null),
+    draw({ cohorts: all, average, unassigned }, wanted) {
+      const begun = all.findIndex(({ size }) => size > 0), cohorts = all.slice(begun < 0 ? -1 : begun);
+      $("return-title").textContent = wanted.return ? `New users with a later ${wanted.return}` : "New users who came back";
+      $("return-table").tHead.rows[0].replaceChildren(...["New on", "Users", ...cohorts.map((_, index) => String(index))].map((title, index) => el("th", { scope: "col", class: index ? "number" : null }, title)));
+      const cell = (users, size, state) => {
+        const box = el("td", { class: `number cell ${state || ""}`, title: state ? `${grouped(users)} of ${grouped(size)}, ${state}` : null }, state && size ? percent(users, size) : "");
+        box.style.setProperty("--share", state && size ? users / size : 0);
+        return box;
+      };
+      $("return-table").tBodies[0].replaceChildren(
+        ...cohorts.map(({ day, size, returned }) => el("tr", {}, el("th", { scope: "row" }, dayName(day)), el("td", { class: "number" }, grouped(size)), ...returned.map((one) => cell(one && one.users, size, one && one.state)))),
+        el("tr", { class: "rest" }, el("th", { scope: "row" }, "average"), el("td", {}), ...average.slice(0, cohorts.length).map(({ users, size }) => el("td", { class: "number" }, size ? percent(users, size) : ""))));
+      $("return-note").textContent = unassigned ? `${grouped(unassigned)} other users had been there before.` : "";
+    },
+  }),
+];
+
+// The chosen event, and what it can be asked for.
+async function drawEvent(event) {
+  $("values").hidden = !event;
+  if (!event || event === $("values").dataset.event) return;
+  $("values").dataset.event = event;
+  $("values-title").replaceChildren("Event ", shown(event));
+  try {
+    const { names } = await askJSON("v1/names", { from: moved(new Date().toISOString().slice(0, 10), -7) });
+    const known = names.find((one) => one.event === event);
+    $("properties").replaceChildren(...(known ? known.properties : []).map((name) => el("option", { value: name })));
+    const [first] = known ? known.properties : [];
+    if (first && !report.wanted.property && report.wanted.event === event) report.choose({ property: first });
+  } catch { /* Suggestions are a convenience. */ }
+}
+
+const analysis = {
+  draw(isAgain) {
+    const { event, property, steps, within } = report.wanted;
+    drawEvent(event);
+    if (document.activeElement !== $("property")) $("property").value = property;
+    $("within").value = within || "7d";
+    $("funnel-steps").replaceChildren(...steps.map((step, index) => el("li", {}, shown(step), " ",
+      el("button", { type: "button", class: "add", "aria-label": `Take ${step} out of the funnel`, onclick: () => report.choose({ steps: steps.filter((_, place) => place !== index) }) }, "×"))));
+    for (const one of panels) one.show(isAgain);
+  },
+  stop() { for (const one of panels) one.stop(); },
+};
+
+for (const one of panels) {
+  $(one.name + "-tools").append(el("button", { type: "button", onclick: () => one.save() }, "CSV"),
+    el("button", { type: "button", onclick: (event) => copy(curlOfRequest(one.path, one.parameters() || {}), event.currentTarget) }, "Copy as curl"));
+}
+$("property").addEventListener("change", () => report.choose({ property: $("property").value.trim() }));
+$("within").addEventListener("change", () => report.choose({ within: $("within").value }));
+$("close-event").addEventListener("click", () => report.choose({ event: "", property: "" }));
+$("return").addEventListener("toggle", () => analysis.draw());
