@@ -37,9 +37,7 @@ extension BreakdownQuery {
         let rows = try await reader.rows(basis)
         let span = days.days(from: days.from, count: days.count)
         var breakdown = Breakdown(query: self, frame: try await reader.frame(days, rows, dependsOn: span))
-        let pieces = span.map {
-            CountedRows.Piece(starts: $0.starts * 1_000, ends: $0.ends * 1_000, closes: $0.closes * 1_000, number: 0)
-        }
+        let pieces = CountedRows.pieces(span) { _ in 0 }
         let dialect = reader.database.dialect
         let table = try await rows.table(
             pieces, filter.condition(dialect), columns: ", \(dialect.value(property)) AS value", reader.database)

@@ -18,6 +18,13 @@ struct CountedRows: Sendable {
         var number: Int?
     }
 
+    /// Whole days, each with the number of its piece.
+    static func pieces(_ days: [ReportDay], _ number: (Int) -> Int) -> [Piece] {
+        days.enumerated().map { index, day in
+            Piece(starts: day.starts * 1_000, ends: day.ends * 1_000, closes: day.closes * 1_000, number: number(index))
+        }
+    }
+
     func state(of day: ReportDay) -> DailyReport.State { settled >= day.closes * 1_000 ? .closed : .open }
 
     /// A question's rows with the number of their piece, as a table with the columns `point`, `distinct_id` and those that are named; nil if

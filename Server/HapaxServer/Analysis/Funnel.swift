@@ -57,10 +57,7 @@ extension FunnelQuery {
         let all = span + days.days(from: days.to, count: max(0, Int(last.daysSince1970 - days.to.daysSince1970) + 1))
         let frame = try await reader.frame(days, rows, dependsOn: all)
         let result = Locked(Collection(query: self, days: all, settled: rows.settled))
-        let pieces = all.enumerated().map { index, day in
-            CountedRows.Piece(
-                starts: day.starts * 1_000, ends: day.ends * 1_000, closes: day.closes * 1_000, number: index < span.count ? 0 : 1)
-        }
+        let pieces = CountedRows.pieces(all) { $0 < span.count ? 0 : 1 }
         let dialect = reader.database.dialect
         let conditions = steps.map { "(true\($0.condition(dialect)))" as StoreSQL }
         let matches = conditions.enumerated().reduce("0" as StoreSQL) { sql, step in

@@ -86,9 +86,7 @@ extension ReturnQuery {
         }
         let count = result.cohorts.count
         for index in result.cohorts.indices { result.cohorts[index].returned = Array(repeating: 0, count: count - index) }
-        let pieces = zip(span, unitOf).map { day, unit in
-            CountedRows.Piece(starts: day.starts * 1_000, ends: day.ends * 1_000, closes: day.closes * 1_000, number: unit)
-        }
+        let pieces = CountedRows.pieces(span) { unitOf[$0] }
         guard let starts = try await starts(span, rows, reader),
             let returns = try await rows.table(pieces, again.condition(reader.database.dialect), reader.database)
         else { return result }

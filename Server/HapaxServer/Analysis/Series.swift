@@ -81,10 +81,7 @@ extension SeriesQuery {
         let lead = days.before(over.map { $0 - 1 } ?? 0)
         var (points, pieces) = points(span, rows)
         // The days before the first, of which only the trailing users tell, have numbers below 0.
-        pieces =
-            lead.enumerated().map { index, day in
-                .init(starts: day.starts * 1_000, ends: day.ends * 1_000, closes: day.closes * 1_000, number: index - lead.count)
-            } + pieces
+        pieces = CountedRows.pieces(lead) { $0 - lead.count } + pieces
         let (figures, total, trailing) = try await figures(pieces, rows, reader)
         for index in points.indices {
             points[index].figures = figures[index] ?? .init()
