@@ -138,7 +138,8 @@ struct BreakdownCommand: AsyncParsableCommand {
             func line(_ name: String, _ figures: AnalysisAnswer.Figures?) -> [String] {
                 [name, figures.map { "\($0.events)" } ?? "", figures.map { "\($0.users)" } ?? ""]
             }
-            let rows = zip(answer.values ?? [], answer.rows ?? []).map { line($0, $1) }
+            // In full they are in --json and --csv.
+            let rows = zip(answer.values ?? [], answer.rows ?? []).map { line($0.count > 60 ? $0.prefix(59) + "…" : $0, $1) }
             let others = answer.other?.values ?? 0
             return Terminal.table(
                 [[property, "events", "users"]] + rows + (others > 0 ? [line("(\(others) other values)", answer.other)] : [])

@@ -1,4 +1,4 @@
-/// One text for each JSON value, however it is written: `1.0` and `10e-1` are `1`, members stand in the order of PostgreSQL's `jsonb` (shorter
+/// One text for each JSON value, however it is written: `1.0` and `10e-1` are `1`; members stand in the order of PostgreSQL's `jsonb` (shorter
 /// names first, then by their bytes), strings have the escapes that it writes, and there is no white space. Equal texts are equal values.
 package enum CanonicalJSON {
     /// - Parameter json: A JSON value that ``EventScanner`` has accepted as part of an event; of repeated keys the last one counts.
@@ -8,6 +8,8 @@ package enum CanonicalJSON {
             return walk.value()
         }
     }
+
+    private static let plainDigits = 40
 
     /// One pass over checked JSON, at most ``EventLimits/maximumDepth`` deep, so that recursion is safe.
     private struct Walk {
@@ -60,7 +62,7 @@ package enum CanonicalJSON {
             return Array("{".utf8) + parts.joined(separator: Array(",".utf8)) + Array("}".utf8)
         }
 
-        /// All digits, without an exponent or zeros that say nothing; no minus before 0.
+        /// Without zeros that say nothing or a minus before 0; beyond ``plainDigits`` with an exponent, so that few bytes do not become many.
         private mutating func number() -> [UInt8] {
             let isNegative = cursor.skip(UInt8(ascii: "-"))
             var (digits, point, isFraction) = ([UInt8](), 0, false)
@@ -92,10 +94,14 @@ package enum CanonicalJSON {
             point -= leading
             while digits.last == 0x30 { digits.removeLast() }
             if digits.isEmpty { return [0x30] }
+            let sign = isNegative ? [UInt8(ascii: "-")] : []
+            if max(point, digits.count) - min(point, 0) > CanonicalJSON.plainDigits {
+                return sign + digits + Array("e\(point - digits.count)".utf8)
+            }
             if point < 0 { digits = Array(repeating: 0x30, count: -point) + digits }
             let whole = point <= 0 ? [0x30] : Array(digits.prefix(point)) + Array(repeating: 0x30, count: max(point - digits.count, 0))
             let fraction = digits.dropFirst(max(point, 0))
-            return (isNegative ? [UInt8(ascii: "-")] : []) + whole + (fraction.isEmpty ? [] : [UInt8(ascii: ".")] + fraction)
+            return sign + whole + (fraction.isEmpty ? [] : [UInt8(ascii: ".")] + fraction)
         }
     }
 

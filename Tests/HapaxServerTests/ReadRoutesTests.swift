@@ -97,6 +97,7 @@ struct ReadRoutesTests {
             ("/v1/reports/series?compare=next", "compare"),
             ("/v1/reports/series?where=plan", "where"), ("/v1/reports/series?event=a&event=b", "event"),
             ("/v1/reports/series?format=xml", "format"),
+            ("/v1/reports/series?from=2026-01-01&to=2026-01-01", "to"),
             ("/v1/reports/breakdown", "property"), ("/v1/reports/breakdown?property=p&limit=0", "limit"),
             ("/v1/reports/funnel?step=a", "step"),
             ("/v1/reports/funnel?\((0..<9).map { "step=\($0)" }.joined(separator: "&"))", "step"),
@@ -240,6 +241,8 @@ struct ReadRoutesTests {
                 let again = try await server.get(path, headers: ["If-None-Match": "\"x\", \(tag)"])
                 #expect(again.status == 304 && again.body.isEmpty && again["ETag"] == tag)
             }
+            let future = try await server.get("/v1/reports/funnel?step=a&step=b&from=2099-01-01")
+            #expect(future.problemCode == .invalidParameter && text(future).contains("behind today"), "\(text(future))")
             for (credentials, status) in [
                 ("any:\(RunningServer.readKey)", 200), (":\(RunningServer.readKey)", 200), (RunningServer.readKey, 401),
             ] {

@@ -29,7 +29,8 @@ def canonical(value):
         return "[" + ",".join(map(canonical, value)) + "]"
     if isinstance(value, (Decimal, int)) and not isinstance(value, bool):
         number = Decimal(value)
-        return "0" if number == 0 else format(number.normalize(), "f")
+        text = "0" if number == 0 else format(number.normalize(), "f")
+        return text if len(text) < 40 else str(number.normalize())
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -117,9 +118,9 @@ class Days:
         if "steps" in answer:
             last = self.day(self.starts(self.last) + int(answer["query"]["within_ms"]) * 1000)
             needed += [self.last + timedelta(days=n) for n in range((last - self.last).days + 1)]
-        if answer["query"].get("over"):
+        if needed and answer["query"].get("over"):
             needed = [self.first - timedelta(days=1)] + needed
-        final = self.basis == "closed" and now * 1000 >= max(map(self.closes, needed), default=0)
+        final = self.basis == "closed" and bool(needed) and now * 1000 >= max(map(self.closes, needed), default=0)
         return {"late": late, "ahead": ahead, "final": final}
 
 

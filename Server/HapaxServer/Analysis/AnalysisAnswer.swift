@@ -59,7 +59,7 @@ struct AnalysisReader: Sendable {
     /// - Parameter needed: The days that the figures depend on.
     func frame(_ days: ProjectDays, _ rows: CountedRows, dependsOn needed: [ReportDay]) async throws(StoreError) -> AnalysisFrame {
         let closes = (needed.map(\.closes).max() ?? 0) * 1_000
-        let isFinal = rows.basis == .closed && rows.settled >= closes
+        let isFinal = rows.basis == .closed && !needed.isEmpty && rows.settled >= closes
         let (starts, ends) = (days[days.from].starts, days[days.to].starts)
         let late = try await ask(
             "SELECT sum(late) FROM report_late WHERE project_id = \(projectID) AND day >= \(days.from) AND day < \(days.to)")

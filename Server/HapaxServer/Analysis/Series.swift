@@ -88,7 +88,8 @@ extension SeriesQuery {
             if over != nil { points[index].trailing = trailing[index] ?? 0 }
         }
         var series = Series(
-            query: self, frame: try await reader.frame(days, rows, dependsOn: lead + span), points: points, total: total)
+            query: self, frame: try await reader.frame(days, rows, dependsOn: span.isEmpty ? [] : lead + span), points: points, total: total
+        )
         if compares { try await compare(&series, days, span, rows, reader) }
         return series
     }

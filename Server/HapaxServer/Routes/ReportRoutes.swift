@@ -147,20 +147,25 @@ struct ReportRoutes: Sendable {
     ) async throws -> Answer {
         _ = try Self.wantsCSV(request, parameters)
         let (span, now) = (try Self.span(parameters), currentTime() / 1_000)
-        let answer: Answer? = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
-            deadline throws(StoreError) in
+        if let from = span.from, from == span.to {
+            throw QueryParameters.problem("to", "must be behind from: it is the first day that is not included")
+        }
+        let (from, to, answer) = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
+            deadline throws(StoreError) -> (CalendarDay, CalendarDay, Answer?) in
             let reader = AnalysisReader(database: database, zones: zones, projectID: projectID, deadline: deadline)
             let days = try await reader.days(span, now: now)
-            guard days.isUsable, days.count <= limit else { return nil }
+            guard days.isUsable, days.count > 0, days.count <= limit else { return (days.from, days.to, nil) }
             let bounds = days.days(from: days.from, count: days.count + 1).flatMap { [$0.starts, $0.closes] }
-            return try await cache.value(
+            let answer = try await cache.value(
                 Question(projectID: projectID, query: query, bounds: bounds, zone: days.zone),
                 // Rows of final days can be removed.
                 keeps: { isFinal($0) ? ServerLimits.finalAge : nil }
             ) { () async throws(StoreError) in try await compute(days, reader) }
+            return (days.from, days.to, answer)
         }
         guard let answer else {
-            try Self.check(span.from ?? .first, span.to ?? .last)
+            // No day at all: the first one has not come yet.
+            try Self.check(from, to == from ? from.advanced(by: -1) : to)
             throw Self.tooManyDays(limit)
         }
         return answer

@@ -148,12 +148,14 @@ package struct ServerLimits: Sendable {
     package static let reportAge = Duration.seconds(5)
     package static let reportScans = 20
     /// Answers to questions of the analysis that are kept, of each kind, and how long final ones are: rows of theirs can still be removed.
-    package static let keptAnswers = 200
+    package static let keptAnswers = 50
     package static let finalAge = Duration.seconds(60)
     /// The most days whose hours are told.
     package static let hourlyDays = 31
     /// The most values of a property that are told.
     package static let brokenValues = 1_000
+    /// Characters of a value that is told by itself, more than PostgreSQL takes to write any number; longer ones count among the others.
+    package static let toldValue = 1_100
     /// The most properties that a question filters by.
     package static let propertyFilters = 8
 

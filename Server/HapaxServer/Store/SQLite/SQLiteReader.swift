@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import GRDBSQLite
 import HapaxModel
 
 /// Reads the embedded store through read-only connections of its own.
@@ -275,6 +276,34 @@ final class SQLiteReader: EventReader {
     func read<Value: Sendable>(_ body: @escaping @Sendable (Database) throws -> Value) async throws(StoreError) -> Value {
         do { return try await database.read(body) } catch { throw SQLiteEventStore.translated(error) }
     }
+
+    /// The same for a question that may take long: a statement that is still running at the deadline is ended
+    /// (https://www.sqlite.org/c3ref/progress_handler.html).
+    func read<Value: Sendable>(
+        until deadline: ContinuousClock.Instant, _ body: @escaping @Sendable (Database) throws -> Value
+    ) async throws(StoreError) -> Value {
+        do {
+            return try await database.read { db in
+                try withUnsafePointer(to: deadline) { end in
+                    sqlite3_progress_handler(
+                        db.sqliteConnection, Self.stepsBetweenLooks,
+                        { end in
+                            guard let end else { return 0 }
+                            return ContinuousClock.now < end.assumingMemoryBound(to: ContinuousClock.Instant.self).pointee ? 0 : 1
+                        }, UnsafeMutableRawPointer(mutating: end))
+                    defer { sqlite3_progress_handler(db.sqliteConnection, 0, nil, nil) }
+                    return try body(db)
+                }
+            }
+        } catch let error as DatabaseError where error.resultCode == .SQLITE_INTERRUPT {
+            throw .tooHeavy
+        } catch {
+            throw SQLiteEventStore.translated(error)
+        }
+    }
+
+    /// Steps of SQLite's machine, of which some read a whole event.
+    private static let stepsBetweenLooks: Int32 = 1_000
 }
 
 extension EventRow {
