@@ -132,7 +132,8 @@ struct CurlTransportTests {
         for index in 0..<130 { client.track("event", properties: ["index": index]) }
         let report = await client.flush()
         #expect(report == FlushReport(stored: 130, duplicates: 0, deadLettered: 0, remaining: 0, failure: nil))
-        #expect(server.requests.count == 2 && server.connections == 1)
+        // More than two if a hundred are stored before the others: then a policy sends them at once.
+        #expect(server.requests.count >= 2 && server.connections == 1)
         #expect(server.requests.allSatisfy { $0.head.contains("Content-Encoding: gzip") })
         _ = await client.shutdown(within: .seconds(1))
     }
