@@ -36,7 +36,8 @@ struct CountedRows: Sendable {
     func table(
         _ pieces: [Piece], _ condition: StoreSQL, columns: StoreSQL = "", _ database: any ReportDatabase
     ) async throws(StoreError) -> StoreSQL? {
-        guard let first = pieces.first, let last = pieces.last else { return nil }
+        // As of days to come, of whose counterparts nothing counts yet.
+        guard let first = pieces.first, let last = pieces.last, pieces.contains(where: { $0.number != nil }) else { return nil }
         let end = basis == .closed ? min(settled, last.closes) : settled
         let received = try await database.received(
             from: first.starts / 1_000 - DailyQuery.longestLead, to: (end + 999) / 1_000, parts: .question)
