@@ -391,6 +391,7 @@ struct DailyReportTests {
         "A name in CSV breaks no line, commands no terminal, and is no formula of a spreadsheet (S27)",
         arguments: [
             ("order_paid", "order_paid"), ("a,\"b\"", "\"a,\"\"b\"\"\""), ("=1+1", "'=1+1"), ("@x,", "\"'@x,\""), ("1-1", "1-1"),
+            ("-0.5", "-0.5"), ("-1+1", "'-1+1"),
             ("\u{1B}[2J\r\n\u{202E}", #"\u{1B}[2J\u{D}\u{A}\u{202E}"#), ("=\u{301}", "'=\u{301}"), ("\"\u{301}", "\"\"\"\u{301}\""),
         ])
     func namesAreSafeInCSV(name: String, cell: String) throws {

@@ -43,12 +43,14 @@ struct AccessCommandTests {
             (["projects", "set", "shop"], 64), (["projects", "set", "shop", "--limit=-1"], 1),
             (["projects", "set", "shop", "--limit", "9"], 0),
             (["projects", "set", "shop", "--time-zone", "PST"], 1), (["projects", "set", "shop", "--time-zone", "Asia/Kolkata"], 0),
+            (["projects", "add", "app", "--time-zone", "Nowhere/Now"], 1), (["projects", "add", "app", "--time-zone", "Japan"], 0),
             (["keys", "rotate", "4", "--grace", "soon"], 64), (["keys", "add", "admin", "--expires", "0d"], 64), (["keys", "frob"], 64),
         ] {
             let child = try ChildProcess("hapax-server", arguments, environment: environment)
             #expect(await child.waitUntilExit() == .exited(Int32(code)), "\(arguments)")
         }
-        #expect(try await run("projects").text.contains("Asia/Kolkata"))
+        let projects = try await run("projects").text.split(separator: "\n")
+        #expect(projects.count == 3 && projects[1].contains("Japan  ") && projects[2].contains("Asia/Kolkata"), "\(projects)")
         // Somebody sends derived ids with a write key.
         let today = String(Date().ISO8601Format().prefix(10))
         let store = try DatabaseQueue(path: "\(directory.path)/events.sqlite")

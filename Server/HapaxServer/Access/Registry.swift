@@ -147,8 +147,10 @@ package struct Registry: Sendable {
 
     // MARK: - Changing
 
-    package func addProject(_ name: String) async throws -> Project {
+    /// - Parameter timeZone: Of all its days; nil for UTC, or what the settings say.
+    package func addProject(_ name: String, timeZone: String? = nil) async throws -> Project {
         try Self.checkName(name)
+        let zone = try timeZone.map { try self.zone($0, of: name) }
         guard !name.isEmpty, !name.contains(where: { ",=\"'".contains($0) }) else {
             throw Problem.invalid(parameter: "name", "must be a text without commas, = and quotation marks")
         }
@@ -158,7 +160,8 @@ package struct Registry: Sendable {
         let rows = try await database.change(
             ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING RETURNING project_id"])
         // Of two who add it at once, one has added it.
-        guard !rows.isEmpty else { throw Problem.exists("there is a project of that name") }
+        guard let id = rows.first?[0].flatMap({ Int32($0) }) else { throw Problem.exists("there is a project of that name") }
+        if let zone { _ = try await database.change(DayClosing.change(nil, to: zone, of: id, now: 0).statements) }
         return try await contents().project(named: name)
     }
 
@@ -184,19 +187,24 @@ package struct Registry: Sendable {
     ///
     /// - Parameter now: Unix milliseconds.
     package func setTimeZone(_ zoneName: String, of name: String, now: Int64) async throws -> Project {
-        guard let zone = ReportZone(zoneName) else {
-            throw Problem.invalid(parameter: "time_zone", "must be a name of the time zone database, such as Europe/Berlin or UTC")
-        }
-        guard !zonesInSettings.contains(name) else {
-            throw Problem.invalid(
-                parameter: "time_zone", "of this project stands in the settings (HAPAX_TIME_ZONES), which count more: change it there")
-        }
+        let zone = try zone(zoneName, of: name)
         let project = try await contents().project(named: name)
         let history = try await DayClosing.zones(of: project.id, database.rows)
         if history?.latest != zone {
             _ = try await database.change(DayClosing.change(history, to: zone, of: project.id, now: now / 1_000).statements)
         }
         return try await contents().project(named: name)
+    }
+
+    private func zone(_ zoneName: String, of name: String) throws(Problem) -> ReportZone {
+        guard let zone = ReportZone(zoneName) else {
+            throw .invalid(parameter: "time_zone", "must be a name of the time zone database, such as Europe/Berlin or UTC")
+        }
+        guard !zonesInSettings.contains(name) else {
+            throw .invalid(
+                parameter: "time_zone", "of this project stands in the settings (HAPAX_TIME_ZONES), which count more: change it there")
+        }
+        return zone
     }
 
     /// - Parameters:

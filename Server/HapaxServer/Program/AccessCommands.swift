@@ -117,11 +117,12 @@ struct ProjectsCommand: ParsableCommand {
         @OptionGroup var settings: StoreFlags
         @Argument(help: "Its name.") var name: String
         @Flag(name: .customLong("without-keys"), help: "Make no keys.") var isWithoutKeys = false
+        @Option(help: "Where its days begin, from the first one on, such as Europe/Berlin. Default: UTC.") var timeZone: String?
         var changes: Bool { true }
         var creates: Bool { true }
 
         func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let project = try await store.registry.addProject(name)
+            let project = try await store.registry.addProject(name, timeZone: timeZone)
             var lines: [String] = []
             for kind in isWithoutKeys ? [] : [KeyKind.write, .read] {
                 lines.append("\(kind.rawValue) \(try await store.registry.addKey(kind, project: name, now: now).secret)")
@@ -148,8 +149,8 @@ struct ProjectsCommand: ParsableCommand {
             name: .customLong("derived-ids"), help: "Whose derived ids it takes: any sender's, or only those that come with a server key.")
         var derivedIDs: Registry.DerivedIDs?
         @Option(help: "Events a second that each server takes of it; 0 for no limit.") var limit: Int?
-        @Option(help: "Where its days begin, such as Europe/Berlin. Once it has events, it holds from two days later on.") var timeZone:
-            String?
+        @Option(help: "Where its days begin, such as Europe/Berlin: from two days later on, once a server has seen the project.")
+        var timeZone: String?
         @Flag(help: "Set it although events would be refused.") var yes = false
         var changes: Bool { true }
 

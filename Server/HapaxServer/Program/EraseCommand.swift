@@ -46,7 +46,9 @@ struct EraseCommand: StoreCommand {
             log ? isAlone && replay == nil && !yes && !unblock : replay == nil ? isNamed : isAlone,
             !unblock || (replay == nil && record == nil && !yes)
         else {
-            throw ValidationError("name --project and --user, or a file to --replay, or ask for the --log of all, and for nothing else.")
+            throw ValidationError(
+                "name --project and --user, or a file to --replay, or ask for the --log of all, and for nothing else. --unblock goes with --project and --user alone."
+            )
         }
     }
 

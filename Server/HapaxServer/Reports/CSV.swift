@@ -14,7 +14,9 @@ enum CSV {
     /// A cell with text that a client sent, made safe: no control characters for terminals, no line breaks, no formulas for spreadsheets. A number
     /// stays one.
     static func cell(_ text: String) -> String {
-        let isFormula = text.unicodeScalars.first.map { ["=", "+", "-", "@"].contains($0) } == true && Int64(text) == nil
+        let isFormula =
+            text.unicodeScalars.first.map { ["=", "+", "-", "@"].contains($0) } == true
+            && text.wholeMatch(of: /-[0-9.]+(e-?[0-9]+)?/) == nil
         let scalars = text.printable.unicodeScalars.flatMap { $0 == "\"" ? [$0, $0] : [$0] }
         let cell = (isFormula ? "'" : "") + String(String.UnicodeScalarView(scalars))
         return scalars.contains { [",", "\""].contains($0) } ? "\"\(cell)\"" : cell

@@ -45,8 +45,8 @@ struct AdminRoutes: Sendable {
 
     func addProject(_ request: Request) async throws -> Response {
         try await answer(request, .created) {
-            let body = try await Self.body(request, AddedProject.self, ["name"])
-            let project = try await registry.addProject(body.name)
+            let body = try await Self.body(request, AddedProject.self, ["name", "time_zone"])
+            let project = try await registry.addProject(body.name, timeZone: body.time_zone)
             return { $0.members(of: project) }
         }
     }
@@ -236,7 +236,10 @@ struct AdminRoutes: Sendable {
 
     // MARK: - Bodies and answers
 
-    private struct AddedProject: Decodable { var name: String }
+    private struct AddedProject: Decodable {
+        var name: String
+        var time_zone: String?
+    }
     private struct ChangedProject: Decodable {
         var derived_ids: String?
         var events_per_second: Int?
