@@ -6,7 +6,7 @@ import HapaxModel
 struct ExportCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
-        abstract: "Writes what a server has stored: one JSON object on each line, oldest received first.",
+        abstract: "Writes what a server has stored: one JSON object (or row of CSV) on each line, oldest received first.",
         discussion: """
             Each line is what `hapax import` takes, under the same id, and ends with received_at. It goes as far as nothing can appear any \
             more between what was written, which is some seconds ago.
@@ -15,11 +15,16 @@ struct ExportCommand: AsyncParsableCommand {
             is no export is left alone. Run it again after an interruption, or tomorrow for what has come since, always with the same \
             filters. Without, --after goes on behind an event. A server that goes away is tried again.
 
+            --csv is for spreadsheets and tables: event_id, event, time, distinct_id, received_at, and the properties as one column of JSON, or \
+            as the columns of --columns. Control characters are written out (\u{A}), and a text that a spreadsheet would take for a formula \
+            begins with '. To bring events to another server, take the lines of JSON.
+
             Exits with 0 if all is written, 1 if the server does not answer what it was asked, 74 if it cannot be written.
 
             Examples:
               hapax export --output events.ndjson
               hapax export --happened-from 2026-11-01 --event order_paid | jq .properties.amount
+              hapax export --csv --columns plan,amount --output orders.csv
             """)
 
     @Option(
@@ -36,17 +41,25 @@ struct ExportCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Only what follows this event.", valueName: "id"))
     var after: EventID?
 
+    @Flag(help: "Rows of CSV instead of lines of JSON.")
+    var csv = false
+
+    @Option(help: ArgumentHelp("Properties that become columns of --csv, with commas between; a path has dots.", valueName: "properties"))
+    var columns: String?
+
     @OptionGroup var span: SpanOptions
     @OptionGroup var reading: ReadOptions
 
     func validate() throws {
+        if columns != nil, !csv { throw ValidationError("--columns are of --csv.") }
         if after != nil, output != nil { throw ValidationError("--output goes on where its file ends; --after is for standard output.") }
     }
 
     func run() async throws {
         let lines: ExportLines
         do {
-            lines = try output.map { try ExportLines(file: $0) } ?? ExportLines(after: after)
+            let csv = csv ? CSVExport(properties: columns?.split(separator: ",").map(String.init) ?? []) : nil
+            lines = try output.map { try ExportLines(file: $0, csv) } ?? ExportLines(after: after, csv)
         } catch let error as ExportLines.Failure {
             Terminal.complain(error.reason)
             throw ExitCode.failure
@@ -100,9 +113,13 @@ private final class ExportLines: Sendable {
         var count = 0
         var failure: Int32?
         var toldAt = ContinuousClock.now
+        /// Of CSV: whether the columns' names stand before.
+        var hasHeader: Bool
     }
 
     private let descriptor: Int32
+    /// nil for lines of JSON.
+    private let csv: CSVExport?
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private let state: Locked<State>
 
@@ -111,13 +128,14 @@ private final class ExportLines: Sendable {
     /// More than the longest line has.
     private static let tailBytes = 1 << 20
 
-    init(after: EventID?) {
-        descriptor = STDOUT_FILENO
-        state = Locked(State(last: after))
+    init(after: EventID?, _ csv: CSVExport?) {
+        (descriptor, self.csv) = (STDOUT_FILENO, csv)
+        state = Locked(State(last: after, hasHeader: after != nil))
     }
 
     /// A line that was cut is taken away.
-    init(file: String) throws {
+    init(file: String, _ csv: CSVExport?) throws {
+        self.csv = csv
         descriptor = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         func failure(_ what: String) -> Failure { Failure(reason: "\(what): \(String(cString: strerror(errno)))") }
         guard descriptor >= 0 else { throw failure("the file cannot be opened") }
@@ -126,16 +144,23 @@ private final class ExportLines: Sendable {
         var tail = [UInt8](repeating: 0, count: Int(min(size, off_t(Self.tailBytes))))
         guard pread(descriptor, &tail, tail.count, size - off_t(tail.count)) == tail.count else { throw failure("the file cannot be read") }
         let end = tail.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
-        let last = end > 0 ? Self.lastLine(of: tail[..<(end - 1)]) : nil
+        let header = csv?.header ?? []
+        var begin = [UInt8](repeating: 0, count: header.count)
+        let hasHeader = pread(descriptor, &begin, begin.count, 0) == begin.count && begin == header
+        let last = end > 0 ? Self.lastLine(of: tail[..<(end - 1)], csv) : nil
         // Nothing is taken away, and nothing added, but where an export has been.
-        guard last != nil || (end == 0 && size < Self.tailBytes), Self.beginsLine(tail[end...]) else {
-            throw Failure(reason: "the file's last line is no line of an export; nothing was done")
+        let isOwn = last != nil || (end == 0 && size < Self.tailBytes) || (csv != nil && size < Self.tailBytes && end == header.count)
+        guard isOwn, end == 0 || hasHeader, Self.begins(tail[end...], csv, isFirst: end == 0) else {
+            throw Failure(
+                reason: csv == nil
+                    ? "the file's last line is no line of an export; nothing was done"
+                    : "the file is no export with these columns; nothing was done")
         }
         let whole = size - off_t(tail.count - end)
         guard whole == size || ftruncate(descriptor, whole) == 0, lseek(descriptor, whole, SEEK_SET) == whole else {
             throw failure("the file cannot be written")
         }
-        state = Locked(State(last: last))
+        state = Locked(State(last: last, hasHeader: end > 0))
     }
 
     /// The last event that was written.
@@ -151,8 +176,11 @@ private final class ExportLines: Sendable {
             state.rest += bytes
             guard let end = state.rest.lastIndex(of: 0x0A).map({ $0 + 1 }) else { return true }
             let lines = state.rest[..<end].split(separator: 0x0A)
-            state.failure = Terminal.attempt(Array(state.rest[..<end]), on: descriptor)
+            state.failure = Terminal.attempt(
+                csv.map { csv in (state.hasHeader ? [] : csv.header) + lines.flatMap { csv.row($0) } } ?? Array(state.rest[..<end]),
+                on: descriptor)
             guard state.failure == nil else { return false }
+            state.hasHeader = true
             state.rest.removeFirst(end)
             state.count += lines.count
             state.last = lines.last.flatMap { Self.id($0) } ?? state.last
@@ -169,19 +197,22 @@ private final class ExportLines: Sendable {
 
     /// - Returns: `errno` if it is not durable.
     func finish() -> Int32? {
+        if let csv, !state.withLock({ $0.hasHeader }), let failure = Terminal.attempt(csv.header, on: descriptor) { return failure }
         // A pipe or a terminal has nothing to make durable.
-        descriptor != STDOUT_FILENO && fsync(descriptor) != 0 ? errno : nil
+        return descriptor != STDOUT_FILENO && fsync(descriptor) != 0 ? errno : nil
     }
 
-    private static func lastLine(of tail: ArraySlice<UInt8>) -> EventID? {
+    private static func lastLine(of tail: ArraySlice<UInt8>, _ csv: CSVExport?) -> EventID? {
         let line = tail[(tail.lastIndex(of: 0x0A).map { $0 + 1 } ?? tail.startIndex)...]
+        if let csv { return csv.id(line) }
         let event = EventScanner.scan(line)
         return event.problem == nil && PropertyLookup.names(in: line).last == Array("received_at".utf8) ? event.id : nil
     }
 
     /// Whether a line of an export can begin so, as far as it goes.
-    private static func beginsLine(_ bytes: ArraySlice<UInt8>) -> Bool {
-        zip(bytes.drop { $0 == 0x20 }, Array(#"{"event_id":""#.utf8)).allSatisfy { $0 == $1 }
+    private static func begins(_ bytes: ArraySlice<UInt8>, _ csv: CSVExport?, isFirst: Bool) -> Bool {
+        if let csv { return isFirst ? csv.header.starts(with: bytes) : csv.beginsRow(bytes) }
+        return zip(bytes.drop { $0 == 0x20 }, Array(#"{"event_id":""#.utf8)).allSatisfy { $0 == $1 }
     }
 
     private static func id(_ line: ArraySlice<UInt8>) -> EventID? {

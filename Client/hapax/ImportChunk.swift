@@ -15,9 +15,30 @@ struct ImportChunk {
 
     static let toldReasons = 3
 
-    /// - Parameter isLast: Whether no end of line stands behind it.
+    /// - Parameter csv: Which event each record is; nil for a file of lines.
     /// - Returns: false for a last line that is not whole.
-    mutating func take(_ line: LineReader.Line, isLast: Bool) -> Bool {
+    /// - Throws: ``CSVMapping/Failure``.
+    mutating func take(_ line: LineReader.Line, _ csv: CSVMapping?) throws -> Bool {
+        guard let csv else { return take(line) }
+        if !line.isTerminated, CSVText.cells(of: line.bytes[...], separator: csv.separator)?.count != csv.columns.count { return false }
+        count(line)
+        do {
+            guard !line.isCut else { throw Self.tooLong }
+            guard let event = try csv.event(of: line.bytes) else { return true }
+            let scanned = EventScanner.scan(event[...])
+            guard let id = scanned.id, scanned.problem == nil else { throw scanned.problem ?? Self.tooLong }
+            events.append(ImportedEvent(id: id, time: scanned.time, bytes: event))
+        } catch let problem as EventProblem {
+            reject(line, line.bytes[...], problem.reason.rawValue, problem.detail)
+        } catch let problem as CSVProblem {
+            reject(line, line.bytes[...], CSVProblem.reason, problem.detail)
+        } catch let failure as CSVMapping.Failure {
+            throw CSVMapping.Failure(reason: "line \(line.number): \(failure.reason)")
+        }
+        return true
+    }
+
+    private mutating func take(_ line: LineReader.Line) -> Bool {
         var text = line.bytes[...]
         if line.number == 1, text.starts(with: [0xEF, 0xBB, 0xBF]) { text = text.dropFirst(3) }
         while let last = text.last, last == 0x20 || last == 0x09 || last == 0x0D { text = text.dropLast() }
@@ -32,29 +53,38 @@ struct ImportChunk {
             }
         }
         // A brace at its end may be an inner one; blanks alone are the end of the file.
-        if isLast, !text.isEmpty, let problem = scanned.problem, text.last != UInt8(ascii: "}") || problem.reason == .invalidJSON {
+        if !line.isTerminated, !text.isEmpty, let problem = scanned.problem,
+            text.last != UInt8(ascii: "}") || problem.reason == .invalidJSON
+        {
             return false
         }
-        (lines, bytes, end) = (lines + 1, bytes + line.bytes.count, line.end)
+        count(line)
         if text.isEmpty { return true }
         if let id = scanned.id, scanned.problem == nil {
             events.append(ImportedEvent(id: id, time: scanned.time, bytes: Array(event)))
             return true
         }
-        let tooLong = EventProblem(.eventTooLarge, detail: "the line is longer than \(LineReader.maximumLineBytes) bytes")
-        let problem = line.isCut ? tooLong : scanned.problem ?? tooLong
+        let problem = line.isCut ? Self.tooLong : scanned.problem ?? Self.tooLong
+        reject(line, text, problem.reason.rawValue, problem.detail)
+        return true
+    }
+
+    private mutating func count(_ line: LineReader.Line) {
+        (lines, bytes, end) = (lines + line.count, bytes + line.bytes.count, line.end)
+    }
+
+    private mutating func reject(_ line: LineReader.Line, _ text: ArraySlice<UInt8>, _ reason: String, _ detail: String) {
         var writer = JSONWriter()
         writer.object([
-            "line": .integer(line.number), "reason": .string(problem.reason.rawValue), "detail": .string(problem.detail),
+            "line": .integer(line.number), "reason": .string(reason), "detail": .string(detail),
             "text": .string(String(decoding: text, as: UTF8.self)),
         ])
         rejected += writer.bytes + [0x0A]
-        rejectedLines += 1
-        if reasons.count < Self.toldReasons {
-            reasons.append("line \(line.number): \(problem.reason.rawValue): \(problem.detail)")
-        }
-        return true
+        rejectedLines += line.count
+        if reasons.count < Self.toldReasons { reasons.append("line \(line.number): \(reason): \(detail)") }
     }
+
+    private static let tooLong = EventProblem(.eventTooLarge, detail: "the line is longer than \(LineReader.maximumLineBytes) bytes")
 
     /// - Parameter text: A JSON text; nil if it is no time in the form of RFC 3339.
     private static func unixMilliseconds(_ text: ArraySlice<UInt8>) -> Int64? {

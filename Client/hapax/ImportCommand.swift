@@ -6,7 +6,7 @@ import HapaxModel
 struct ImportCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "import",
-        abstract: "Delivers a file of events, one JSON object on each line.",
+        abstract: "Delivers a file of events: one JSON object on each line, or CSV.",
         discussion: """
             Each line holds event_id, event, time (Unix milliseconds, or RFC 3339 as "2026-11-25T09:00:00.5+01:00"), distinct_id and, if you \
             like, properties. Lines are sent as they are, but for such a time, which becomes Unix milliseconds: nothing is added, so \
@@ -26,7 +26,10 @@ struct ImportCommand: AsyncParsableCommand {
 
             The counts are of what was delivered meanwhile: events that waited in the queue before are delivered, and counted, too.
 
-            A file may end without an end of line if its last line is a whole JSON object. If not, somebody is still writing it: the line \
+            With --csv each row of a table is an event, whose first line names the columns. Ids are derived from --id-from (else from all cells), \
+            so that a second import stores nothing. Columns that are not named become properties: numbers, true and false, text.
+
+            A file may end without an end of line if its last line is a whole JSON object (or row). If not, somebody is still writing it: the line \
             is left for the next run, and the import exits with 2.
 
             Exits with 0 if every line has been delivered, 2 if some are left (in the queue, for the next hapax flush, or in the file: run it again), \
@@ -35,6 +38,7 @@ struct ImportCommand: AsyncParsableCommand {
 
             Examples:
               hapax import events.ndjson --give-up-after 600
+              hapax import --csv orders.csv --name order_paid --time paid_at --user customer --id-from order_id
               zcat old.ndjson.gz | hapax import -
             """)
 
@@ -50,9 +54,12 @@ struct ImportCommand: AsyncParsableCommand {
     @Flag(help: "Begin at the first line, also if an earlier import was interrupted.")
     var restart = false
 
+    @OptionGroup(title: "CSV") var csv: CSVOptions
     @OptionGroup var server: ServerOptions
     @OptionGroup var queue: QueueOptions
     @OptionGroup var output: OutputOptions
+
+    private var csvOptions: CSVMapping.Options? { csv.options }
 
     func validate() throws {
         if let giveUpAfter, giveUpAfter < 1 { throw ValidationError("--give-up-after must be at least 1.") }
@@ -76,7 +83,7 @@ struct ImportCommand: AsyncParsableCommand {
         let run = ImportRun(
             client, descriptor: descriptor, path: isFile ? file : nil,
             rejectedPath: isFile ? file + ".rejected" : queue.directory.path + "/import.rejected",
-            destination: try configuration.endpoint().destination, giveUpAfter: giveUpAfter.map { .seconds($0) })
+            destination: try configuration.endpoint().destination, giveUpAfter: giveUpAfter.map { .seconds($0) }, csv: csvOptions)
         if let reason = run.startsOver {
             Terminal.complain("an earlier import was interrupted; this one begins at the first line all the same: \(reason)")
         }
@@ -103,7 +110,11 @@ struct ImportCommand: AsyncParsableCommand {
         var (isComplete, why) = (false, String?.none)
         switch ending {
         case .complete: isComplete = true
-        case .unfinished: why = "the last line is unfinished: it has neither an end of line nor a whole object"
+        case .unfinished(let line):
+            why =
+                csvOptions == nil
+                ? "the last line is unfinished: it has neither an end of line nor a whole object"
+                : "line \(line) is unfinished: it has too few cells, or one in quotation marks that does not end"
         case .signal: why = "interrupted"
         case .undelivered(let text), .failed(let text): why = text
         }
@@ -120,7 +131,7 @@ struct ImportCommand: AsyncParsableCommand {
         Terminal.say(
             "\(counts.stored) stored, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters, \(counts.rejected + start.rejected) lines rejected"
         )
-        let others = counts.settled - counts.lines
+        let others = counts.settled - counts.records
         if others > 0 { Terminal.complain("of these counts, \(others) are of events that waited in the queue before") }
         if let why { Terminal.complain("not all delivered: \(why)") }
         if waiting > 0 { Terminal.complain("\(waiting) events wait in the queue; the next hapax flush sends them") }

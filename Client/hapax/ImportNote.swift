@@ -25,7 +25,7 @@ struct ImportNote: Hashable {
         let reason: String
 
         static let ofAnotherVersion = Unusable(reason: "another version of hapax has noted where")
-        static let ofAnotherDestination = Unusable(reason: "that was to another server or with another key")
+        static let ofAnotherDestination = Unusable(reason: "that was to another server, with another key or with other options")
         static let ofAnotherFile = Unusable(reason: "the file has changed before that place")
         static let ofAnotherQueue = Unusable(
             reason: "a queue file that was given lines is not here, is another process's by now, or has lost events or had them purged")

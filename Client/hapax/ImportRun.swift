@@ -8,6 +8,8 @@ struct ImportCounts: Hashable, Sendable {
     /// Behind the last line that is stored or rejected.
     var offset: Int64 = 0
     var lines = 0
+    /// What they hold: events, and lines of which no event can be made.
+    var records = 0
     /// Of these, lines of which no event can be made.
     var rejected = 0
     var stored = 0
@@ -22,7 +24,7 @@ final class ImportRun: Sendable {
     enum Ending: Sendable {
         case complete
         /// The last line is not whole: somebody is still writing it.
-        case unfinished
+        case unfinished(Int64)
         case signal(Int32)
         /// What waits is in the queue.
         case undelivered(String)
@@ -38,6 +40,8 @@ final class ImportRun: Sendable {
     let rejectedPath: String
     private let progress: ImportProgress
     private let giveUpAfter: Duration?
+    /// nil for a file of lines.
+    private let csv: CSVMapping.Options?
     private let stop = Locked<Ending?>(nil)
     /// Why the first lines were rejected.
     let reasons = Locked<[String]>([])
@@ -52,9 +56,12 @@ final class ImportRun: Sendable {
 
     /// - Parameter rejectedPath: Where lines go of which no event can be made.
     init(
-        _ client: OpenClient, descriptor: Int32, path: String?, rejectedPath: String, destination: EventID, giveUpAfter: Duration?
+        _ client: OpenClient, descriptor: Int32, path: String?, rejectedPath: String, destination: EventID, giveUpAfter: Duration?,
+        csv: CSVMapping.Options?
     ) {
-        (self.client, self.descriptor, self.path, self.destination) = (client, descriptor, path, destination)
+        // What a record is depends on the options: a place counts for the same ones.
+        let destination = csv.map { .derived(name: "\(destination)", key: $0.text) } ?? destination
+        (self.client, self.descriptor, self.path, self.destination, self.csv) = (client, descriptor, path, destination, csv)
         (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)
         var start = ImportNote()
         do throws(ImportNote.Unusable) {
@@ -88,9 +95,13 @@ final class ImportRun: Sendable {
     }
 
     private func run(_ counts: inout ImportCounts) async -> Ending {
-        var reader = LineReader(descriptor: descriptor, after: start.offset, lines: start.lines) { [stop] in stop.withLock { $0 != nil } }
         var note = start
         do {
+            var lines = LineReader(descriptor: descriptor, after: start.offset, lines: start.lines, isStopped: isStopped)
+            let csv = try mapping(&lines)
+            // The first line is none of the events.
+            if csv != nil, start.offset == 0 { note.lines = 1 }
+            var reader = RecordReader(lines, separator: csv?.separator)
             try truncateRejected()
             var (isAtEnd, mustWait) = (false, false)
             while !isAtEnd {
@@ -100,9 +111,9 @@ final class ImportRun: Sendable {
                         isAtEnd = !reader.isWaiting
                         break
                     }
-                    guard chunk.take(line, isLast: !line.isTerminated) else {
+                    guard try chunk.take(line, csv) else {
                         try await store(chunk, &note, &counts)
-                        return await deliver(&counts, downTo: 0) ?? .unfinished
+                        return await deliver(&counts, downTo: 0) ?? .unfinished(line.number)
                     }
                 }
                 // What has come is sent before anybody waits for more.
@@ -111,6 +122,8 @@ final class ImportRun: Sendable {
                 if let ending = await deliver(&counts, downTo: isAtEnd || mustWait ? 0 : Self.maximumWaiting) { return ending }
             }
             return await deliverLeftovers(&counts) ?? check(note.installs)
+        } catch let failure as CSVMapping.Failure {
+            return .failed(failure.reason)
         } catch let failure as LineReader.Failure {
             return .failed("the file cannot be read: \(String(cString: strerror(failure.code)))")
         } catch let failure as StorageFailure {
@@ -118,6 +131,19 @@ final class ImportRun: Sendable {
         } catch {
             return .failed("\(rejectedPath) cannot be written: \(StorageFailure(error))")
         }
+    }
+
+    private var isStopped: @Sendable () -> Bool { { [stop] in stop.withLock { $0 != nil } } }
+
+    /// - Parameter lines: What an import begins with; behind the header then, if it begins with that.
+    private func mapping(_ lines: inout LineReader) throws -> CSVMapping? {
+        guard let csv else { return nil }
+        guard start.offset > 0 else { return try CSVMapping(csv, header: lines.next()?.bytes ?? []) }
+        lseek(descriptor, 0, SEEK_SET)
+        var first = LineReader(descriptor: descriptor, isStopped: isStopped)
+        let mapping = try CSVMapping(csv, header: first.next()?.bytes ?? [])
+        lseek(descriptor, off_t(start.offset), SEEK_SET)
+        return mapping
     }
 
     /// Durable on return, through a power cut: then the place behind is noted.
@@ -130,6 +156,7 @@ final class ImportRun: Sendable {
         counts.rejected += chunk.rejectedLines
         reasons.withLock { $0 += chunk.reasons.prefix(ImportChunk.toldReasons - $0.count) }
         counts.lines += chunk.lines
+        counts.records += chunk.events.count + chunk.rejectedLines
         counts.offset = chunk.end
         note.noteInstall(of: client)
         (note.offset, note.lines, note.rejected) = (chunk.end, note.lines + Int64(chunk.lines), note.rejected + chunk.rejectedLines)

@@ -7,6 +7,8 @@ struct LineReader {
         var bytes: [UInt8]
         /// From 1.
         var number: Int64
+        /// How many lines of the file it is.
+        var count = 1
         /// Behind its end, in bytes from the file's beginning.
         var end: Int64
         /// Bytes of it were left out, because it is longer than ``LineReader/maximumLineBytes``.
@@ -36,7 +38,7 @@ struct LineReader {
     /// Behind the last line that was given.
     private(set) var offset: Int64
     private var isAtEnd = false
-    private var wasStopped = false
+    private(set) var wasStopped = false
     /// Whether it gave no line because nothing more has come yet.
     private(set) var isWaiting = false
     /// What has come of a line while nobody waited for the rest.

@@ -275,4 +275,46 @@ struct ReadingCommandsTests {
         await server.stop()
         withExtendedLifetime(store) {}
     }
+
+    @Test(
+        "export --csv writes each event once as a row, in spite of answers that are cut; goes on in a file of the same columns, and only there"
+    )
+    func exportedTableIsWhole() async throws {
+        let store = try await PipelineStore(.sqlite)
+        let server = try await ServerUnderTest.start(store, readKey: Self.readKey)
+        let proxy = try FaultProxy(to: server.port)
+        let directory = TemporaryDirectory("table")
+        let file = directory.path("events.csv")
+        func rows() throws -> [String] { try String(contentsOfFile: file, encoding: .utf8).components(separatedBy: "\r\n") }
+        let table = ["export", "--csv", "--columns", "plan,cart.total", "--output", file]
+        #expect(try await Self.run(server, table).status == .exited(0))
+        #expect(try rows() == ["event_id,event,time,distinct_id,received_at,plan,cart.total", ""])
+        for number in 10..<40 {
+            let properties = #"{"plan":"=a, \"b\"\n\#(number)","cart":{"total":-\#(number).50}}"#
+            try await Self.send(server, Self.event(number, "order_paid", user: "u,\(number)", properties: properties))
+        }
+        while try await Self.run(server, ["export"]).lines.count < 30 {}
+        proxy.follow(.script([.cutAnswer(after: 50), .cutAnswer(after: 900), .cutAnswer(after: 3_001)]))
+        let first = try await Self.run(server, table, port: proxy.port)
+        #expect(first.status == .exited(0) && first.errors.contains("30 events written"), "\(first)")
+        let whole = try rows()
+        #expect(whole.count == 32 && Set(whole).count == 32)
+        let id = "01980000-0000-7000-8000-\(100_000_000_000 + 10)"
+        #expect(whole[1].hasPrefix(#"\#(id),order_paid,1970-01-01T00:00:00.000000Z,"u,10","#))
+        #expect(whole[1].hasSuffix(#"Z,"'=a, ""b""\u{A}10",-10.50"#), "\(whole[1])")
+        // An export that was interrupted in the middle of a row.
+        try (whole.prefix(7).joined(separator: "\r\n") + "\r\n" + whole[7].prefix(30)).write(
+            toFile: file, atomically: true, encoding: .utf8)
+        #expect(try await Self.run(server, table).errors.contains("24 events written"))
+        #expect(try rows() == whole)
+        let others = try await Self.run(server, ["export", "--csv", "-o", file])
+        #expect(others.status == .exited(1) && others.errors.contains("no export with these columns"), "\(others)")
+        #expect(try await Self.run(server, ["export", "-o", file]).status == .exited(1))
+        #expect(try rows() == whole)
+        let json = try await Self.run(server, ["export", "--csv", "--after", id])
+        #expect(json.lines.count == 29, "\(json)")
+        #expect(json.lines[0].contains(#""{""plan"":""=a, \""b\""\n11"",""cart"":{""total"":-11.50}}""#), "\(json.lines[0])")
+        await server.stop()
+        withExtendedLifetime(store) {}
+    }
 }

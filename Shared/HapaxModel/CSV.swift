@@ -1,8 +1,6 @@
-import HapaxModel
-
 /// RFC 4180.
-enum CSV {
-    static func text(_ rows: [[String]]) -> [UInt8] {
+package enum CSV {
+    package static func text(_ rows: [[String]]) -> [UInt8] {
         var bytes: [UInt8] = []
         for row in rows {
             bytes += row.map(cell).joined(separator: ",").utf8
@@ -13,7 +11,7 @@ enum CSV {
 
     /// A cell with text that a client sent, made safe: no control characters for terminals, no line breaks, no formulas for spreadsheets. A number
     /// stays one.
-    static func cell(_ text: String) -> String {
+    package static func cell(_ text: String) -> String {
         let isFormula =
             text.unicodeScalars.first.map { ["=", "+", "-", "@"].contains($0) } == true
             && text.wholeMatch(of: /-[0-9.]+(e-?[0-9]+)?/) == nil

@@ -1,0 +1,175 @@
+import Foundation
+import HapaxModel
+
+/// Which event each record of a CSV file is.
+struct CSVMapping {
+    /// What the command was told, by the columns' names.
+    struct Options: Hashable, Sendable {
+        var event: String?
+        /// Of every event; with ``event`` of those whose cell is empty.
+        var name: String?
+        var time: String
+        var user: String
+        var id: String?
+        /// Empty: all columns.
+        var idFrom: [String] = []
+        /// Columns that hold text, even if it looks like something else.
+        var textColumns: [String] = []
+        var zone: String?
+
+        /// Of equal options always the same.
+        var text: String {
+            [
+                [event, name, time, user, id, zone].map { $0.debugDescription }, idFrom.map(\.debugDescription),
+                textColumns.map(\.debugDescription),
+            ]
+            .debugDescription
+        }
+    }
+
+    struct Failure: Error {
+        let reason: String
+    }
+
+    private enum Identity {
+        /// The cell is the id.
+        case own(Int)
+        /// The id is derived from these cells.
+        case derived([Int])
+        /// The id is derived from all cells and their columns' names.
+        case whole
+    }
+
+    let separator: UInt8
+    let columns: [String]
+    private let options: Options
+    private let zone: TimeZone?
+    private let time: Int
+    private let user: Int
+    private let event: Int?
+    private let identity: Identity
+    /// Columns that become properties, and whether their cells are text whatever they look like.
+    private let properties: [(column: Int, isText: Bool)]
+
+    private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+
+    /// - Parameter header: The file's first line: the columns' names.
+    init(_ options: Options, header: [UInt8]) throws(Failure) {
+        let header = Self.trimmed(header.starts(with: Self.byteOrderMark) ? header[3...] : header[...])
+        guard !header.isEmpty else { throw Failure(reason: "the file has no first line with the names of its columns") }
+        let separator = CSVText.separator(of: Array(header))
+        guard let cells = CSVText.cells(of: header, separator: separator) else {
+            throw Failure(
+                reason:
+                    "the first line is no CSV: a cell in quotation marks does not end before the next one begins, or goes on in the next line"
+            )
+        }
+        var columns: [String] = []
+        for (index, cell) in cells.enumerated() {
+            guard let text = String(validating: cell, as: UTF8.self) else { throw Failure(reason: "the first line is not UTF-8") }
+            let name = text.trimmingCharacters(in: .whitespaces)
+            columns.append(name.isEmpty ? "column_\(index + 1)" : name)
+        }
+        if let twice = columns.indices.first(where: { columns[..<$0].contains(columns[$0]) }) {
+            throw Failure(reason: "the column '\(columns[twice])' is there twice")
+        }
+        func index(_ name: String) throws(Failure) -> Int {
+            guard let index = columns.firstIndex(of: name) else {
+                throw Failure(reason: "there is no column '\(name)'; the columns are \(columns.joined(separator: ", "))")
+            }
+            return index
+        }
+        func indices(_ names: [String]) throws(Failure) -> [Int] {
+            var found: [Int] = []
+            for name in names { found.append(try index(name)) }
+            return found
+        }
+        (self.options, self.columns, self.separator) = (options, columns, separator)
+        zone = options.zone.flatMap { TimeZone(identifier: $0) }
+        (time, user) = (try index(options.time), try index(options.user))
+        var used = [time, user]
+        if let name = options.event { event = try index(name) } else { event = nil }
+        if let event { used.append(event) }
+        if let name = options.id {
+            let column = try index(name)
+            used.append(column)
+            identity = .own(column)
+        } else {
+            identity = options.idFrom.isEmpty ? .whole : .derived(try indices(options.idFrom))
+        }
+        let texts = try indices(options.textColumns)
+        properties = columns.indices.filter { !used.contains($0) }.map { ($0, texts.contains($0)) }
+    }
+
+    /// The event of a record, in the form of a file of lines.
+    ///
+    /// - Returns: nil for an empty record.
+    /// - Throws: ``EventProblem`` if it is none; ``Failure`` if the command was told too little to say which.
+    func event(of record: [UInt8]) throws -> [UInt8]? {
+        let record = Self.trimmed(record[...])
+        guard !record.isEmpty else { return nil }
+        guard let raw = CSVText.cells(of: record, separator: separator) else {
+            throw CSVProblem(detail: "a cell in quotation marks does not end where it should")
+        }
+        guard raw.count == columns.count else {
+            throw CSVProblem(detail: "\(raw.count) cell\(raw.count == 1 ? "" : "s"), but the first line has \(columns.count)")
+        }
+        var cells: [String] = []
+        for cell in raw {
+            guard let text = String(validating: cell, as: UTF8.self) else {
+                throw EventProblem(.invalidUTF8, detail: "the column '\(columns[cells.count])' is not UTF-8")
+            }
+            cells.append(text)
+        }
+        let time = try ISOTime(cells[time], in: zone)
+        let name = event.map { cells[$0] }.flatMap { $0.isEmpty ? nil : $0 } ?? options.name ?? ""
+        var writer = JSONWriter()
+        writer.object { writer in
+            writer.member("event_id", id(of: cells, name, time))
+            writer.member("event", name)
+            writer.member("time", time.unixMilliseconds)
+            writer.member("distinct_id", cells[user])
+            writer.member("properties")
+            writer.object(
+                Dictionary(
+                    uniqueKeysWithValues: properties.filter { !cells[$0.column].isEmpty }.map {
+                        (columns[$0.column], $0.isText ? .string(cells[$0.column]) : Self.value(of: cells[$0.column]))
+                    }))
+        }
+        return writer.bytes
+    }
+
+    private func id(of cells: [String], _ name: String, _ time: ISOTime) -> String {
+        let key: String
+        switch identity {
+        case .own(let column): return cells[column]
+        case .derived(let indices) where indices.count == 1: key = cells[indices[0]]
+        case .derived(let indices):
+            var writer = JSONWriter()
+            writer.list(indices) { $0.string(cells[$1]) }
+            key = String(decoding: writer.bytes, as: UTF8.self)
+        case .whole:
+            var writer = JSONWriter()
+            writer.object(Dictionary(uniqueKeysWithValues: zip(columns, cells.map { .string($0) })))
+            key = String(decoding: writer.bytes, as: UTF8.self)
+        }
+        return EventID.derived(name: name, key: key, day: time.day).description
+    }
+
+    /// Numbers that a double holds as they are written, and truth values; all else is text.
+    static func value(of cell: String) -> PropertyValue {
+        if ["true", "True", "TRUE"].contains(cell) { return true }
+        if ["false", "False", "FALSE"].contains(cell) { return false }
+        let isNumber = cell.wholeMatch(of: /-?(0|[1-9][0-9]*)(\.[0-9]+)?/) != nil && cell.utf8.count { $0 &- 0x30 < 10 } <= 15
+        return isNumber ? .number(cell) : .string(cell)
+    }
+
+    private static func trimmed(_ line: ArraySlice<UInt8>) -> ArraySlice<UInt8> { line.last == 0x0D ? line.dropLast() : line }
+}
+
+/// A record of which no event can be made because it is no record of this file.
+struct CSVProblem: Error {
+    let detail: String
+
+    static let reason = "invalid_csv"
+}
