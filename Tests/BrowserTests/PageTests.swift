@@ -216,6 +216,10 @@ struct PageTests {
             #expect(try await browser.run(isInOrder) == "true")
             try await browser.type("nobody", into: "#wanted")
             try await browser.until("document.getElementById('found').innerText.includes('No event of this user')")
+            try await browser.type("u<", into: "#wanted")
+            try await browser.until("document.querySelector('#found .users button')?.textContent === 'u<1>'")
+            try await browser.run("document.querySelector('#found .users button').click()")
+            try await browser.until("document.querySelectorAll('#found tr.row').length === 1000 && location.hash === '#find?user=u%3C1%3E'")
         }
     }
 

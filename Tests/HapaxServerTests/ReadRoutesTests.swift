@@ -38,7 +38,7 @@ struct ReadRoutesTests {
         "/v1/reports/daily?from=2026-01-01&to=2026-01-02&basis=all", "/v1/export",
         "/v1/reports/series?from=2026-01-01&to=2026-01-02&basis=all",
         "/v1/reports/breakdown?property=p&from=2026-01-01&to=2026-01-02&basis=all", "/v1/reports/funnel?step=a&step=b",
-        "/v1/reports/retention?start=a",
+        "/v1/reports/retention?start=a", "/v1/users?prefix=secret",
     ]
 
     private static func path(_ path: String, _ query: String) -> String {
@@ -90,6 +90,7 @@ struct ReadRoutesTests {
             ("/v1/events?event=%ff", "event"),
             ("/v1/events?event=a%00b", "event"), ("/v1/events?event=%4", "event"), ("/v1/events?evnet=x", "evnet"), ("/v1/events/x", "id"),
             ("/v1/events/\(Sample.id(1))?limit=1", "limit"), ("/v1/names?to=x", "to"), ("/v1/refusals?limit=201", "limit"),
+            ("/v1/users", "prefix"), ("/v1/users?prefix=a&limit=101", "limit"),
             ("/v1/refusals?after=-1", "after"), ("/v1/live?outcome=lost", "outcome"),
             ("/v1/export?after=x", "after"), ("/v1/export?after=\(Sample.id(77))", "after"), ("/v1/export?limit=1", "limit"),
             ("/v1/reports/daily?from=2026-01-01T00:00:00Z", "from"), ("/v1/reports/daily?from=2026-01-02&to=2026-01-01", "to"),
@@ -169,6 +170,32 @@ struct ReadRoutesTests {
                     "names": [["event": "secret_name", "count": 1, "properties": ["p"]] as NSDictionary], "other": 0, "sampled": 1,
                     "query": ["from": NSNull(), "to": NSNull()] as NSDictionary,
                 ] as NSDictionary)
+        }
+    }
+
+    @Test(
+        "Users by the beginning of their ids, letter by letter: in the order of their bytes, of this project, whenever they were received (S22)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func usersAreFoundByPrefix(kind: StoreUnderTest.Kind) async throws {
+        try await Self.run(kind) { server in
+            let users = ["anna", "annb", "ann", "Ann", "an_", "an%", "e\u{301}", "\u{E9}", "ann\u{1F600}"]
+            for (index, user) in users.enumerated() {
+                let event = Sample.event(Sample.id(UInt64(100 + index)), name: index < 2 ? "$AppStart" : "e", distinctID: user)
+                #expect(try await server.post(Array("[".utf8) + event + Array("]".utf8)).status == 200)
+            }
+            func found(_ query: String) async throws -> NSDictionary? {
+                try JSONSerialization.jsonObject(with: Data(try await server.get("/v1/users?prefix=" + query).body)) as? NSDictionary
+            }
+            let all = try await found("ann")
+            #expect(
+                all == ["users": ["ann", "anna", "annb", "ann\u{1F600}"], "more": false, "searched_to": NSNull()],
+                "\(String(describing: all))")
+            let two = try await found("ann&limit=2")
+            #expect(two?["users"] as? [String] == ["ann", "anna"] && two?["more"] as? Bool == true)
+            #expect(try await found("an%25")?["users"] as? [String] == ["an%"])
+            let accent = try #require(try await found("%C3%A9")?["users"] as? [String])
+            #expect(accent.map { Array($0.utf8) } == [[0xC3, 0xA9]])
+            #expect(try await found("nobody")?["users"] as? [String] == [])
         }
     }
 

@@ -1,4 +1,5 @@
 // An event by its id, or a user's events. A user can be a UUID as well, as the anonymous ones of our own client are: for one both are asked.
+// What is no user may be the beginning of some.
 
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 let finding = null, foundByID = false, foundRows = [];
@@ -9,7 +10,7 @@ async function find(text, after) {
   const { signal } = finding;
   const say = (...parts) => $("found").replaceChildren(...parts);
   try {
-    let nothing = el("div", { class: "empty" }, el("h3", {}, "No event of this user"), el("p", {}, "Users are compared letter by letter, as distinct_id was sent."));
+    let nothing = el("div", { class: "empty" }, el("h3", {}, "No event of this user"), el("p", {}, "Users are compared letter by letter, as distinct_id was sent. No user’s id begins so, either."));
     if (!after) {
       [foundByID, foundRows] = [false, []];
       say(el("p", { class: "empty" }, "Looking…"));
@@ -28,13 +29,22 @@ async function find(text, after) {
     const page = await askJSON("v1/events", { distinct_id: text, limit: "1000", after }, signal);
     foundRows.push(...page.events.map((data) => rowOf("event", data)));
     if (foundRows.length || page.next) showFound(text, page);
-    else if (!foundByID) say(nothing);
+    else if (!foundByID) {
+      const { users, more, searched_to: searched } = await askJSON("v1/users", { prefix: text, limit: "20" }, signal);
+      say(users.length ? showUsers(text, users, more) : nothing, ...(searched ? [el("p", {}, `Whose id only begins so was looked for among who has started an app, and what was received since ${searched.slice(0, 10)}.`)] : []));
+    }
   } catch (error) {
     if (signal.aborted) return;
     if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
     const trouble = el("p", { class: "error" }, explain(error), " ", el("button", { type: "button", onclick: () => find(text) }, "Try again"));
     if (foundByID) $("found").append(trouble); else say(trouble);
   }
+}
+
+function showUsers(text, users, more) {
+  const open = (user) => { $("wanted").value = user; go("find", { user }); find(user); };
+  return el("div", { class: "panel" }, el("h3", {}, `Users whose id begins with ${text}`),
+    el("ul", { class: "users" }, ...users.map((user) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => open(user) }, shown(user))))), more ? el("p", {}, "And more: write more of it.") : "");
 }
 
 async function findEvent(id, signal) {

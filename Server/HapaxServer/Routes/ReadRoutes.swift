@@ -82,6 +82,25 @@ struct ReadRoutes: Sendable {
         return try questions.answer(writer.bytes, to: projectID)
     }
 
+    func users(_ request: Request) async throws -> Response {
+        let (parameters, projectID, _) = try questions.accept(request, ["prefix", "limit"])
+        guard let prefix = parameters.text("prefix") else {
+            throw QueryParameters.problem("prefix", "must be what the users' distinct_id begins with")
+        }
+        let search = UserSearch(
+            projectID: projectID, prefix: prefix, limit: try parameters.count("limit", upTo: ServerLimits.foundUsers, default: 20))
+        let found = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.listRead) {
+            deadline throws(StoreError) in try await search.find(questions.store.reports, until: deadline)
+        }
+        var writer = JSONWriter()
+        writer.object { writer in
+            writer.member("users", list: found.users) { $0.string($1) }
+            writer.member("more", found.isCut)
+            writer.member("searched_to", found.searchedTo.map { Timestamp(clampingUnixMilliseconds: $0 * 1_000).description })
+        }
+        return try questions.answer(writer.bytes, to: projectID)
+    }
+
     func names(_ request: Request) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(request, ["from", "to"])
         let received = try parameters.span()

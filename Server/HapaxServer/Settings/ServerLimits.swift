@@ -116,6 +116,8 @@ package struct ServerLimits: Sendable {
     package static let listRead = Duration.seconds(2)
     /// How long the store may take to find one event by its id.
     package static let shortRead = Duration.seconds(5)
+    /// Users that one search by the beginning of their ids gives.
+    package static let foundUsers = 100
     /// Events of one page of a list.
     package static let pageEvents = 1_000
     /// Bytes of properties at which a page ends early.
