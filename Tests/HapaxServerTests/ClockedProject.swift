@@ -8,7 +8,7 @@ import Testing
 /// A store whose rows are received when the test says, and whose days close when the test says.
 final class ClockedProject: Sendable {
     let fixture: StoreUnderTest
-    private let state: Locked<(store: any EventStore, now: Int64, number: UInt64)>
+    private let state: Locked<(stores: [any EventStore], turn: Int, now: Int64, number: UInt64)>
     private let clock: Locked<Int64>
     let zones: Locked<[Int32: ReportZone]>
 
@@ -18,14 +18,20 @@ final class ClockedProject: Sendable {
         let clock = Locked(ClockedProject.seconds(start) * 1_000)
         self.clock = clock
         let store = try await fixture.open(currentTime: { clock.withLock { $0 } })
-        state = Locked((store, ClockedProject.seconds(start), 0))
+        state = Locked(([store], 0, ClockedProject.seconds(start), 0))
         zones = Locked([1: try #require(ReportZone(zone)), 2: .utc])
         for name in ["shop", "app"] { _ = try await store.projectID(named: name) }
     }
 
     static func seconds(_ text: String) -> Int64 { (Timestamp(text)?.unixMilliseconds ?? -1) / 1_000 }
 
-    var store: any EventStore { state.withLock { $0.store } }
+    /// That of each server in turn, if there are several.
+    var store: any EventStore {
+        state.withLock { state in
+            state.turn += 1
+            return state.stores[state.turn % state.stores.count]
+        }
+    }
     var now: Int64 { state.withLock { $0.now } }
 
     func move(to text: String) { move(to: Self.seconds(text)) }
@@ -105,10 +111,24 @@ final class ClockedProject: Sendable {
         #expect(answer == "checked \(report.days.count)\n", "\(answer)")
     }
 
-    func restart() async throws {
-        await store.close()
+    /// Another server of the same database, which has a hand in all that follows.
+    func addServer() async throws {
         let store = try await fixture.open(currentTime: { [clock] in clock.withLock { $0 } })
-        state.withLock { $0.store = store }
+        state.withLock { $0.stores.append(store) }
+    }
+
+    func restart() async throws {
+        let count = state.withLock { $0.stores.count }
+        await stop()
+        for _ in 0..<count { try await addServer() }
+    }
+
+    func stop() async {
+        let stores = state.withLock { state in
+            defer { state.stores = [] }
+            return state.stores
+        }
+        for store in stores { await store.close() }
     }
 }
 

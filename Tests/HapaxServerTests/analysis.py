@@ -290,8 +290,9 @@ def retention(answer, days, rows, first_day):
         unit_of[day] = len(units) - 1
     cohorts, unassigned = [set() for _ in units], 0
     for user, found in starts.items():
-        in_time = [days.day(t) for t, r in found if t >= lower and (days.basis == "all" or r < days.closes(days.day(t)))]
-        if not in_time:
+        in_time = [days.day(t) for t, r in found if days.basis == "all" or r < days.closes(days.day(t))]
+        # Whoever had a start in time before has a place among earlier days.
+        if not in_time or min(in_time) < days.first:
             continue
         day = min(in_time)
         if any(t < days.starts(day) and (days.basis == "all" or r < days.closes(day)) for t, r in found):

@@ -39,7 +39,7 @@ struct Return: Sendable {
     var cohorts: [Cohort]
     /// Of each unit of the days: whether nothing of it can change, and whether it has begun.
     var units: [(isClosed: Bool, hasBegun: Bool)]
-    /// Users with a start in these days who are new on none of them.
+    /// Users who had their first start in time in these days, and are new on none, since an earlier start of theirs was known by then.
     var unassigned: Int64 = 0
 
     /// The state of a cohort's cell; nil before its unit has begun.
@@ -86,31 +86,55 @@ extension ReturnQuery {
         }
         let count = result.cohorts.count
         for index in result.cohorts.indices { result.cohorts[index].returned = Array(repeating: 0, count: count - index) }
-        let pieces = CountedRows.pieces(span) { unitOf[$0] }
-        guard let starts = try await starts(span, rows, reader),
-            let returns = try await rows.table(pieces, again.condition(reader.database.dialect), reader.database)
-        else { return result }
-        let back: StoreSQL =
-            mode == .on
-            ? "SELECT distinct_id, point FROM \(returns) GROUP BY distinct_id, point"
-            : "SELECT distinct_id, max(point) AS point FROM \(returns) GROUP BY distinct_id"
-        let found = try await reader.ask(
-            """
-            WITH first AS (
-              SELECT distinct_id, min(CASE WHEN known <= day AND day >= 0 THEN day END) AS day,
-                min(CASE WHEN known > day THEN known ELSE day + 1 END) AS known
-              FROM \(starts) GROUP BY distinct_id
-            ),
-            new AS (SELECT distinct_id, day FROM first WHERE day < known),
-            back AS (\(back))
-            SELECT 0, day, 0, count(*) FROM new GROUP BY day
-            UNION ALL SELECT 1, day, point, count(*) FROM new JOIN back ON new.distinct_id = back.distinct_id GROUP BY day, point
-            UNION ALL SELECT 2, 0, 0, count(*) FROM first WHERE day >= known
-            """)
-        for row in found {
+        let closed = try await closed(days, reader)
+        for (number, day) in closed.days.enumerated() { result.cohorts[unitOf[number]].size += day.new }
+        result.unassigned = closed.days.reduce(0) { $0 + $1.unassigned }
+        for cell in closed.cells { result.cohorts[cell.cohort].returned[cell.day - cell.cohort] += cell.users }
+
+        // What was not stored is computed: who is new on the rest of the days, and who came back on all of them or the rest.
+        let rest = span[closed.days.count...]
+        var (tables, sums, news): ([StoreSQL], [StoreSQL], [StoreSQL]) = ([], [], [])
+        if let starts = try await starts(rest, isStored: closed.isKnown, rows, reader) {
+            tables += [
+                starts,
+                """
+                first AS (
+                  SELECT distinct_id, min(CASE WHEN known <= day AND day >= 0 THEN day END) AS day,
+                    min(CASE WHEN known > day THEN known ELSE day + 1 END) AS known, max(earlier) AS earlier
+                  FROM starts GROUP BY distinct_id
+                )
+                """,
+            ]
+            news = ["SELECT distinct_id, day FROM first WHERE day < known"]
+            sums = [
+                "SELECT 0, day, 0, count(*) FROM first WHERE day < known GROUP BY day",
+                "SELECT 2, 0, 0, count(*) FROM first WHERE day >= known AND earlier = 0",
+            ]
+        }
+        if !closed.days.isEmpty {
+            let ends = rest.first?.starts ?? span[span.count - 1].ends
+            news.append(
+                """
+                SELECT distinct_id, \(Self.number(of: "first_counted", span.enumerated().map { ($1.ends, $0) })) AS day FROM report_users
+                WHERE project_id = \(reader.projectID) AND first_counted >= \(instant: span[0].starts) AND first_counted < \(instant: ends)
+                  AND first_known = first_counted
+                """)
+        }
+        let scanned = closed.hasCells ? rest.startIndex : 0
+        let pieces = CountedRows.pieces(Array(span[scanned...])) { unitOf[scanned + $0] }
+        if !news.isEmpty, let returns = try await rows.table(pieces, again.condition(reader.database.dialect), reader.database) {
+            let point: StoreSQL = mode == .on ? "point" : "max(point) AS point"
+            tables += [
+                "new AS (\(Self.joined(news, " UNION ALL ")))",
+                "back AS (SELECT distinct_id, \(point) FROM \(returns) GROUP BY distinct_id\(mode == .on ? ", point" as StoreSQL : ""))",
+            ]
+            sums.append("SELECT 1, day, point, count(*) FROM new JOIN back ON new.distinct_id = back.distinct_id GROUP BY day, point")
+        }
+        guard !sums.isEmpty else { return result }
+        for row in try await reader.ask("WITH \(Self.joined(tables, ", ")) \(Self.joined(sums, " UNION ALL "))") {
             let numbers = row.map { $0.flatMap { Int64($0) } ?? 0 }
             if numbers[0] == 2 {
-                result.unassigned = numbers[3]
+                result.unassigned += numbers[3]
                 continue
             }
             let cohort = unitOf[Int(numbers[1])]
@@ -125,43 +149,105 @@ extension ReturnQuery {
         return result
     }
 
-    /// All rows that say something about who is new on which day, as a table of users with `day`, the number of the day that a row lies in (-1
-    /// before the first), and `known`, the number of the first day that had not closed when it was received. A user is new on the first day with
-    /// a row that came in time, unless a row of an earlier day was known by then. nil if there are none.
+    /// What was stored when days closed.
+    private struct Closed {
+        /// Whether what closed before the days asked for, or of them, is stored.
+        var isKnown = false
+        /// The first of the days asked for.
+        var days: [(new: Int64, unassigned: Int64)] = []
+        /// Whether the cells of these days are stored, too.
+        var hasCells = false
+        /// By the numbers of days.
+        var cells: [(cohort: Int, day: Int, users: Int64)] = []
+    }
+
+    /// Who began an app is known of closed days, and of each day that any of them came back to.
+    private func closed(_ days: ProjectDays, _ reader: AnalysisReader) async throws(StoreError) -> Closed {
+        var closed = Closed()
+        guard start == ReturnQuery().start, basis == .closed else { return closed }
+        let project = reader.projectID
+        func day(_ text: String?) -> CalendarDay? { text.flatMap { CalendarDay($0) } }
+        let stored = try await reader.ask(
+            "SELECT min(day), min(CASE WHEN unassigned IS NOT NULL THEN day END), max(day) FROM report_days WHERE project_id = \(project)")
+        // Before the first of its days a project has no event that counts. Those that closed before cells were stored are computed.
+        guard let first = day(stored.first?[1]), let last = day(stored.first?[2]), first == day(stored.first?[0]) || first <= days.from
+        else {
+            return closed
+        }
+        let count = Int(min(last.advanced(by: 1), days.to).daysSince1970 - days.from.daysSince1970)
+        (closed.isKnown, closed.days) = (true, Array(repeating: (0, 0), count: max(count, 0)))
+        func number(_ day: CalendarDay) -> Int { Int(day.daysSince1970 - days.from.daysSince1970) }
+        for row in try await reader.ask(
+            "SELECT day, new_users, unassigned FROM report_days WHERE project_id = \(project) AND day >= \(days.from) AND day < \(days.to)")
+        {
+            guard let day = day(row[0]), let new = row[1].flatMap({ Int64($0) }), let unassigned = row[2].flatMap({ Int64($0) }) else {
+                continue
+            }
+            closed.days[number(day)] = (new, unassigned)
+        }
+        closed.hasCells = again == EventFilter() && unit == .day && mode == .on
+        guard closed.hasCells else { return closed }
+        for row in try await reader.ask(
+            "SELECT cohort, day, users FROM report_returns WHERE project_id = \(project) AND cohort >= \(days.from) AND day < \(days.to)")
+        {
+            guard let cohort = day(row[0]), let day = day(row[1]), let users = row[2].flatMap({ Int64($0) }) else { continue }
+            closed.cells.append((number(cohort), number(day), users))
+        }
+        return closed
+    }
+
+    /// All rows that say something about who is new on which of some days, as tables of which `starts` has users with `day`, the number of the day
+    /// that a row lies in (-1 before the first), `known`, the number of the first day that had not closed when it was received, and `earlier`, 1
+    /// if it counts in a day before the first. A user is new on the first day with a row that came in time, unless a row of an earlier day was
+    /// known by then. nil if there are none.
+    ///
+    /// - Parameter isStored: Whether all days before were folded into `report_users`, as those that closed are.
     private func starts(
-        _ span: [ReportDay], _ rows: CountedRows, _ reader: AnalysisReader
+        _ span: ArraySlice<ReportDay>, isStored: Bool, _ rows: CountedRows, _ reader: AnalysisReader
     ) async throws(StoreError) -> StoreSQL? {
         guard let first = span.first, let last = span.last else { return nil }
         let (dialect, project) = (reader.database.dialect, reader.projectID)
         let present = rows.settled / 1_000 + 1
         let end = basis == .closed ? min(present, last.closes) : present
-        func table(from: Int64, to: Int64, _ condition: StoreSQL) async throws(StoreError) -> StoreSQL? {
-            guard let received = try await reader.database.received(from: from, to: to, parts: .question).first else { return nil }
-            return """
-                kept_events WHERE project_id = \(project) AND \(received) AND received_at < \(milliseconds: rows.settled)
-                AND event = \(start) AND time < \(instant: last.ends) AND (time < received_at OR NOT (\(dialect.isAhead)))\(condition)
-                """
+        var (from, folded) = (Int64(0), Int64(0))
+        if isStored {
+            let progress = try await reader.ask(
+                "SELECT \(dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(project)")
+            folded = (progress.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
+            from = min(first.starts - DailyQuery.longestLead, folded)
         }
-        let columns: StoreSQL = """
-            SELECT distinct_id, \(Self.number(of: "time", [(first.starts, -1)] + span.enumerated().map { ($1.ends, $0) })) AS day,
-            \(basis == .closed ? Self.number(of: "received_at", span.enumerated().map { ($1.closes, $0) }) : "0") AS known FROM
+        guard let received = try await reader.database.received(from: from, to: end, parts: .question).first else { return nil }
+        // Of what was received before the last close, days before are known. What came later for them came too late.
+        let unfolded: StoreSQL = isStored ? " AND (time >= \(instant: first.starts) OR received_at >= \(instant: folded))" : ""
+        let earlier: StoreSQL =
+            isStored
+            ? "0"
+            : basis == .all
+                ? "1"
+                : """
+                CASE WHEN time < \(instant: first.starts) AND received_at < (
+                  SELECT b.closes FROM report_bounds b WHERE b.project_id = \(project) AND b.starts <= time ORDER BY b.starts DESC LIMIT 1
+                ) THEN 1 ELSE 0 END
+                """
+        let receivedRows: StoreSQL = """
+            SELECT distinct_id, \(Self.number(of: "time", [(first.starts, -1)] + zip(span, span.indices).map { ($0.ends, $1) })) AS day,
+              \(basis == .closed ? Self.number(of: "received_at", zip(span, span.indices).map { ($0.closes, $1) }) : "0") AS known,
+              \(earlier) AS earlier
+            FROM kept_events WHERE project_id = \(project) AND \(received) AND received_at < \(milliseconds: rows.settled)
+              AND event = \(start) AND time < \(instant: last.ends) AND (time < received_at OR NOT (\(dialect.isAhead)))\(unfolded)
             """
-        // Of `$AppStart` it is known who has begun before, if none of these events came when one of the days had closed.
-        let late = try await table(from: first.closes, to: present, " AND time < \(instant: first.starts)")
-        var isKnown = start == "$AppStart" && basis == .closed
-        if isKnown, let late { isKnown = try await reader.ask("SELECT 1 FROM \(late) LIMIT 1").isEmpty }
-        guard isKnown else { return try await table(from: 0, to: end, "").map { "(\(columns) \($0)) AS starts" } }
-        let progress = try await reader.ask(
-            "SELECT \(dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(project)")
-        let folded = (progress.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
-        let unfolded = try await table(
-            from: min(first.starts - DailyQuery.longestLead, folded), to: end,
-            " AND (time >= \(instant: first.starts) OR received_at >= \(instant: folded))")
-        guard let unfolded else { return nil }
+        guard isStored else { return "starts AS (\(receivedRows))" }
         return """
-            (\(columns) \(unfolded) UNION ALL
-            SELECT distinct_id, -1, 0 FROM report_users WHERE project_id = \(project) AND first_start < \(instant: first.starts)) AS starts
+            unfolded AS (\(receivedRows)), starts AS (
+              SELECT * FROM unfolded
+              UNION ALL SELECT distinct_id, -1, 0, CASE WHEN first_counted < \(instant: first.starts) THEN 1 ELSE 0 END FROM report_users
+              WHERE project_id = \(project) AND first_start < \(instant: first.starts) AND distinct_id IN (SELECT distinct_id FROM unfolded)
+            )
             """
+    }
+
+    private static func joined(_ parts: [StoreSQL], _ separator: StoreSQL) -> StoreSQL {
+        parts.dropFirst().reduce(parts.first ?? "") { "\($0)\(separator)\($1)" }
     }
 
     /// The number of the first bound that an instant lies before; the last one's behind all of them.

@@ -278,7 +278,8 @@ package struct Erasures: Sendable {
 
     /// All that is noted by project, each after those that refer to it.
     private static let tablesOfProject: [String] = [
-        "installs", "report_zones", "report_bounds", "report_progress", "report_days", "report_events", "report_users", "report_late",
+        "installs", "report_zones", "report_bounds", "report_progress", "report_days", "report_events", "report_users", "report_returns",
+        "report_late",
         "keys", "blocked_users", "derived_ids", "erasures", "projects",
     ]
 

@@ -70,12 +70,7 @@ struct DailyQuery: Hashable, Sendable {
         let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: parts)
         // Nothing was received in all that time.
         guard let received = received.first else { return try await onlyAhead(database, ask) }
-        let dialect = database.dialect
-        // Most events were received so late that they cannot be ahead, which one comparison tells.
-        let ofDay: StoreSQL = """
-            kept_events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
-            AND (received_at >= \(instant: day.ends - Self.longestLead) OR NOT (\(dialect.isAhead)))
-            """
+        let (dialect, ofDay) = (database.dialect, rows(received, database.dialect))
         // Starts before the day, of which `report_users` does not know yet.
         let unfolded = try await database.received(from: foldedTo, to: receivedBefore, parts: parts).first
         let earlier: StoreSQL =
@@ -115,6 +110,39 @@ struct DailyQuery: Hashable, Sendable {
         )
         figures.byName = names.map { DailyFigures.Name(event: $0[0] ?? "", count: $0[1].flatMap { Int64($0) } ?? 0) }
         return figures
+    }
+
+    /// The rows of the day, of whatever event.
+    private func rows(_ received: StoreSQL, _ dialect: ReportDialect) -> StoreSQL {
+        // Most events were received so late that they cannot be ahead, which one comparison tells.
+        """
+        kept_events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
+        AND (received_at >= \(instant: day.ends - Self.longestLead) OR NOT (\(dialect.isAhead)))
+        """
+    }
+
+    /// Of the day's users, those who were new on it or on an earlier day, by that day; and those who have their first start in time on it, and are
+    /// new on none. All starts that were known at its close are folded.
+    func returns(_ database: any ReportDatabase) async throws(StoreError) -> (
+        cohorts: [(day: CalendarDay, users: Int64)], unassigned: Int64
+    ) {
+        let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: .whole)
+        guard let received = received.first else { return ([], 0) }
+        let found = try await database.rows(
+            """
+            SELECT b.day, count(*) FILTER (WHERE r.first_known = r.first_counted), count(*) FILTER (WHERE r.first_known < r.first_counted)
+            FROM report_users r JOIN report_bounds b ON b.project_id = r.project_id AND r.first_counted >= b.starts AND r.first_counted < b.ends
+            WHERE r.project_id = \(projectID) AND b.day > \(day.day.advanced(by: -ReturnQuery.maximumUnits)) AND b.day <= \(day.day)
+              AND r.distinct_id IN (SELECT distinct_id FROM \(rows(received, database.dialect)))
+            GROUP BY b.day
+            """)
+        var (cohorts, unassigned) = ([(day: CalendarDay, users: Int64)](), Int64(0))
+        for row in found {
+            guard let cohort = row[0].flatMap({ CalendarDay($0) }), let users = row[1].flatMap({ Int64($0) }) else { continue }
+            if users > 0 { cohorts.append((cohort, users)) }
+            if cohort == day.day { unassigned = row[2].flatMap { Int64($0) } ?? 0 }
+        }
+        return (cohorts, unassigned)
     }
 
     private func onlyAhead(

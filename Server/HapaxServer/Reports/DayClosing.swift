@@ -140,13 +140,22 @@ struct DayClosing: Sendable {
     private func close(_ projectID: Int32, _ day: ReportDay) async throws(StoreError) {
         let folded = try await database.rows(
             "SELECT \(database.dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
-        try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, to: day.closes)
+        try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, toCloseOf: day)
         let query = DailyQuery(projectID: projectID, day: day, receivedBefore: day.closes, foldedTo: day.closes)
         let figures = try await query.figures(database, .whole, database.rows)
+        let returns = try await query.returns(database)
         // A day's key is unique: if two servers close one day, the second one's transaction fails.
         var statements: [StoreSQL] = [
-            "INSERT INTO report_days (project_id, day, \(DailyFigures.columns)) VALUES (\(projectID), \(day.day), \(figures.values))"
+            """
+            INSERT INTO report_days (project_id, day, \(DailyFigures.columns), unassigned)
+            VALUES (\(projectID), \(day.day), \(figures.values), \(returns.unassigned))
+            """
         ]
+        for cohort in returns.cohorts {
+            statements.append(
+                "INSERT INTO report_returns (project_id, cohort, day, users) VALUES (\(projectID), \(cohort.day), \(day.day), \(cohort.users))"
+            )
+        }
         for name in figures.byName {
             statements.append(
                 "INSERT INTO report_events (project_id, day, event, count) VALUES (\(projectID), \(day.day), \(name.event), \(name.count))")
@@ -157,17 +166,27 @@ struct DayClosing: Sendable {
         try await database.write(statements)
     }
 
-    /// Updates each user's first start from the events received in a span of Unix seconds. Repeating it changes nothing.
-    private func foldUsers(_ projectID: Int32, from: Int64, to: Int64) async throws(StoreError) {
-        for received in try await database.received(from: from, to: to, parts: .small) {
+    /// Updates each user's first starts from the events received between a span's begin, in Unix seconds, and a day's close. Repeating it changes
+    /// nothing.
+    ///
+    /// `first_start` is the first of all. `first_counted` is the first that came in time: those received since the last close are, if they are of
+    /// this day or a later one. `first_known` is the first of all that were known when the day of `first_counted` closed: the user is new on that
+    /// day if they are one.
+    private func foldUsers(_ projectID: Int32, from: Int64, toCloseOf day: ReportDay) async throws(StoreError) {
+        let least = database.dialect.least
+        for received in try await database.received(from: from, to: day.closes, parts: .small) {
             try await database.write([
                 """
-                INSERT INTO report_users (project_id, distinct_id, first_start)
-                SELECT project_id, distinct_id, min(time) FROM kept_events
+                INSERT INTO report_users (project_id, distinct_id, first_start, first_counted, first_known)
+                SELECT project_id, distinct_id, min(time), min(CASE WHEN time >= \(instant: day.starts) THEN time END), min(time) FROM kept_events
                 WHERE project_id = \(projectID) AND event = '$AppStart' AND \(received) AND NOT (\(database.dialect.isAhead))
                 GROUP BY project_id, distinct_id
                 ON CONFLICT (project_id, distinct_id) DO UPDATE
-                SET first_start = \(database.dialect.least)(report_users.first_start, excluded.first_start)
+                SET first_start = \(least)(report_users.first_start, excluded.first_start),
+                  first_counted = \(least)(
+                    coalesce(report_users.first_counted, excluded.first_counted), coalesce(excluded.first_counted, report_users.first_counted)),
+                  first_known = CASE WHEN report_users.first_counted < \(instant: day.starts) THEN report_users.first_known
+                    ELSE \(least)(report_users.first_known, excluded.first_known) END
                 """
             ])
         }

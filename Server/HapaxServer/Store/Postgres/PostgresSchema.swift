@@ -208,6 +208,17 @@ enum PostgresSchema {
                   count bigint NOT NULL, PRIMARY KEY (project_id, day, key_id, event)
                 );
                 """),
+        // Of what closed before, it is not known; who started before counts as having been in time.
+        Migration(
+            name: "011_returns",
+            sql: """
+                ALTER TABLE report_users ADD COLUMN first_counted timestamptz, ADD COLUMN first_known timestamptz;
+                UPDATE report_users SET first_counted = first_start, first_known = first_start;
+                ALTER TABLE report_days ADD COLUMN unassigned bigint;
+                CREATE TABLE report_returns (
+                  project_id integer NOT NULL, cohort date NOT NULL, day date NOT NULL, users bigint NOT NULL, PRIMARY KEY (project_id, cohort, day)
+                );
+                """),
     ]
 
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.

@@ -178,6 +178,20 @@ enum SQLiteSchema {
                     ) WITHOUT ROWID;
                     """)
         }
+        migrator.registerMigration("009_returns") { db in
+            // Of what closed before, it is not known; who started before counts as having been in time.
+            try db.execute(
+                sql: """
+                    ALTER TABLE report_users ADD COLUMN first_counted INTEGER;
+                    ALTER TABLE report_users ADD COLUMN first_known INTEGER;
+                    UPDATE report_users SET first_counted = first_start, first_known = first_start;
+                    ALTER TABLE report_days ADD COLUMN unassigned INTEGER;
+                    CREATE TABLE report_returns (
+                      project_id INTEGER NOT NULL, cohort TEXT NOT NULL, day TEXT NOT NULL, users INTEGER NOT NULL,
+                      PRIMARY KEY (project_id, cohort, day)
+                    ) WITHOUT ROWID;
+                    """)
+        }
         return migrator
     }
 
