@@ -112,7 +112,7 @@ struct ReadsBenchmark {
         ]
     }
 
-    /// With the page open and a report asked for each ten seconds, against without.
+    /// With the page open and all that it shows asked for, against without.
     private func ingest(_ server: ServerProcess) throws -> Line {
         var (alone, beside) = (0.0, 0.0)
         for round in 1...rounds {
@@ -128,7 +128,7 @@ struct ReadsBenchmark {
         return ("ingest beside the page and its reports", "≥ 0.95", "\(beside / alone, places: 2) of \(Int(alone)) events/s")
     }
 
-    /// An open page, and a report each ten seconds.
+    /// An open page: its stream, a report each ten seconds, and its panels, about the days that it draws, each minute.
     private final class Readers: Sendable {
         private let isDone = Locked(false)
         private let group = DispatchGroup()
@@ -138,12 +138,19 @@ struct ReadsBenchmark {
                 let live = try? HTTPConnection(port: port)
                 _ = try? live?.drain(HTTPConnection.get("/v1/live", port: port), until: { isDone.withLock { $0 } })
             }
-            Thread.detachNewThread(in: group) { [isDone] in
-                let reports = try? HTTPConnection(port: port)
-                while !isDone.withLock({ $0 }) {
-                    _ = try? reports?.exchange(HTTPConnection.get("/v1/reports/daily", port: port))
-                    // Ten seconds, as a page that is open paces itself, or until there is nothing to measure any more.
-                    for _ in 0..<100 where !isDone.withLock({ $0 }) { Thread.sleep(forTimeInterval: 0.1) }
+            let days = "from=\(ReadsBenchmark.day(-13))&to=\(ReadsBenchmark.day(1))"
+            let panels = [
+                "breakdown?event=event_3&property=$event_duration&\(days)", "funnel?step=$AppStart&step=event_3&step=$AppEnd&\(days)",
+                "retention?\(days)", "series?over=7&from=\(ReadsBenchmark.day(-1))&to=\(ReadsBenchmark.day(0))",
+            ]
+            for (paths, seconds) in [(["daily"], 10), (panels, 60)] {
+                Thread.detachNewThread(in: group) { [isDone] in
+                    let reports = try? HTTPConnection(port: port)
+                    while !isDone.withLock({ $0 }) {
+                        for path in paths { _ = try? reports?.exchange(HTTPConnection.get("/v1/reports/\(path)", port: port)) }
+                        // Or until there is nothing to measure any more.
+                        for _ in 0..<(10 * seconds) where !isDone.withLock({ $0 }) { Thread.sleep(forTimeInterval: 0.1) }
+                    }
                 }
             }
         }
@@ -162,7 +169,7 @@ struct ReadsBenchmark {
     }()
 
     /// Of the project, from today.
-    private static func day(_ offset: Int) -> String {
+    fileprivate static func day(_ offset: Int) -> String {
         CalendarDay.first.advanced(by: (Int(Date().timeIntervalSince1970) + zone.hours * 3_600) / 86_400 + offset).description
     }
 }

@@ -10,7 +10,7 @@ struct ReportPageTests {
     /// The third bar from the right is two days ago, whose day is closed at any time of today.
     private static let twoDaysAgo = "document.querySelector('#report-bars li:nth-last-child(3) button')"
     private static let tiles =
-        "[...document.querySelectorAll('.tile')].map((tile) => tile.innerText.replace(/\\s*\\n\\s*/g, ' ').trim()).join(' | ')"
+        "[...document.querySelectorAll('button.tile')].map((tile) => tile.innerText.replace(/\\s*\\n\\s*/g, ' ').trim()).join(' | ')"
 
     @Test("A day's tiles with their change, fourteen bars, names as text, all in the address, by mouse and by keyboard")
     func closedDayIsShown() async throws {
@@ -40,7 +40,7 @@ struct ReportPageTests {
             try await browser.press("2")
             let label = "(\(Self.twoDaysAgo) || document.body).getAttribute('aria-label')"
             try await browser.until(
-                "(/: events 12, 1 late, closed$/.test(\(label)) || (report.abort && report.load(), false))")
+                "(/: events 12 \\(0 before\\), 1 late, closed$/.test(\(label)) || (report.abort && report.load(), false))")
             #expect(try await browser.run("document.querySelectorAll('#report-bars li').length") == "14")
             try await browser.run("\(Self.twoDaysAgo).click()")
             #expect(
@@ -48,6 +48,7 @@ struct ReportPageTests {
                     == "Users 8 +14 % | Events 12 +50 % | Active users 8 +14 %"
                     + " | New users 1 ±0 % | Sessions 1 ±0 % | Mean use 1 m 31 s ±0 %"
             )
+            try await browser.until("/^Users of 7 days\\n8\\nFinal/.test(document.getElementById('week').innerText)")
             #expect(try await browser.text(of: "#period-state").hasSuffix("04:00: final"))
             #expect(try await browser.text(of: "#compared").contains("compared with"))
             #expect(try await browser.text(of: "#zone") == "UTC")
@@ -60,7 +61,7 @@ struct ReportPageTests {
             #expect(try await browser.run("document.activeElement.innerText").hasPrefix("Users"))
             try await browser.run("\(Self.twoDaysAgo).focus()")
             try await browser.press("Enter")
-            #expect(try await browser.run("document.activeElement.getAttribute('aria-label')").contains("users 8, closed"))
+            #expect(try await browser.run("document.activeElement.getAttribute('aria-label')").contains("users 8 (0 before), closed"))
             try await browser.reload()
             try await browser.until("document.querySelectorAll('#report-bars li').length === 14")
             #expect(try await browser.run("document.querySelector('.tile[aria-pressed=true]').innerText").hasPrefix("Users\n8"))
@@ -127,6 +128,76 @@ struct ReportPageTests {
             try await browser.run("(document.querySelector('#funnel-steps button').click(), 0)")
             try await until("funnel", "with two there is a funnel")
             #expect(try await browser.run("document.documentElement.scrollWidth <= innerWidth") == "true")
+        }
+    }
+
+    @Test(
+        "A value filters bars, tiles, funnel and return, and Esc undoes it; hours, 28 and 90 days; the arrows move the period, x takes the one before away; a step that was misspelt is named"
+    )
+    func pageIsFilteredAndMoved() async throws {
+        try await ServerWithPage.run(width: 360, height: 2_000) { server in
+            let browser = server.browser
+            try await browser.prefer(dark: true)
+            let events = (0..<30).flatMap { day in
+                (0...day % 5).map { user in
+                    let plan = user == 0 ? #"{"plan":"pro","a:b":1}"# : #"{"plan":"free"}"#
+                    return ServerWithPage.event(100 * day + user, "order_paid", user: "u\(user)", properties: plan, daysAgo: day)
+                }
+            }
+            for part in stride(from: 0, to: events.count, by: 50) { try await server.send(Array(events[part..<min(part + 50, events.count)])) }
+            func bars(_ count: Int) async throws {
+                try await browser.until("document.querySelectorAll('#report-bars li').length === \(count)")
+            }
+            func until(_ id: String, _ text: String) async throws {
+                try await browser.until("document.getElementById('\(id)').innerText.replace(/\\s+/g, ' ').includes('\(text)')")
+            }
+            // What came late is in no figure, and its days have no bounds, before it is counted.
+            try await browser.run("(location.hash = '#report', 0)")
+            try await until("report-notice", "13 days hold only late events")
+            let hash = "#report?basis=all&event=order_paid&property=plan&step=order_payd&step=order_paid"
+            try await browser.run("(location.hash = '\(hash)', 0)")
+            try await bars(14)
+            try await until("values", "free")
+            try await until("funnel", "Nobody did order_payd in these days. Did you mean order_paid?")
+            try await browser.run("([...document.querySelectorAll('#values-table .link')].find((one) => one.innerText === 'pro').click(), 0)")
+            // One of the value each day, of one user.
+            try await browser.until("[...document.querySelectorAll('#report-bars button')].every((bar) => /: events 1[ ,]/.test(bar.title))")
+            #expect(try await browser.run("location.hash").contains("where=plan%3A%22pro%22"))
+            #expect(try await browser.run(Self.tiles).hasPrefix("Users 1 "))
+            try await until("filter-value", "order_paid · plan:\"pro\" ×")
+            try await browser.run("(document.querySelector('#funnel-open button').click(), 0)")
+            try await until("funnel", "order_paid 1")
+            try await browser.screenshot("filtered")
+            try await browser.run("(document.activeElement.blur(), 0)")
+            try await browser.press("Escape")
+            try await browser.until("!location.hash.includes('where=') && document.getElementById('filter-value').hidden")
+            try await browser.until("[...document.querySelectorAll('#report-bars button')].some((bar) => /: events 5[ ,]/.test(bar.title))")
+            #expect(try await browser.run("document.querySelectorAll('#report-names .spark path').length") == "1")
+            // Of all days there is one fourteen days before, if it was asked for.
+            let line = "document.querySelector('#report-line path').getAttribute('d').length > 0"
+            try await browser.run("report.choose({ basis: 'closed', until: '2026-01-20' })")
+            try await browser.until("location.hash.includes('until=2026-01-20') && report.shownDays[1] === '2026-01-20'")
+            try await browser.press("ArrowLeft")
+            try await browser.until("report.shownDays[1] === '2026-01-06' && document.getElementById('until').value === '2026-01-06'")
+            try await browser.press("ArrowRight")
+            try await browser.until("report.shownDays[1] === '2026-01-20'")
+            try await browser.run("report.choose({ basis: 'all', until: '', span: 'hours' })")
+            try await bars(24)
+            try await browser.until(line)
+            try await browser.press("x")
+            try await browser.until("location.hash.includes('compare=no') && document.querySelectorAll('#report-bars li').length === 24 && !(\(line))")
+            try await browser.press("x")
+            try await browser.until(line)
+            let day = try await browser.run("report.last.day")
+            try await browser.press("ArrowLeft")
+            try await browser.until("report.last && report.last.day < '\(day)' && document.querySelectorAll('#report-bars li').length === 24")
+            for count in [90, 28] {
+                try await browser.run("report.choose({ basis: 'closed', span: '\(count)' })")
+                try await bars(count)
+                #expect(try await browser.run("document.documentElement.scrollWidth <= innerWidth") == "true")
+                try await browser.screenshot("days-\(count)")
+            }
+            try await browser.until("/^[0-9]/.test(document.getElementById('week-body').innerText)")
         }
     }
 

@@ -48,7 +48,8 @@ struct ErasureTests {
         #expect(try await Self.send(1..<2, project: 2, to: store) == [.stored])
         let first = kind == .postgres ? "now()" : "0"
         try await fixture.execute(
-            "INSERT INTO report_users (project_id, distinct_id, first_start) VALUES (1, '\(Self.user)', \(first)), (1, 'somebody-else', \(first))")
+            "INSERT INTO report_users (project_id, distinct_id, first_start) VALUES (1, '\(Self.user)', \(first)), (1, 'somebody-else', \(first))"
+        )
 
         #expect(try await erasures.preview(project: "shop", user: Self.user).rows == 30)
         #expect(try await fixture.rows("SELECT count(*) FROM kept_events") == [["41"]])

@@ -3,14 +3,15 @@
 const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toLocaleString("en", { maximumFractionDigits: 1 })} %` : "–");
 
 // A panel: `parameters` says what to ask, or null for nothing; `draw` shows an answer; what is still shown while another is asked for is pale.
-const panel = (name, path, { parameters, draw, empty }) => ({
-  name, path, parameters, asked: "", at: 0, abort: null, answer: null,
+// - request: what CSV and curl are of.
+const panel = (name, path, { parameters, draw, empty, request = () => [path, parameters() || {}] }) => ({
+  name, parameters, request, asked: "", of: "", at: 0, abort: null, answer: null,
 
   // - isAgain: the refresh of a panel that is open; figures that are final are left alone.
   show(isAgain) {
     const wanted = parameters();
-    $(name + "-body").hidden = wanted === null;
-    $(name + "-state").textContent = wanted === null ? empty : $(name + "-state").textContent;
+    $(name + "-body").hidden = wanted === null && empty !== null;
+    if (wanted === null) $(name + "-state").textContent = empty;
     const text = JSON.stringify(wanted);
     if (text === this.asked && !(isAgain && wanted && this.answer && !this.answer.final && Date.now() - this.at > 60000)) return;
     this.stop();
@@ -21,16 +22,17 @@ const panel = (name, path, { parameters, draw, empty }) => ({
   stop() {
     if (this.abort) this.abort.abort();
     Object.assign(this, { asked: "", abort: null });
+    $(name + "-body").classList.remove("stale");
   },
 
   async load(wanted) {
     this.abort = new AbortController();
-    const { signal } = this.abort, body = $(name + "-body");
+    const { signal } = this.abort, of = this.asked, body = $(name + "-body");
     body.classList.add("stale");
     if (!this.answer) $(name + "-state").textContent = "Loading…";
     try {
       const answer = await askJSON(path, wanted, signal);
-      Object.assign(this, { answer, at: Date.now() });
+      Object.assign(this, { answer, of, at: Date.now() });
       body.classList.remove("stale");
       const late = answer.late ? `; ${grouped(answer.late)} events of these days came late` : "";
       const warnings = { steps_straddle_login: "; devices did steps under several users: see by=install_id", rows_removed: "; events of these days may have been erased" };
@@ -46,7 +48,8 @@ const panel = (name, path, { parameters, draw, empty }) => ({
 
   async save() {
     try {
-      const answer = await ask(path, { ...parameters(), format: "csv" });
+      const [path, asked] = request();
+      const answer = await ask(path, { ...asked, format: "csv" });
       const link = el("a", { href: URL.createObjectURL(await answer.blob()), download: `${name}.csv` });
       link.click();
       URL.revokeObjectURL(link.href);
@@ -54,32 +57,85 @@ const panel = (name, path, { parameters, draw, empty }) => ({
   },
 });
 
+// Of the steps that are the chosen event.
+const filters = () => Object.fromEntries(report.wanted.steps.map((step, index) => [`where${index + 1}`, step === report.wanted.event ? report.wanted.where : ""]));
+
 const ofDays = () => ({ from: report.shownDays[0], to: report.shownDays[1] && moved(report.shownDays[1], 1), basis: report.wanted.basis === "all" ? "all" : "" });
 
+// The filter on a property's value, as `where` has it.
+const filterOf = (name, value) => `${/^"|:/.test(name) ? JSON.stringify(name) : name}:${JSON.isRawJSON && JSON.isRawJSON(value) ? value.rawJSON : JSON.stringify(value)}`;
+
+// What the bars show if not the daily report: the hours of a day, or one value of a property.
+const chart = panel("chart", "v1/reports/series", {
+  empty: null,
+  parameters() {
+    const { event, where, span, compare } = report.wanted;
+    if (!report.last || !report.answer || (!where && span !== "hours")) return null;
+    const days = span === "hours" ? { ...ofDays(), from: report.last.day, to: moved(report.last.day, 1), unit: "hour" } : ofDays();
+    return { ...days, event: where && event, where, compare: compare ? "" : "previous" };
+  },
+  request: () => (chart.parameters() ? ["v1/reports/series", chart.parameters()] : ["v1/reports/daily", report.parameters]),
+  draw: () => report.draw(),
+});
+
+// Its answer, if it is to what is wanted now.
+chart.shown = () => (chart.of === JSON.stringify(chart.parameters()) ? chart.answer : null);
+
+const NEAR = 2;
+
+// How many letters have to be changed (Levenshtein).
+function distance(a, b) {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    row = next;
+  }
+  return row[b.length];
+}
+
+// A name of these days that is nearly this one; none if this one is there.
+function nearName(name) {
+  const names = [...new Set((report.answer ? report.answer.days : []).flatMap(({ events }) => events.by_name.map(({ event }) => event)))];
+  return names.includes(name) ? undefined : names.map((one) => [distance(one.slice(0, 200), name), one]).filter(([far]) => far <= NEAR).sort(([a], [b]) => a - b).map(([, one]) => one)[0];
+}
+
 const panels = [
+  chart,
+  panel("week", "v1/reports/series", {
+    empty: "",
+    parameters: () => (report.last ? { from: report.last.day, to: moved(report.last.day, 1), basis: ofDays().basis, over: "7", event: report.wanted.where && report.wanted.event, where: report.wanted.where } : null),
+    draw: ({ points }) => { $("week-body").textContent = points.length ? grouped(points[0].users_over) : "–"; },
+  }),
   panel("values", "v1/reports/breakdown", {
     empty: "",
     parameters: () => (report.wanted.event && report.wanted.property && report.shownDays[0] ? { ...ofDays(), event: report.wanted.event, property: report.wanted.property } : null),
-    draw({ rows, missing, other, total }) {
+    draw({ rows, missing, other, total }, wanted) {
       const row = (title, { events, users }, kind) => listRow(title, [grouped(events), grouped(users)], total.events ? events / total.events : null, kind);
-      $("values-table").tBodies[0].replaceChildren(...rows.map((one) => row(shown(typeof one.value === "string" ? one.value : JSON.stringify(one.value)), one)),
+      const value = (one) => {
+        const where = filterOf(wanted.property, one), isChosen = where === report.wanted.where;
+        return el("button", { type: "button", class: "link", "aria-pressed": String(isChosen), onclick: () => report.choose({ where: isChosen ? "" : where }) }, shown(typeof one === "string" ? one : JSON.stringify(one)));
+      };
+      $("values-table").tBodies[0].replaceChildren(...rows.map((one) => row(value(one.value), one)),
         ...(other.values ? [row(`${grouped(other.values)} other values`, other, "rest")] : []), ...(missing.events ? [row("without it", missing, "rest")] : []), row("all", total, "rest"));
     },
   }),
   panel("funnel", "v1/reports/funnel", {
     empty: "“+” beside an event makes it a step; with two there is a funnel.",
-    parameters: () => (report.wanted.steps.length > 1 && report.shownDays[0] ? { ...ofDays(), step: report.wanted.steps, within: report.wanted.within } : null),
+    parameters: () => (report.wanted.steps.length > 1 && report.shownDays[0] ? { ...ofDays(), step: report.wanted.steps, within: report.wanted.within, ...filters() } : null),
     draw({ steps, open }) {
       const first = steps[0].users;
       $("funnel-table").tBodies[0].replaceChildren(...steps.map((one, index) => listRow(shown(one.step),
         [grouped(one.users), index ? percent(one.users, steps[index - 1].users) : "", index ? percent(one.users, first) : "", one.median_ms === null ? "" : length(one.median_ms)], first ? one.users / first : 0)));
       const none = steps.find((one, index) => one.users === 0 && (index === 0 || steps[index - 1].users > 0));
-      $("funnel-open").textContent = [open ? `${grouped(open)} may still go on.` : "", none ? `Nobody did ${none.step} in time.` : ""].join(" ");
+      const near = none && nearName(none.step);
+      $("funnel-open").replaceChildren(open ? `${grouped(open)} may still go on. ` : "", none ? `Nobody did ${escaped(none.step)}${none === steps[0] ? " in these days" : " in time"}. ` : "",
+        ...(near ? ["Did you mean ", el("button", { type: "button", class: "link", onclick: () => report.choose({ steps: report.wanted.steps.map((one) => (one === none.step ? near : one)) }) }, shown(near)), "?"] : []));
     },
   }),
   panel("return", "v1/reports/retention", {
     empty: "",
-    parameters: () => ($("return").open && report.shownDays[0] ? { ...ofDays(), return: report.wanted.event } : null),
+    parameters: () => ($("return").open && report.shownDays[0] ? { ...ofDays(), return: report.wanted.event, where: report.wanted.where } : null),
     draw({ cohorts: all, average, unassigned }, wanted) {
       const begun = all.findIndex(({ size }) => size > 0), cohorts = all.slice(begun < 0 ? -1 : begun);
       $("return-title").textContent = wanted.return ? `New users with a later ${wanted.return}` : "New users who came back";
@@ -92,7 +148,7 @@ const panels = [
       $("return-table").tBodies[0].replaceChildren(
         ...cohorts.map(({ day, size, returned }) => el("tr", {}, el("th", { scope: "row" }, dayName(day)), el("td", { class: "number" }, grouped(size)), ...returned.map((one) => cell(one && one.users, size, one && one.state)))),
         el("tr", { class: "rest" }, el("th", { scope: "row" }, "average"), el("td", {}), ...average.slice(0, cohorts.length).map(({ users, size }) => el("td", { class: "number" }, size ? percent(users, size) : ""))));
-      $("return-note").textContent = unassigned ? `${grouped(unassigned)} other users had been there before.` : "";
+      $("return-note").textContent = unassigned ? `${grouped(unassigned)} other users are new on none of these days: a start before came late.` : "";
     },
   }),
 ];
@@ -126,8 +182,8 @@ const analysis = {
 };
 
 for (const one of panels) {
-  $(one.name + "-tools").append(el("button", { type: "button", onclick: () => one.save() }, "CSV"),
-    el("button", { type: "button", onclick: (event) => copy(curlOfRequest(one.path, one.parameters() || {}), event.currentTarget) }, "Copy as curl"));
+  if ($(one.name + "-tools")) $(one.name + "-tools").append(el("button", { type: "button", onclick: () => one.save() }, "CSV"),
+    el("button", { type: "button", onclick: (event) => copy(curlOfRequest(...one.request()), event.currentTarget) }, "Copy as curl"));
 }
 $("property").addEventListener("change", () => report.choose({ property: $("property").value.trim() }));
 $("within").addEventListener("change", () => report.choose({ within: $("within").value }));

@@ -14,6 +14,7 @@ function show() {
   }
   live.stop();
   report.stop();
+  $("report-keys").hidden = section !== "report";
   analysis.stop();
   trust.stop();
   storage.stop();
@@ -100,7 +101,8 @@ document.addEventListener("keydown", (event) => {
   // A key belongs to the control that has the focus.
   if (document.activeElement && document.activeElement !== document.body) return;
   const act = { 1: () => { location.hash = "#live"; }, 2: () => { location.hash = "#report"; }, 3: () => { location.hash = "#find"; }, 4: () => { location.hash = "#trust"; }, 5: () => { if (store.project) location.hash = "#store"; }, p: () => $("pause").click(),
-    "/": () => $({ live: "filter", report: "until", find: "wanted", store: "project" }[place().section] || "copy-request").focus() }[event.key];
+    "/": () => $({ live: "filter", report: "until", find: "wanted", store: "project" }[place().section] || "copy-request").focus(),
+    ...(place().section !== "report" ? {} : { ArrowLeft: () => report.move(-1), ArrowRight: () => report.move(1), x: () => report.choose({ compare: report.wanted.compare ? "" : "no" }), Escape: () => { if (report.wanted.where) report.choose({ where: "" }); } }) }[event.key];
   if (act) { event.preventDefault(); act(); }
 });
 document.addEventListener("focusout", () => setTimeout(() => { if (!$("live").hidden) live.tell(); }, 0));
