@@ -105,7 +105,10 @@ const panels = [
   panel("week", "v1/reports/series", {
     empty: "",
     parameters: () => (report.last ? { from: report.last.day, to: moved(report.last.day, 1), basis: ofDays().basis, over: "7", event: report.wanted.where && report.wanted.event, where: report.wanted.where } : null),
-    draw: ({ points }) => { $("week-body").textContent = points.length ? grouped(points[0].users_over) : "–"; },
+    draw({ points, final }) {
+      $("week-body").textContent = points.length ? grouped(points[0].users_over) : "–";
+      if (final) $("week-state").textContent = "";
+    },
   }),
   panel("values", "v1/reports/breakdown", {
     empty: "",

@@ -175,10 +175,11 @@ const report = refreshed(30, {
         el("span", { class: "column", "aria-hidden": "true" }, bar("bar-late", late), bar("bar-day", value || 0)), el("span", { class: "day-number", "aria-hidden": "true" }, name));
       return el("li", {}, button);
     }));
-    const line = bars.map(({ before }) => (before === null || before === undefined ? null : before));
+    const hasLine = bars.some(({ before }) => before > 0);
+    const line = bars.map(({ before }) => (hasLine && typeof before === "number" ? before : null));
     $("report-line").setAttribute("viewBox", `0 0 ${Math.max(1, bars.length)} 100`);
     $("report-line").firstElementChild.setAttribute("d", path(line, highest, 100));
-    $("line-key").hidden = line.every((one) => one === null);
+    $("line-key").hidden = !hasLine;
     $("report-scale").textContent = `${title}, highest ${this.textOf(figure, highest)}`;
     $("late-key").hidden = !bars.some(({ late }) => late > 0);
     $("open-key").hidden = bars.every(({ state }) => state === "closed");
