@@ -144,7 +144,7 @@ struct ReportPageTests {
                     return ServerWithPage.event(100 * day + user, "order_paid", user: "u\(user)", properties: plan, daysAgo: day)
                 }
             }
-            for part in stride(from: 0, to: events.count, by: 50) { try await server.send(Array(events[part..<min(part + 50, events.count)])) }
+            try await server.send(events)
             func bars(_ count: Int) async throws {
                 try await browser.until("document.querySelectorAll('#report-bars li').length === \(count)")
             }
@@ -159,9 +159,11 @@ struct ReportPageTests {
             try await bars(14)
             try await until("values", "free")
             try await until("funnel", "Nobody did order_payd in these days. Did you mean order_paid?")
-            try await browser.run("([...document.querySelectorAll('#values-table .link')].find((one) => one.innerText === 'pro').click(), 0)")
+            try await browser.run(
+                "([...document.querySelectorAll('#values-table .link')].find((one) => one.innerText === 'pro').click(), 0)")
             // One of the value each day, of one user.
-            try await browser.until("[...document.querySelectorAll('#report-bars button')].every((bar) => /: events 1[ ,]/.test(bar.title))")
+            try await browser.until(
+                "[...document.querySelectorAll('#report-bars button')].every((bar) => /: events 1[ ,]/.test(bar.title))")
             #expect(try await browser.run("location.hash").contains("where=plan%3A%22pro%22"))
             #expect(try await browser.run(Self.tiles).hasPrefix("Users 1 "))
             try await until("filter-value", "order_paid · plan:\"pro\" ×")

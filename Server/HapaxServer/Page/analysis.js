@@ -41,8 +41,11 @@ const panel = (name, path, { parameters, draw, empty, request = () => [path, par
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
-      this.asked = "";
-      $(name + "-state").replaceChildren(el("span", { class: "alarm" }, explain(error)), " ", el("button", { type: "button", onclick: () => this.show() }, "Try again"));
+      // What takes too long is not asked again by itself.
+      const isTooMuch = error instanceof Problem && error.code === "range_too_large";
+      if (!isTooMuch) this.asked = "";
+      $(name + "-state").replaceChildren(el("span", { class: "alarm" }, explain(error)), isTooMuch && report.wanted.span !== "hours" ? " (Hours asks about one day.) " : " ",
+        el("button", { type: "button", onclick: () => { this.asked = ""; this.show(); } }, "Try again"));
     }
   },
 
@@ -60,7 +63,11 @@ const panel = (name, path, { parameters, draw, empty, request = () => [path, par
 // Of the steps that are the chosen event.
 const filters = () => Object.fromEntries(report.wanted.steps.map((step, index) => [`where${index + 1}`, step === report.wanted.event ? report.wanted.where : ""]));
 
-const ofDays = () => ({ from: report.shownDays[0], to: report.shownDays[1] && moved(report.shownDays[1], 1), basis: report.wanted.basis === "all" ? "all" : "" });
+// The days that are drawn, or the one whose hours are.
+const ofDays = () => {
+  const [from, last] = report.wanted.span === "hours" && report.last ? [report.last.day, report.last.day] : report.shownDays;
+  return { from, to: last && moved(last, 1), basis: report.wanted.basis === "all" ? "all" : "" };
+};
 
 // The filter on a property's value, as `where` has it.
 const filterOf = (name, value) => `${/^"|:/.test(name) ? JSON.stringify(name) : name}:${JSON.isRawJSON && JSON.isRawJSON(value) ? value.rawJSON : JSON.stringify(value)}`;
@@ -71,8 +78,7 @@ const chart = panel("chart", "v1/reports/series", {
   parameters() {
     const { event, where, span, compare } = report.wanted;
     if (!report.last || !report.answer || (!where && span !== "hours")) return null;
-    const days = span === "hours" ? { ...ofDays(), from: report.last.day, to: moved(report.last.day, 1), unit: "hour" } : ofDays();
-    return { ...days, event: where && event, where, compare: compare ? "" : "previous" };
+    return { ...ofDays(), unit: span === "hours" ? "hour" : "", event: where && event, where, compare: compare ? "" : "previous" };
   },
   request: () => (chart.parameters() ? ["v1/reports/series", chart.parameters()] : ["v1/reports/daily", report.parameters]),
   draw: () => report.draw(),

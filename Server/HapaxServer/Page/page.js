@@ -105,6 +105,8 @@ const refreshed = (seconds, section) => Object.assign(section, {
       if (signal.aborted) return;
       if (error instanceof Problem && error.status === 401) return forgetKey(explain(error));
       this.error = explain(error);
+      // What takes too long is not asked again by itself.
+      if (error instanceof Problem && error.code === "range_too_large") clearInterval(this.timer);
     }
     this.draw();
   },
