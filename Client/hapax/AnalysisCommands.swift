@@ -319,7 +319,8 @@ struct AnalysisAnswer: Decodable {
     var footer: String {
         let parts =
             ["time zone: \(Terminal.printable(time_zone))", final ? "final" : "as of \(as_of)"]
-            + (late > 0 ? ["\(late) events of these days came late"] : []) + (ahead > 0 ? ["\(ahead) are dated ahead"] : [])
+            + (late > 0 ? ["\(late) events of these days came late (--basis all counts them)"] : [])
+            + (ahead > 0 ? ["\(ahead) are dated ahead"] : [])
         return parts.joined(separator: "; ")
     }
 }

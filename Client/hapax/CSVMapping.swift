@@ -13,6 +13,8 @@ struct CSVMapping {
         var id: String?
         /// Empty: all columns.
         var idFrom: [String] = []
+        /// Whether the day is part of an id.
+        var isDated = true
         /// Columns that hold text, even if it looks like something else.
         var textColumns: [String] = []
         var zone: String?
@@ -23,7 +25,7 @@ struct CSVMapping {
                 [event, name, time, user, id, zone].map { $0.debugDescription }, idFrom.map(\.debugDescription),
                 textColumns.map(\.debugDescription),
             ]
-            .debugDescription
+            .debugDescription + "\(isDated)"
         }
     }
 
@@ -36,12 +38,14 @@ struct CSVMapping {
         case own(Int)
         /// The id is derived from these cells.
         case derived([Int])
-        /// The id is derived from all cells and their columns' names.
+        /// The id is derived from all cells that are not empty, and their columns' names.
         case whole
     }
 
     let separator: UInt8
     let columns: [String]
+    /// Columns that have a name.
+    private let named: [Int]
     private let options: Options
     private let zone: TimeZone?
     private let time: Int
@@ -57,6 +61,9 @@ struct CSVMapping {
     init(_ options: Options, header: [UInt8]) throws(Failure) {
         let header = Self.trimmed(header.starts(with: Self.byteOrderMark) ? header[3...] : header[...])
         guard !header.isEmpty else { throw Failure(reason: "the file has no first line with the names of its columns") }
+        guard !header.contains(0x0D), header.count < LineReader.maximumLineBytes else {
+            throw Failure(reason: "the first line does not end: lines must end with LF or CR LF")
+        }
         let separator = CSVText.separator(of: Array(header))
         guard let cells = CSVText.cells(of: header, separator: separator) else {
             throw Failure(
@@ -64,15 +71,17 @@ struct CSVMapping {
                     "the first line is no CSV: a cell in quotation marks does not end before the next one begins, or goes on in the next line"
             )
         }
-        var columns: [String] = []
+        var (columns, named): ([String], [Int]) = ([], [])
         for (index, cell) in cells.enumerated() {
-            guard let text = String(validating: cell, as: UTF8.self) else { throw Failure(reason: "the first line is not UTF-8") }
+            guard let text = String(validating: cell, as: UTF8.self) else {
+                throw Failure(reason: "the first line is not UTF-8; iconv -f WINDOWS-1252 -t UTF-8 makes it so, if that is what it is")
+            }
             let name = text.trimmingCharacters(in: .whitespaces)
             columns.append(name.isEmpty ? "column_\(index + 1)" : name)
+            if !name.isEmpty { named.append(index) }
         }
-        if let twice = columns.indices.first(where: { columns[..<$0].contains(columns[$0]) }) {
-            throw Failure(reason: "the column '\(columns[twice])' is there twice")
-        }
+        var known: Set<String> = []
+        for column in columns where !known.insert(column).inserted { throw Failure(reason: "the column '\(column)' is there twice") }
         func index(_ name: String) throws(Failure) -> Int {
             guard let index = columns.firstIndex(of: name) else {
                 throw Failure(reason: "there is no column '\(name)'; the columns are \(columns.joined(separator: ", "))")
@@ -84,7 +93,10 @@ struct CSVMapping {
             for name in names { found.append(try index(name)) }
             return found
         }
-        (self.options, self.columns, self.separator) = (options, columns, separator)
+        if options.id == nil, options.idFrom.isEmpty, columns.contains("event_id") {
+            throw Failure(reason: "there is a column 'event_id': give --id event_id to keep these ids, or --id-from for others")
+        }
+        (self.options, self.columns, self.named, self.separator) = (options, columns, named, separator)
         zone = options.zone.flatMap { TimeZone(identifier: $0) }
         (time, user) = (try index(options.time), try index(options.user))
         var used = [time, user]
@@ -93,6 +105,8 @@ struct CSVMapping {
         if let name = options.id {
             let column = try index(name)
             used.append(column)
+            // As an export has it.
+            if let column = columns.firstIndex(of: "received_at") { used.append(column) }
             identity = .own(column)
         } else {
             identity = options.idFrom.isEmpty ? .whole : .derived(try indices(options.idFrom))
@@ -111,6 +125,8 @@ struct CSVMapping {
         guard let raw = CSVText.cells(of: record, separator: separator) else {
             throw CSVProblem(detail: "a cell in quotation marks does not end where it should")
         }
+        // Spreadsheets end with rows of nothing.
+        guard raw.contains(where: { !$0.isEmpty }) else { return nil }
         guard raw.count == columns.count else {
             throw CSVProblem(detail: "\(raw.count) cell\(raw.count == 1 ? "" : "s"), but the first line has \(columns.count)")
         }
@@ -123,9 +139,10 @@ struct CSVMapping {
         }
         let time = try ISOTime(cells[time], in: zone)
         let name = event.map { cells[$0] }.flatMap { $0.isEmpty ? nil : $0 } ?? options.name ?? ""
+        let id = try id(of: cells, name, time)
         var writer = JSONWriter()
         writer.object { writer in
-            writer.member("event_id", id(of: cells, name, time))
+            writer.member("event_id", id)
             writer.member("event", name)
             writer.member("time", time.unixMilliseconds)
             writer.member("distinct_id", cells[user])
@@ -139,8 +156,12 @@ struct CSVMapping {
         return writer.bytes
     }
 
-    private func id(of cells: [String], _ name: String, _ time: ISOTime) -> String {
+    private func id(of cells: [String], _ name: String, _ time: ISOTime) throws -> String {
         let key: String
+        if case .derived(let indices) = identity, indices.allSatisfy({ cells[$0].isEmpty }) {
+            // Events without a key would be one.
+            throw CSVProblem(detail: "\(options.idFrom.joined(separator: ", ")) is empty, of which the id is made")
+        }
         switch identity {
         case .own(let column): return cells[column]
         case .derived(let indices) where indices.count == 1: key = cells[indices[0]]
@@ -150,10 +171,12 @@ struct CSVMapping {
             key = String(decoding: writer.bytes, as: UTF8.self)
         case .whole:
             var writer = JSONWriter()
-            writer.object(Dictionary(uniqueKeysWithValues: zip(columns, cells.map { .string($0) })))
+            // A number of the row, or a column that is new and empty, makes no other event.
+            let told = named.filter { !cells[$0].isEmpty }
+            writer.object(Dictionary(uniqueKeysWithValues: told.map { (columns[$0], .string(cells[$0])) }))
             key = String(decoding: writer.bytes, as: UTF8.self)
         }
-        return EventID.derived(name: name, key: key, day: time.day).description
+        return (options.isDated ? EventID.derived(name: name, key: key, day: time.day) : .derived(name: name, key: key)).description
     }
 
     /// Numbers that a double holds as they are written, and truth values; all else is text.

@@ -42,7 +42,12 @@ struct EventLine {
         }
         let properties = PropertyLookup.value(of: "event.properties", in: json).map { String(decoding: $0, as: UTF8.self) } ?? ""
         let parts = [text("event.event"), text("event.distinct_id"), properties].compactMap { $0.map(Terminal.printable) }
-        return "\(time)  \(Self.colored(text("outcome") ?? "stored", isColored))  \(parts.joined(separator: "  "))"
+        // Of what came long after it happened, as history does.
+        let happened = number("event.time").map { Timestamp(clampingUnixMilliseconds: Int64($0)) }
+        var isHistory = false
+        if let instant, let happened { isHistory = abs(instant.unixMilliseconds - happened.unixMilliseconds) > 3_600_000 }
+        let when = isHistory ? happened.map { "  of \(Self.local($0, hasDate: true))" } ?? "" : ""
+        return "\(time)  \(Self.colored(text("outcome") ?? "stored", isColored))  \(parts.joined(separator: "  "))\(when)"
     }
 
     /// The text under a name; nil if there is none.

@@ -16,7 +16,7 @@ struct ExportCommand: AsyncParsableCommand {
             filters. Without, --after goes on behind an event. A server that goes away is tried again.
 
             --csv is for spreadsheets and tables: event_id, event, time, distinct_id, received_at, and the properties as one column of JSON, or \
-            as the columns of --columns. Control characters are written out (\u{A}), and a text that a spreadsheet would take for a formula \
+            as the columns of --columns. Control characters are written out (\\u{A}), and a text that a spreadsheet would take for a formula \
             begins with '. To bring events to another server, take the lines of JSON.
 
             Exits with 0 if all is written, 1 if the server does not answer what it was asked, 74 if it cannot be written.
@@ -50,7 +50,10 @@ struct ExportCommand: AsyncParsableCommand {
     @OptionGroup var span: SpanOptions
     @OptionGroup var reading: ReadOptions
 
+    private var properties: [String] { columns?.split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) } ?? [] }
+
     func validate() throws {
+        if Set(properties).count < properties.count { throw ValidationError("A property of --columns is given twice.") }
         if columns != nil, !csv { throw ValidationError("--columns are of --csv.") }
         if after != nil, output != nil { throw ValidationError("--output goes on where its file ends; --after is for standard output.") }
     }
@@ -58,7 +61,7 @@ struct ExportCommand: AsyncParsableCommand {
     func run() async throws {
         let lines: ExportLines
         do {
-            let csv = csv ? CSVExport(properties: columns?.split(separator: ",").map(String.init) ?? []) : nil
+            let csv = csv ? CSVExport(properties: properties) : nil
             lines = try output.map { try ExportLines(file: $0, csv) } ?? ExportLines(after: after, csv)
         } catch let error as ExportLines.Failure {
             Terminal.complain(error.reason)
@@ -154,7 +157,7 @@ private final class ExportLines: Sendable {
             throw Failure(
                 reason: csv == nil
                     ? "the file's last line is no line of an export; nothing was done"
-                    : "the file is no export with these columns; nothing was done")
+                    : "the file's first or last line is none of an export with these columns; nothing was done")
         }
         let whole = size - off_t(tail.count - end)
         guard whole == size || ftruncate(descriptor, whole) == 0, lseek(descriptor, whole, SEEK_SET) == whole else {

@@ -8,16 +8,16 @@ struct ISOTime {
     /// The day in which it lies (UTC).
     var day: CalendarDay { CalendarDay(daysSince1970: Int32(clamping: unixMilliseconds / 86_400_000)) ?? .first }
 
-    /// What a number has at least, of milliseconds: 1973. A smaller one counts seconds.
-    private static let leastMilliseconds: Int64 = 100_000_000_000
+    /// What a number as time has: fewer digits count seconds, more are a day and time without signs between.
+    private static let digits = 13
 
     /// - Parameter zone: Of times that name none.
     /// - Throws: ``EventProblem``, or ``CSVMapping/Failure`` if the time names no zone and none is given.
     init(_ text: String, in zone: TimeZone?) throws {
         let text = text.trimmingCharacters(in: .whitespaces)
         if !text.isEmpty, text.utf8.allSatisfy({ $0 &- 0x30 < 10 }) {
-            guard let number = Int64(text), number >= Self.leastMilliseconds, number <= EventLimits.maximumTime else {
-                throw EventProblem(.invalidTime, detail: "a number as time must be Unix milliseconds; this one may count seconds")
+            guard let number = Int64(text), text.utf8.count == Self.digits else {
+                throw EventProblem(.invalidTime, detail: "a number as time must be Unix milliseconds, of \(Self.digits) digits")
             }
             unixMilliseconds = number
             return
@@ -36,7 +36,10 @@ struct ISOTime {
         guard let zone else {
             throw CSVMapping.Failure(reason: "the time has no zone; say which with --zone, such as UTC or Europe/Berlin")
         }
-        guard let instant = Self.instant(local: time.unixMilliseconds, in: zone) else {
+        // Some days begin at one o'clock.
+        let times = stride(
+            from: time.unixMilliseconds, through: time.unixMilliseconds + (text.utf8.count == 10 ? 82_800_000 : 0), by: 900_000)
+        guard let instant = times.lazy.compactMap({ Self.instant(local: $0, in: zone) }).first else {
             throw EventProblem(.invalidTime, detail: "in \(zone.identifier) clocks were put forward past this time")
         }
         unixMilliseconds = instant
@@ -48,7 +51,7 @@ struct ISOTime {
         var offset: String?
         if let end = ["UTC", "Z", "z"].first(where: { text.hasSuffix($0) }) {
             (local, offset) = (String(local.dropLast(end.count)), "Z")
-        } else if let sign = local.dropFirst(10).lastIndex(where: { $0 == "+" || $0 == "-" }) {
+        } else if local.utf8.count > 16, let sign = local.dropFirst(10).lastIndex(where: { $0 == "+" || $0 == "-" }) {
             let digits = local[sign...].dropFirst().filter { $0 != ":" }
             offset = "\(local[sign])\(digits.prefix(2)):\(digits.count > 2 ? String(digits.dropFirst(2)) : "00")"
             local = String(local[..<sign])

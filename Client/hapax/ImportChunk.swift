@@ -20,10 +20,16 @@ struct ImportChunk {
     /// - Throws: ``CSVMapping/Failure``.
     mutating func take(_ line: LineReader.Line, _ csv: CSVMapping?) throws -> Bool {
         guard let csv else { return take(line) }
+        // Blanks, or what CP/M ended texts with.
+        if line.bytes.allSatisfy({ [0x20, 0x09, 0x0D, 0x1A].contains($0) }) {
+            count(line)
+            return true
+        }
         if !line.isTerminated, CSVText.cells(of: line.bytes[...], separator: csv.separator)?.count != csv.columns.count { return false }
         count(line)
         do {
             guard !line.isCut else { throw Self.tooLong }
+            guard !line.isOpen else { throw CSVProblem(detail: "a cell in quotation marks begins in this line and does not end") }
             guard let event = try csv.event(of: line.bytes) else { return true }
             let scanned = EventScanner.scan(event[...])
             guard let id = scanned.id, scanned.problem == nil else { throw scanned.problem ?? Self.tooLong }
@@ -80,7 +86,7 @@ struct ImportChunk {
             "text": .string(String(decoding: text, as: UTF8.self)),
         ])
         rejected += writer.bytes + [0x0A]
-        rejectedLines += line.count
+        rejectedLines += 1
         if reasons.count < Self.toldReasons { reasons.append("line \(line.number): \(reason): \(detail)") }
     }
 

@@ -15,7 +15,7 @@ struct ImportCommand: AsyncParsableCommand {
 
             Lines go through the queue: they are stored there, some thousand at a time, and delivered from there. Waits and tries again when the server \
             does not answer. Events that the server refuses go to the dead letters. Lines of which no event can be made are written to \
-            FILE.rejected, with line number and reason. A byte order mark before the first line is skipped.
+            FILE.rejected, with line number and reason, behind what an earlier import has written there. A byte order mark before the first line is skipped.
 
             An interrupted import of a file goes on where it stopped: FILE.hapax-import, a line of text that is there until the import is done, \
             says where. It counts for the same server and key, and as long as what stands before that place is as it was. --restart begins at the \
@@ -26,8 +26,8 @@ struct ImportCommand: AsyncParsableCommand {
 
             The counts are of what was delivered meanwhile: events that waited in the queue before are delivered, and counted, too.
 
-            With --csv each row of a table is an event, whose first line names the columns. Ids are derived from --id-from (else from all cells), \
-            so that a second import stores nothing. Columns that are not named become properties: numbers, true and false, text.
+            With --csv each row of a table is an event; the first line names the columns. Ids are derived from --id-from (else from all cells) and \
+            the day, so that a second import stores nothing. Columns that are not named become properties: numbers, true and false, text.
 
             A file may end without an end of line if its last line is a whole JSON object (or row). If not, somebody is still writing it: the line \
             is left for the next run, and the import exits with 2.
@@ -91,6 +91,9 @@ struct ImportCommand: AsyncParsableCommand {
         let report = await client.shutdown(within: .zero)
         tell(counts, ending, run, waiting: report.stored)
         for reason in run.reasons.withLock({ $0 }) { Terminal.complain(reason) }
+        if counts.rejected > 0, csvOptions == nil, file.lowercased().hasSuffix(".csv") {
+            Terminal.complain("a file of lines of JSON was expected; for a table give --csv")
+        }
         if counts.rejected > 0 { Terminal.complain("lines of which no event can be made are in \(run.rejectedPath)") }
         switch ending {
         case .signal(let number): throw ExitCode.signal(number)
@@ -114,7 +117,7 @@ struct ImportCommand: AsyncParsableCommand {
             why =
                 csvOptions == nil
                 ? "the last line is unfinished: it has neither an end of line nor a whole object"
-                : "line \(line) is unfinished: it has too few cells, or one in quotation marks that does not end"
+                : "line \(line), the last one, is unfinished: it has too few cells, or one in quotation marks that does not end"
         case .signal: why = "interrupted"
         case .undelivered(let text), .failed(let text): why = text
         }

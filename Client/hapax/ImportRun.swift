@@ -60,7 +60,8 @@ final class ImportRun: Sendable {
         csv: CSVMapping.Options?
     ) {
         // What a record is depends on the options: a place counts for the same ones.
-        let destination = csv.map { .derived(name: "\(destination)", key: $0.text) } ?? destination
+        let destination =
+            csv.map { .derived(name: "\(destination)", key: $0.text + "\(Self.header(of: descriptor))") } ?? destination
         (self.client, self.descriptor, self.path, self.destination, self.csv) = (client, descriptor, path, destination, csv)
         (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)
         var start = ImportNote()
@@ -131,6 +132,14 @@ final class ImportRun: Sendable {
         } catch {
             return .failed("\(rejectedPath) cannot be written: \(StorageFailure(error))")
         }
+    }
+
+    /// The check sum of a file's first line; 0 of what has none yet.
+    private static func header(of descriptor: Int32) -> UInt32 {
+        var bytes = [UInt8](repeating: 0, count: LineReader.maximumLineBytes)
+        let count = max(pread(descriptor, &bytes, bytes.count, 0), 0)
+        let line = bytes[..<count].prefix { $0 != 0x0A }
+        return line.withUnsafeBytes { CheckSum.crc32($0) }
     }
 
     private var isStopped: @Sendable () -> Bool { { [stop] in stop.withLock { $0 != nil } } }

@@ -9,6 +9,8 @@ struct LineReader {
         var number: Int64
         /// How many lines of the file it is.
         var count = 1
+        /// Of CSV: a cell in quotation marks begins in it and does not end.
+        var isOpen = false
         /// Behind its end, in bytes from the file's beginning.
         var end: Int64
         /// Bytes of it were left out, because it is longer than ``LineReader/maximumLineBytes``.

@@ -2,7 +2,11 @@
 struct RecordReader {
     private var lines: LineReader
     private let separator: UInt8?
-    private var begun: LineReader.Line?
+    /// Lines that were read and given to nobody yet.
+    private var waiting: ArraySlice<LineReader.Line> = []
+    /// Those of a record that goes on.
+    private var begun: [LineReader.Line] = []
+    private var begunBytes = 0
 
     var isWaiting: Bool { lines.isWaiting }
 
@@ -11,33 +15,41 @@ struct RecordReader {
         (self.lines, self.separator) = (lines, separator)
     }
 
-    /// As ``LineReader/next(waits:)``. A record whose last cell has no end is given at the end of the file, as not terminated.
+    /// As ``LineReader/next(waits:)``. If a cell has no end in the file, or in as many bytes as a line may have, the line that begins it is given
+    /// alone, and the next record begins behind it: somebody's quotation mark buries no rows.
     mutating func next(waits: Bool = true) throws(LineReader.Failure) -> LineReader.Line? {
         guard let separator else { return try lines.next(waits: waits) }
         while true {
-            guard let line = try lines.next(waits: waits) else {
-                guard !lines.isWaiting, !lines.wasStopped, var record = begun else { return nil }
-                begun = nil
-                record.isTerminated = false
-                return record
+            var found = waiting.popFirst()
+            if found == nil { found = try lines.next(waits: waits) }
+            guard let line = found else {
+                guard !lines.isWaiting, !lines.wasStopped, !begun.isEmpty else { return nil }
+                return unclosed()
             }
-            let isOpen = CSVText.isOpen(after: line.bytes, from: begun != nil, separator: separator)
-            let record = begun?.joined(with: line) ?? line
-            guard isOpen, line.isTerminated, !record.isCut else {
-                begun = nil
-                return record
-            }
-            begun = record
+            let isOpen = CSVText.isOpen(after: line.bytes, from: !begun.isEmpty, separator: separator)
+            guard isOpen || !begun.isEmpty else { return line }
+            begun.append(line)
+            begunBytes += line.bytes.count + 1
+            guard isOpen else { return closed() }
+            if line.isCut || begunBytes > LineReader.maximumLineBytes { return unclosed() }
         }
     }
-}
 
-extension LineReader.Line {
-    fileprivate func joined(with next: Self) -> Self {
-        var record = self
-        record.bytes += [0x0A] + next.bytes
-        record.isCut = isCut || next.isCut || record.bytes.count > LineReader.maximumLineBytes
-        (record.end, record.count, record.isTerminated) = (next.end, count + next.count, next.isTerminated)
+    private mutating func closed() -> LineReader.Line {
+        defer { (begun, begunBytes) = ([], 0) }
+        var record = begun[0]
+        record.bytes = Array(begun.map(\.bytes).joined(separator: [0x0A]))
+        record.count = begun.count
+        let last = begun[begun.count - 1]
+        (record.end, record.isTerminated, record.isCut) = (last.end, last.isTerminated, last.isCut)
         return record
+    }
+
+    private mutating func unclosed() -> LineReader.Line {
+        defer { (begun, begunBytes) = ([], 0) }
+        waiting = begun[1...] + waiting
+        var line = begun[0]
+        line.isOpen = true
+        return line
     }
 }

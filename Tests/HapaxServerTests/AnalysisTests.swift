@@ -32,9 +32,13 @@ struct AnalysisTests {
         }
     }
 
-    private static func ask(_ question: Question, _ project: ClockedProject, _ from: String, _ to: String) async throws -> String {
+    private static func ask(
+        _ question: Question, _ project: ClockedProject, _ from: String, _ to: String,
+        after: @escaping @Sendable (StoreSQL) async throws(StoreError) -> Void = { (_) throws(StoreError) in }
+    ) async throws -> String {
         let reader = AnalysisReader(
-            database: ClockedDatabase(base: project.store.reports, now: project.now), zones: project.zones.withLock { $0 }, projectID: 1,
+            database: ClockedDatabase(base: project.store.reports, now: project.now, after: after), zones: project.zones.withLock { $0 },
+            projectID: 1,
             deadline: .now + .seconds(600))
         let days = try await reader.days((CalendarDay(from), CalendarDay(to)), now: project.now)
         return String(decoding: try await question(days, reader), as: UTF8.self)
@@ -187,6 +191,23 @@ struct AnalysisTests {
             "\(answer)")
         let stored = try Self.part("cohorts", of: try await Self.ask(Self.retention(), project, "2026-11-20", "2026-11-24"))
         #expect(stored == open, "computed before")
+        // She who was there yesterday, of which the day is open, is not unassigned today.
+        try await project.receive("$AppStart", at: "2026-11-23T08:00:00Z", user: "e")
+        project.move(to: "2026-11-23T23:30:00Z")
+        try await project.receive("$AppStart", at: "2026-11-23T23:20:00Z", user: "e")
+        project.move(to: "2026-11-23T23:40:00Z")
+        let today = try await Self.ask(Self.retention(), project, "2026-11-24", "2026-11-25")
+        #expect(try Self.part("unassigned", of: today) == "0" && today.contains(#""size":0"#), "\(today)")
+        // A day closes while who asks has read half of what is stored.
+        project.move(to: "2026-11-24T09:00:00Z")
+        let isClosed = Locked(false)
+        let meanwhile = try await Self.ask(Self.retention(), project, "2026-11-20", "2026-11-25") { (sql) throws(StoreError) in
+            guard "\(sql.parts)".contains("max(day)"), isClosed.withLock({ !$0 }) else { return }
+            isClosed.withLock { $0 = true }
+            do { try await project.close() } catch { throw .unavailable("\(error)") }
+        }
+        let later = try await Self.ask(Self.retention(), project, "2026-11-20", "2026-11-25")
+        #expect(try isClosed.withLock { $0 } && Self.part("cohorts", of: meanwhile) == Self.part("cohorts", of: later), "\(meanwhile)")
         try await project.fixture.execute("DELETE FROM events")
         #expect(try await Self.ask(Self.retention(), project, "2026-11-20", "2026-11-23") == answer)
         await project.store.close()

@@ -136,10 +136,14 @@ final class ClockedProject: Sendable {
 struct ClockedDatabase: ReportDatabase {
     let base: any ReportDatabase
     let now: Int64
+    /// Runs behind each question, as what happens between two of them.
+    var after: @Sendable (StoreSQL) async throws(StoreError) -> Void = { (_) throws(StoreError) in }
 
     var dialect: ReportDialect { base.dialect }
     func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
-        try await base.rows(sql, until: deadline)
+        let rows = try await base.rows(sql, until: deadline)
+        try await after(sql)
+        return rows
     }
     func each(
         _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void

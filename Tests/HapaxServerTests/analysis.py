@@ -265,7 +265,7 @@ def funnel(answer, days, rows, first_day):
             "median_ms": rank(first[n], 1, 2), "p90_ms": rank(first[n], 9, 10),
             "median_from_previous_ms": rank(previous[n], 1, 2), "p90_from_previous_ms": rank(previous[n], 9, 10),
         })
-    straddled = query["by"] == "distinct_id" and any(len(users) > 1 for users in users_of.values())
+    straddled = query["by"] == "distinct_id" and any(1 < len(users) <= 10 for users in users_of.values())
     answer["straddled"] = any(warning["code"] == "steps_straddle_login" for warning in answer["warnings"])
     return {"steps": expected, "open": opens, "straddled": straddled}
 
@@ -299,7 +299,7 @@ def retention(answer, days, rows, first_day):
             unassigned += 1
         else:
             cohorts[unit_of[day]].add(user)
-    closed = [days.basis == "closed" and all(days.settled >= days.closes(d) for d in unit) for unit in units]
+    closed = [all(days.settled >= days.closes(d) for d in unit) for unit in units]
     begun = [days.starts(unit[0]) < days.settled for unit in units]
     expected, average = [], [{"users": 0, "size": 0} for _ in units]
     for c, users in enumerate(cohorts):

@@ -94,7 +94,7 @@ struct ReadingCommandsTests {
         try #require(all.status == .exited(0) && all.lines.count == 2, "\(all)")
         #expect(
             all.lines[0].contains(#"\u{1B}[2J\u{202E}\u{9B}31m"#)
-                && all.lines[1].hasSuffix(#"stored     order_paid  c+1 & Ü  {"plan":"pro"}"#))
+                && all.lines[1].hasSuffix(#"stored     order_paid  c+1 & Ü  {"plan":"pro"}  of 1970-01-01 00:00:00.000"#))
         let found = try await Self.run(server, ["events", "--user", "c+1 & Ü", "--where", "plan:pro", "--event", "order_paid", "--json"])
         #expect(found.lines.count == 1 && found.lines[0].contains(#""event_id":"01980000-0000-7000-8000-100000000001""#))
         // All happened on the first day of 1970, and was received now (S22).
@@ -200,7 +200,7 @@ struct ReadingCommandsTests {
         let funnel = try await ask("funnel", "view plan:pro", "paid", "--within", "1h")
         #expect(funnel.lines[2].contains("100.0 %") && words(funnel.lines[2]).starts(with: ["paid", "1"]), "\(funnel)")
         let back = try await ask("retention", "--start", "view")
-        #expect(back.lines[1].hasPrefix("1970-01-01      2  100.0 %~") && back.lines[0].hasPrefix("new on      users"), "\(back)")
+        #expect(back.lines[1].hasPrefix("1970-01-01      2  100.0 %") && back.lines[0].hasPrefix("new on      users"), "\(back)")
         #expect(try await ask("breakdown", "plan", "--csv").lines[1] == "string,pro,2,1\r")
         #expect(try await ask("breakdown", "n", "--json").lines.first?.contains(#""rows":[{"value":1,"#) == true)
         #expect(!(series.lines + values.lines).joined().contains("\u{1B}"))
@@ -308,7 +308,7 @@ struct ReadingCommandsTests {
         #expect(try await Self.run(server, table).errors.contains("24 events written"))
         #expect(try rows() == whole)
         let others = try await Self.run(server, ["export", "--csv", "-o", file])
-        #expect(others.status == .exited(1) && others.errors.contains("no export with these columns"), "\(others)")
+        #expect(others.status == .exited(1) && others.errors.contains("none of an export with these columns"), "\(others)")
         #expect(try await Self.run(server, ["export", "-o", file]).status == .exited(1))
         #expect(try rows() == whole)
         let json = try await Self.run(server, ["export", "--csv", "--after", id])

@@ -89,9 +89,10 @@ extension FunnelQuery {
         private var times: [[Int64]]
         private var users: [Int64]
         private var open: Int64 = 0
-        /// Which user each device did its steps for, both as hashes: what depends on it is a hint.
-        private var owners: [Int: Int] = [:]
-        private var isStraddled = false
+        /// For which users each device did its steps, all as hashes: what depends on it is a hint.
+        private var owners: [Int: [Int]] = [:]
+        /// What sends for more users is no person's device: an import, or a service.
+        private static let usersOfDevice = 2...10
 
         init(query: FunnelQuery, days: [ReportDay], settled: Int64) {
             (self.query, self.days, self.settled) = (query, days, settled)
@@ -110,9 +111,11 @@ extension FunnelQuery {
                 user = key
             }
             fold.add(time: time, matches: matches, begins: point == "0")
-            guard query.key == .user, !isStraddled, let install = row[1] else { return }
-            let owner = key.hashValue
-            isStraddled = owners.updateValue(owner, forKey: install.hashValue).map { $0 != owner } ?? false
+            guard query.key == .user, let install = row[1]?.hashValue else { return }
+            let (owner, known) = (key.hashValue, owners[install]?.last)
+            if known != owner, owners[install, default: []].count <= Self.usersOfDevice.upperBound {
+                owners[install, default: []].append(owner)
+            }
         }
 
         private mutating func end() {
@@ -134,7 +137,9 @@ extension FunnelQuery {
                     users: users[step], fromFirst: step > 0 ? Funnel.Times(times[2 * step]) : nil,
                     fromPrevious: Funnel.Times(times[2 * step + 1]))
             }
-            return Funnel(query: query, frame: frame, steps: steps, open: open, isStraddled: isStraddled)
+            return Funnel(
+                query: query, frame: frame, steps: steps, open: open,
+                isStraddled: owners.values.contains { Self.usersOfDevice.contains($0.count) })
         }
     }
 }

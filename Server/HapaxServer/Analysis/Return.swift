@@ -76,7 +76,7 @@ extension ReturnQuery {
         var result = Return(
             query: self, frame: try await reader.frame(days, rows, dependsOn: span), cohorts: [], units: [])
         for (day, unit) in zip(span, unitOf) {
-            let isClosed = basis == .closed && rows.state(of: day) == .closed
+            let isClosed = rows.state(of: day) == .closed
             if unit == result.units.count {
                 result.cohorts.append(.init(day: day.day))
                 result.units.append((isClosed, day.starts * 1_000 < rows.settled))
@@ -168,17 +168,16 @@ extension ReturnQuery {
         let project = reader.projectID
         func day(_ text: String?) -> CalendarDay? { text.flatMap { CalendarDay($0) } }
         let stored = try await reader.ask(
-            "SELECT min(day), min(CASE WHEN unassigned IS NOT NULL THEN day END), max(day) FROM report_days WHERE project_id = \(project)")
-        // Before the first of its days a project has no event that counts. Those that closed before cells were stored are computed.
-        guard let first = day(stored.first?[1]), let last = day(stored.first?[2]), first == day(stored.first?[0]) || first <= days.from
-        else {
-            return closed
-        }
+            "SELECT max(CASE WHEN unassigned IS NULL THEN day END), max(day) FROM report_days WHERE project_id = \(project)")
+        // Before the first of its days a project has no event that counts. Those that a version before has closed are computed, and all before.
+        guard let last = day(stored.first?[1]), day(stored.first?[0]).map({ $0 < days.from }) ?? true else { return closed }
         let count = Int(min(last.advanced(by: 1), days.to).daysSince1970 - days.from.daysSince1970)
         (closed.isKnown, closed.days) = (true, Array(repeating: (0, 0), count: max(count, 0)))
+        // A day that closes meanwhile is one of the rest.
+        let end = min(last.advanced(by: 1), days.to)
         func number(_ day: CalendarDay) -> Int { Int(day.daysSince1970 - days.from.daysSince1970) }
         for row in try await reader.ask(
-            "SELECT day, new_users, unassigned FROM report_days WHERE project_id = \(project) AND day >= \(days.from) AND day < \(days.to)")
+            "SELECT day, new_users, unassigned FROM report_days WHERE project_id = \(project) AND day >= \(days.from) AND day < \(end)")
         {
             guard let day = day(row[0]), let new = row[1].flatMap({ Int64($0) }), let unassigned = row[2].flatMap({ Int64($0) }) else {
                 continue
@@ -188,7 +187,7 @@ extension ReturnQuery {
         closed.hasCells = again == EventFilter() && unit == .day && mode == .on
         guard closed.hasCells else { return closed }
         for row in try await reader.ask(
-            "SELECT cohort, day, users FROM report_returns WHERE project_id = \(project) AND cohort >= \(days.from) AND day < \(days.to)")
+            "SELECT cohort, day, users FROM report_returns WHERE project_id = \(project) AND cohort >= \(days.from) AND day < \(end)")
         {
             guard let cohort = day(row[0]), let day = day(row[1]), let users = row[2].flatMap({ Int64($0) }) else { continue }
             closed.cells.append((number(cohort), number(day), users))
@@ -220,15 +219,13 @@ extension ReturnQuery {
         // Of what was received before the last close, days before are known. What came later for them came too late.
         let unfolded: StoreSQL = isStored ? " AND (time >= \(instant: first.starts) OR received_at >= \(instant: folded))" : ""
         let earlier: StoreSQL =
-            isStored
-            ? "0"
-            : basis == .all
-                ? "1"
-                : """
-                CASE WHEN time < \(instant: first.starts) AND received_at < (
-                  SELECT b.closes FROM report_bounds b WHERE b.project_id = \(project) AND b.starts <= time ORDER BY b.starts DESC LIMIT 1
-                ) THEN 1 ELSE 0 END
-                """
+            basis == .all
+            ? "1"
+            : """
+            CASE WHEN time < \(instant: first.starts) AND received_at < (
+              SELECT b.closes FROM report_bounds b WHERE b.project_id = \(project) AND b.starts <= time ORDER BY b.starts DESC LIMIT 1
+            ) THEN 1 ELSE 0 END
+            """
         let receivedRows: StoreSQL = """
             SELECT distinct_id, \(Self.number(of: "time", [(first.starts, -1)] + zip(span, span.indices).map { ($0.ends, $1) })) AS day,
               \(basis == .closed ? Self.number(of: "received_at", zip(span, span.indices).map { ($0.closes, $1) }) : "0") AS known,
@@ -251,7 +248,7 @@ extension ReturnQuery {
     }
 
     /// The number of the first bound that an instant lies before; the last one's behind all of them.
-    private static func number(of column: StoreSQL, _ bounds: [(before: Int64, number: Int)]) -> StoreSQL {
+    static func number(of column: StoreSQL, _ bounds: [(before: Int64, number: Int)]) -> StoreSQL {
         guard bounds.count > 1 else { return StoreSQL(stringLiteral: "\(bounds[0].number)") }
         let middle = bounds.count / 2
         let (low, high) = (number(of: column, Array(bounds[..<middle])), number(of: column, Array(bounds[middle...])))

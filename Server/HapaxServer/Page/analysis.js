@@ -4,8 +4,17 @@ const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toLocaleSt
 
 // A panel: `parameters` says what to ask, or null for nothing; `draw` shows an answer; what is still shown while another is asked for is pale.
 // - request: what CSV and curl are of.
-const panel = (name, path, { parameters, draw, empty, request = () => [path, parameters() || {}] }) => ({
+const panel = (name, path, { parameters, draw, empty, clear = () => {}, request = () => [path, parameters() || {}] }) => ({
   name, parameters, request, asked: "", of: "", at: 0, abort: null, answer: null,
+
+  // Nothing of one project is shown as another's.
+  forget() {
+    this.stop();
+    Object.assign(this, { of: "", answer: null });
+    const table = $(name + "-table");
+    if (table) table.tBodies[0].replaceChildren();
+    clear();
+  },
 
   // - isAgain: the refresh of a panel that is open; figures that are final are left alone.
   show(isAgain) {
@@ -44,6 +53,7 @@ const panel = (name, path, { parameters, draw, empty, request = () => [path, par
       // What takes too long is not asked again by itself.
       const isTooMuch = error instanceof Problem && error.code === "range_too_large";
       if (!isTooMuch) this.asked = "";
+      clear();
       $(name + "-state").replaceChildren(el("span", { class: "alarm" }, explain(error)), isTooMuch && report.wanted.span !== "hours" ? " (Hours asks about one day.) " : " ",
         el("button", { type: "button", onclick: () => { this.asked = ""; this.show(); } }, "Try again"));
     }
@@ -111,9 +121,10 @@ const panels = [
   panel("week", "v1/reports/series", {
     empty: "",
     parameters: () => (report.last ? { from: report.last.day, to: moved(report.last.day, 1), basis: ofDays().basis, over: "7", event: report.wanted.where && report.wanted.event, where: report.wanted.where } : null),
+    clear() { $("week-body").textContent = "–"; },
     draw({ points, final }) {
       $("week-body").textContent = points.length ? grouped(points[0].users_over) : "–";
-      if (final) $("week-state").textContent = "";
+      $("week-state").textContent = final ? "" : `as of ${clock(new Date())}`;
     },
   }),
   panel("values", "v1/reports/breakdown", {
@@ -144,7 +155,8 @@ const panels = [
   }),
   panel("return", "v1/reports/retention", {
     empty: "",
-    parameters: () => ($("return").open && report.shownDays[0] ? { ...ofDays(), return: report.wanted.event, where: report.wanted.where } : null),
+    // As many as one question may have.
+    parameters: () => ($("return").open && report.shownDays[0] ? { ...ofDays(), ...(report.bars > 60 ? { from: moved(report.shownDays[1], -59) } : {}), return: report.wanted.event, where: report.wanted.where } : null),
     draw({ cohorts: all, average, unassigned }, wanted) {
       const begun = all.findIndex(({ size }) => size > 0), cohorts = all.slice(begun < 0 ? -1 : begun);
       $("return-title").textContent = wanted.return ? `New users with a later ${wanted.return}` : "New users who came back";
@@ -157,7 +169,7 @@ const panels = [
       $("return-table").tBodies[0].replaceChildren(
         ...cohorts.map(({ day, size, returned }) => el("tr", {}, el("th", { scope: "row" }, dayName(day)), el("td", { class: "number" }, grouped(size)), ...returned.map((one) => cell(one && one.users, size, one && one.state)))),
         el("tr", { class: "rest" }, el("th", { scope: "row" }, "average"), el("td", {}), ...average.slice(0, cohorts.length).map(({ users, size }) => el("td", { class: "number" }, size ? percent(users, size) : ""))));
-      $("return-note").textContent = unassigned ? `${grouped(unassigned)} other users are new on none of these days: a start before came late.` : "";
+      $("return-note").textContent = begun < 0 ? "Nobody is new in these days: new is who sends the first $AppStart." : unassigned ? `${grouped(unassigned)} other users are new on none of these days: a start before came late.` : "";
     },
   }),
 ];
@@ -188,6 +200,10 @@ const analysis = {
     for (const one of panels) one.show(isAgain);
   },
   stop() { for (const one of panels) one.stop(); },
+  forget() {
+    for (const one of panels) one.forget();
+    $("values").dataset.event = "";
+  },
 };
 
 for (const one of panels) {

@@ -41,7 +41,7 @@ const report = refreshed(30, {
   get wanted() {
     const { parameters } = place();
     const one = (name, allowed) => (allowed.includes(parameters.get(name)) ? parameters.get(name) : allowed[0]);
-    const day = (name) => (/^\d{4}-\d{2}-\d{2}$/.test(parameters.get(name) || "") ? parameters.get(name) : "");
+    const day = (name) => (/^\d{4}-\d{2}-\d{2}$/.test(parameters.get(name) || "") && !Number.isNaN(asDate(parameters.get(name)).getTime()) ? parameters.get(name) : "");
     return { until: day("until"), day: day("day"), days: one("days", ["1", "7"]), figure: one("figure", ["events", ...FIGURES.map(([key]) => key)]), basis: one("basis", ["closed", "all"]),
       span: one("span", ["14", "28", "90", "hours"]), compare: one("compare", ["", "no"]), where: parameters.get("event") ? parameters.get("where") || "" : "",
       event: parameters.get("event") || "", property: parameters.get("property") || "", steps: parameters.getAll("step").slice(0, 8), within: one("within", ["", "1h", "1d", "30d"]) };

@@ -45,6 +45,7 @@ function show() {
 }
 
 function forgetKey(reason) {
+  analysis.forget();
   store.key = "";
   sessionStorage.removeItem("hapax.project");
   $("key-error").textContent = reason || "";
@@ -68,7 +69,7 @@ $("key-form").addEventListener("submit", async (event) => {
   show();
 });
 $("forget").addEventListener("click", () => forgetKey());
-$("project").addEventListener("change", () => { store.project = $("project").value.trim(); show(); });
+$("project").addEventListener("change", () => { store.project = $("project").value.trim(); analysis.forget(); show(); });
 $("pause").addEventListener("click", () => { live.isPaused = !live.isPaused; if (live.isPaused) live.tell(); else live.release(); });
 $("show-new").addEventListener("click", () => live.release());
 $("unknown-keys").lastElementChild.addEventListener("click", () => { sessionStorage.setItem("hapax.dismissed", live.unknownKeys); live.tell(); });

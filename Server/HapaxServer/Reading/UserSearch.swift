@@ -29,7 +29,8 @@ struct UserSearch: Sendable {
         try await add("report_users WHERE \(matches)")
         var found = Found()
         // By the store's own clock, and behind its present.
-        var (to, span) = (try await database.settled() / 1_000 + Self.firstSpan, 2 * Self.firstSpan)
+        let settled = try await database.settled() / 1_000
+        var (to, span) = (settled + Self.firstSpan, 2 * Self.firstSpan)
         while users.count <= limit, to > 0 {
             let from = max(to - span, 0)
             do throws(StoreError) {
@@ -41,7 +42,7 @@ struct UserSearch: Sendable {
             }
             (to, span) = (from, span * 4)
         }
-        found.searchedTo = to > 0 ? to : nil
+        found.searchedTo = to > 0 ? min(to, settled) : nil
         found.isCut = users.count > limit
         found.users = users.sorted { $0.lexicographicallyPrecedes($1) }.prefix(limit).map { String(decoding: $0, as: UTF8.self) }
         return found

@@ -128,19 +128,29 @@ struct DailyQuery: Hashable, Sendable {
     ) {
         let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: .whole)
         guard let received = received.first else { return ([], 0) }
+        let milliseconds = database.dialect.milliseconds
+        let bounds = try await database.rows(
+            """
+            SELECT day, \(milliseconds("starts")), \(milliseconds("ends")), \(milliseconds("closes")), time_zone FROM report_bounds
+            WHERE project_id = \(projectID) AND day > \(day.day.advanced(by: -ReturnQuery.maximumUnits)) AND day <= \(day.day) ORDER BY day
+            """
+        ).map { (row) throws(StoreError) in try DayClosing.day(row) }
+        guard let first = bounds.first else { return ([], 0) }
         let found = try await database.rows(
             """
-            SELECT b.day, count(*) FILTER (WHERE r.first_known = r.first_counted), count(*) FILTER (WHERE r.first_known < r.first_counted)
-            FROM report_users r JOIN report_bounds b ON b.project_id = r.project_id AND r.first_counted >= b.starts AND r.first_counted < b.ends
-            WHERE r.project_id = \(projectID) AND b.day > \(day.day.advanced(by: -ReturnQuery.maximumUnits)) AND b.day <= \(day.day)
-              AND r.distinct_id IN (SELECT distinct_id FROM \(rows(received, database.dialect)))
-            GROUP BY b.day
+            SELECT number, count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new) FROM (
+              SELECT \(ReturnQuery.number(of: "first_counted", bounds.enumerated().map { ($1.ends, $0) })) AS number,
+                first_known = first_counted AS is_new
+              FROM report_users WHERE project_id = \(projectID) AND first_counted >= \(instant: first.starts)
+                AND first_counted < \(instant: day.ends)
+                AND distinct_id IN (SELECT distinct_id FROM \(rows(received, database.dialect)))
+            ) AS users GROUP BY number
             """)
         var (cohorts, unassigned) = ([(day: CalendarDay, users: Int64)](), Int64(0))
         for row in found {
-            guard let cohort = row[0].flatMap({ CalendarDay($0) }), let users = row[1].flatMap({ Int64($0) }) else { continue }
-            if users > 0 { cohorts.append((cohort, users)) }
-            if cohort == day.day { unassigned = row[2].flatMap { Int64($0) } ?? 0 }
+            guard let number = row[0].flatMap({ Int($0) }), let users = row[1].flatMap({ Int64($0) }) else { continue }
+            if users > 0 { cohorts.append((bounds[number].day, users)) }
+            if bounds[number].day == day.day { unassigned = row[2].flatMap { Int64($0) } ?? 0 }
         }
         return (cohorts, unassigned)
     }

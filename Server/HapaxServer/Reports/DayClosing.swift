@@ -186,7 +186,7 @@ struct DayClosing: Sendable {
                   first_counted = \(least)(
                     coalesce(report_users.first_counted, excluded.first_counted), coalesce(excluded.first_counted, report_users.first_counted)),
                   first_known = CASE WHEN report_users.first_counted < \(instant: day.starts) THEN report_users.first_known
-                    ELSE \(least)(report_users.first_known, excluded.first_known) END
+                    ELSE \(least)(coalesce(report_users.first_known, report_users.first_start), excluded.first_known) END
                 """
             ])
         }

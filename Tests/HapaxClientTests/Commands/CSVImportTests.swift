@@ -70,7 +70,8 @@ struct CSVImportTests {
             "2026-11-25": "2026-11-24T23:00:00.000", "2026-11-25 09:00:00 UTC": "2026-11-25T09:00:00.000",
             "1795597200123": "2026-11-25T09:00:00.123", "2026-07-01T00:00": "2026-06-30T22:00:00.000",
             "2026-10-25T02:30": "2026-10-25T00:30:00.000", "2026-03-29T02:30": nil, "2026-03-29T03:00": "2026-03-29T01:00:00.000",
-            "1795597200": nil, "2026-02-30": nil, "25.11.2026": nil, "": nil, "2026-11-25T9:00": nil, "1969-12-31": nil,
+            "1795597200": nil, "20261125090000": nil, "2026-11-25-05": nil, "2026-02-30": nil, "25.11.2026": nil, "": nil,
+            "2026-11-25T9:00": nil, "1969-12-31": nil,
         ]
         let text = "at,customer\n" + times.enumerated().map { "\($1.key),c\($0)\n" }.joined()
         let output = try await run(text, Self.columns + ["--zone", "Europe/Berlin"])
@@ -97,7 +98,39 @@ struct CSVImportTests {
         #expect(sentProperties.last == "{}")
     }
 
-    @Test("what the command cannot use ends it before anything is stored; an open quotation mark leaves its lines in the file")
+    @Test(
+        "a key that is empty makes no event; without a day ids are those of track --derive-id; numbers of rows and new empty columns make none"
+    )
+    func idsAreOfWhatIsThere() async throws {
+        let rows = "order,at,customer\n,2026-11-25T09:00:00Z,u\n,2026-11-25T09:00:00Z,v\nA-1,2026-11-25T09:00:00Z,u\n"
+        let empty = try await run(rows, Self.columns + ["--id-from", "order", "--undated"])
+        #expect(empty.status == 3 && empty.out.hasPrefix("1 stored, 0 duplicates, 0 dead letters, 2 lines rejected"), "\(empty)")
+        #expect(empty.error.contains("line 2: invalid_csv: order is empty"))
+        #expect(server.stored.keys.contains(.derived(name: "order_paid", key: "A-1")))
+        #expect(try await run(",at,customer\n0,2026-11-25T09:00:00Z,w\n").out.hasPrefix("1 stored"))
+        #expect(try await run(",at,customer,new\n1,2026-11-25T09:00:00Z,w,\n").out.hasPrefix("0 stored, 1 duplicates"))
+        // A day that begins at one o'clock.
+        let gap = try await run("at,customer\n2018-11-04,x\n", Self.columns + ["--zone", "America/Sao_Paulo"])
+        #expect(gap.status == 0 && sent.last?.time == Timestamp("2018-11-04T03:00:00Z")?.unixMilliseconds, "\(gap)")
+    }
+
+    @Test("a quotation mark that never ends costs its own line, in a file of any size, and no time; nor do many columns")
+    func strayQuotationMarksCostTheirLine() async throws {
+        let row = "2026-11-25T09:00:00Z,u"
+        for (count, filling) in [(20, ""), (3, String(repeating: "x\n", count: 600_000))] {
+            let text = "at,customer\n" + (0..<count).map { "\(row)\($0)\n" }.joined() + "2026-11-25T09:00:00Z,\"u\n"
+            let behind = (0..<count).map { "\(row)behind\($0)\n" }.joined()
+            let output = try await run(text + behind + filling)
+            #expect(
+                output.status == 3 && output.error.contains("line \(count + 2): invalid_csv: a cell in quotation marks begins"), "\(output)"
+            )
+        }
+        #expect(server.stored.count == 40)
+        let many = try await run("at,customer," + (0..<20_000).map { "c\($0)" }.joined(separator: ",") + "\n")
+        #expect(many.status == 0)
+    }
+
+    @Test("what the command cannot use ends it before anything is stored; the last row may be unfinished")
     func mistakesAreTold() async throws {
         let row = "at,customer\n2026-11-25T09:00:00Z,u\n"
         for (text, options, status, says) in [
@@ -105,8 +138,9 @@ struct CSVImportTests {
             ("at,customer,at\n", Self.columns, 1, "'at' is there twice"), ("", Self.columns, 1, "no first line"),
             (row, ["--csv", "--time", "at"], 64, "Which columns?"), (row, ["--time", "at"], 64, "give --csv"),
             (row, Self.columns + ["--zone", "Mars"], 64, "no time zone 'Mars'"),
-            (row + "2026-11-25T09:00:00Z,\"open\n1,2\n", Self.columns, 2, "line 3 is unfinished"),
-            (row + "2026-11-25T09:00:00Z", Self.columns, 2, "line 3 is unfinished"),
+            (row.replacing("\n", with: "\r"), Self.columns, 1, "lines must end with LF"),
+            ("event_id," + row, Self.columns, 1, "give --id event_id"), (row, Self.columns + ["--id-from", ","], 64, "is empty"),
+            (row + "2026-11-25T09:00:00Z", Self.columns, 2, "line 3, the last one, is unfinished"),
             (row + "2026-11-25T09:00:00Z,last", Self.columns, 0, "went on after line 2"),
         ] as [(String, [String], Int32, String)] {
             let output = try await run(text, options)
@@ -115,18 +149,30 @@ struct CSVImportTests {
         #expect(server.stored.count == 2)
     }
 
-    @Test("an interrupted import goes on with the same columns, and begins anew with others (I1)")
+    @Test("an interrupted import goes on with the same columns, and begins anew if a name has changed (I1)")
     func interruptedImportGoesOn() async throws {
         let text = "at,customer,n\n" + (0..<5_000).map { "2026-11-25T09:00:00Z,u,\"\($0)\n\"\n" }.joined()
         try Data(text.utf8).write(to: URL(fileURLWithPath: path))
-        server.change { $0.silentAfter = 2 }
-        let (process, finish) = try hapax.start(["import", path] + Self.columns)
-        await server.requests(3)
-        process.kill(SIGINT)
-        #expect(await finish().status == 130)
-        server.change { $0.silentAfter = nil }
+        func interrupt() async throws {
+            let batches = server.batches.count
+            server.change { $0.silentAfter = batches + 2 }
+            let (process, finish) = try hapax.start(["import", path] + Self.columns)
+            await server.requests(batches + 3)
+            process.kill(SIGINT)
+            #expect(await finish().status == 130)
+            server.change { $0.silentAfter = nil }
+        }
+        try await interrupt()
         let resumed = try await hapax.start(["import", path, "--json"] + Self.columns).finish()
         #expect(resumed.status == 0 && resumed.json["resumed_after_line"] as? Int ?? 0 > 1_000, "\(resumed)")
         #expect(server.stored.count == 5_000)
+        // An id without --id-from is of the names, too.
+        try Data(text.replacing("u,", with: "v,").utf8).write(to: URL(fileURLWithPath: path))
+        try await interrupt()
+        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
+        try file.write(contentsOf: Data("at,customer,m".utf8))
+        try file.close()
+        let anew = try await hapax.start(["import", path, "--json"] + Self.columns).finish()
+        #expect(anew.status == 0 && anew.json["resumed_after_line"] as? Int == 0 && anew.json["started_over"] is String, "\(anew)")
     }
 }
