@@ -294,6 +294,7 @@ struct AnalysisAnswer: Decodable {
     }
 
     var time_zone: String
+    var basis: String
     var as_of: String
     var final: Bool
     var late: Int64
@@ -313,13 +314,13 @@ struct AnalysisAnswer: Decodable {
     var values: [String]?
 
     private enum CodingKeys: CodingKey {
-        case time_zone, as_of, final, late, ahead, warnings, points, total, rows, missing, other, steps, open, cohorts, average, unassigned
+        case time_zone, basis, as_of, final, late, ahead, warnings, points, total, rows, missing, other, steps, open, cohorts, average, unassigned
     }
 
     var footer: String {
         let parts =
             ["time zone: \(Terminal.printable(time_zone))", final ? "final" : "as of \(as_of)"]
-            + (late > 0 ? ["\(late) events of these days came late (--basis all counts them)"] : [])
+            + (late > 0 ? ["\(late) events of these days came late" + (basis == "closed" ? " (--basis all counts them)" : "")] : [])
             + (ahead > 0 ? ["\(ahead) are dated ahead"] : [])
         return parts.joined(separator: "; ")
     }
