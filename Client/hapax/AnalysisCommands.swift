@@ -314,7 +314,8 @@ struct AnalysisAnswer: Decodable {
     var values: [String]?
 
     private enum CodingKeys: CodingKey {
-        case time_zone, basis, as_of, final, late, ahead, warnings, points, total, rows, missing, other, steps, open, cohorts, average, unassigned
+        case time_zone, basis, as_of, final, late, ahead, warnings, points, total, rows, missing, other, steps, open, cohorts, average,
+            unassigned
     }
 
     var footer: String {
