@@ -235,6 +235,8 @@ struct ReadRoutesTests {
         try await Self.run(kind) { server in
             let span = "from=2026-01-01&to=2026-01-02&basis=all"
             func text(_ answer: HTTPMessage) -> String { String(decoding: answer.body, as: UTF8.self) }
+            // By PostgreSQL's own clock the day is long over.
+            let state = kind == .postgres ? "closed" : "open"
             // What was received in the last two seconds is not settled yet.
             while try await !text(server.get("/v1/reports/series?\(span)&where=p:secret_value&event=secret_name")).contains(
                 #""total":{"events":1"#)
@@ -254,8 +256,9 @@ struct ReadRoutesTests {
                     "number,step,users,median_ms,p90_ms,median_from_previous_ms,p90_from_previous_ms\r\n1,secret_name,1,,,,\r\n2,paid,0,,,,\r\n"
                 ),
                 (
-                    "retention?start=secret_name", #""cohorts":[{"day":"2026-01-01","size":1,"returned":[{"users":1,"state":"open"}]}]"#,
-                    "cohort,size,unit,users,state\r\n2026-01-01,1,0,1,open\r\n"
+                    "retention?start=secret_name",
+                    #""cohorts":[{"day":"2026-01-01","size":1,"returned":[{"users":1,"state":"\#(state)"}]}]"#,
+                    "cohort,size,unit,users,state\r\n2026-01-01,1,0,1,\(state)\r\n"
                 ),
             ] {
                 let path = "/v1/reports/\(question)\(question.contains("?") ? "&" : "?")\(span)"
