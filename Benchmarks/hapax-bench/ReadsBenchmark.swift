@@ -148,7 +148,7 @@ struct ReadsBenchmark {
                     let reports = try? HTTPConnection(port: port)
                     while !isDone.withLock({ $0 }) {
                         for path in paths { _ = try? reports?.exchange(HTTPConnection.get("/v1/reports/\(path)", port: port)) }
-                        // Or until there is nothing to measure any more.
+                        // A page paces itself so; it ends when there is nothing to measure any more.
                         for _ in 0..<(10 * seconds) where !isDone.withLock({ $0 }) { Thread.sleep(forTimeInterval: 0.1) }
                     }
                 }

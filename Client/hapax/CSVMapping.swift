@@ -18,15 +18,6 @@ struct CSVMapping {
         /// Columns that hold text, even if it looks like something else.
         var textColumns: [String] = []
         var zone: String?
-
-        /// Of equal options always the same.
-        var text: String {
-            [
-                [event, name, time, user, id, zone].map { $0.debugDescription }, idFrom.map(\.debugDescription),
-                textColumns.map(\.debugDescription),
-            ]
-            .debugDescription + "\(isDated)"
-        }
     }
 
     struct Failure: Error {

@@ -61,7 +61,7 @@ final class ImportRun: Sendable {
     ) {
         // What a record is depends on the options: a place counts for the same ones.
         let destination =
-            csv.map { .derived(name: "\(destination)", key: $0.text + "\(Self.header(of: descriptor))") } ?? destination
+            csv.map { .derived(name: "\(destination)", key: "\($0) \(Self.header(of: descriptor))") } ?? destination
         (self.client, self.descriptor, self.path, self.destination, self.csv) = (client, descriptor, path, destination, csv)
         (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)
         var start = ImportNote()
