@@ -1,7 +1,7 @@
 # Server and command line in an image of their own: built with Swift, run without it.
 FROM swift:6.3-bookworm AS build
 RUN apt-get update \
- && apt-get install -y --no-install-recommends libpq-dev libsqlite3-dev zlib1g-dev libcurl4-openssl-dev pkg-config \
+ && apt-get install -y --no-install-recommends libpq-dev libsqlite3-dev zlib1g-dev libcurl4-openssl-dev libssl-dev pkg-config \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY Package.swift ./
@@ -20,7 +20,7 @@ RUN --mount=type=cache,target=/source/.build \
 
 FROM debian:bookworm-slim
 RUN apt-get update \
- && apt-get install -y --no-install-recommends libpq5 libsqlite3-0 zlib1g libstdc++6 libcurl4 ca-certificates curl tzdata \
+ && apt-get install -y --no-install-recommends libpq5 libsqlite3-0 zlib1g libstdc++6 libcurl4 libssl3 ca-certificates curl tzdata \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --create-home --home-dir /var/lib/hapax --uid 10001 hapax
 COPY --from=build /staging/ /usr/local/bin/

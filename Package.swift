@@ -38,7 +38,6 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-crypto.git", "3.12.3"..<"5.0.0"),
         .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
@@ -52,9 +51,11 @@ let package = Package(
     targets: [
         // Shared: what both sides speak.
         .systemLibrary(name: "CZlib", path: "Shared/CZlib", providers: [.apt(["zlib1g-dev"])]),
+        .systemLibrary(
+            name: "CCrypto", path: "Shared/CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
         .target(
             name: "HapaxModel",
-            dependencies: ["CZlib", .product(name: "Crypto", package: "swift-crypto")],
+            dependencies: ["CZlib", .target(name: "CCrypto", condition: .when(platforms: [.linux]))],
             path: "Shared/HapaxModel",
             swiftSettings: strict
         ),
@@ -102,7 +103,6 @@ let package = Package(
             dependencies: [
                 "HapaxClient", "HapaxModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Crypto", package: "swift-crypto"),
             ],
             path: "Client/hapax",
             swiftSettings: strict
@@ -118,7 +118,6 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
-                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Hummingbird", package: "hummingbird", condition: server),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: server),
@@ -261,7 +260,7 @@ if Context.environment["HAPAX_DOCS"] == "1" {
 #if os(macOS)
 // The server runs on Linux: what it is built on needs macOS 14. On a Mac the package is the client, for Mac and phone.
 let client: Set = [
-    "CZlib", "HapaxModel", "HapaxSQLite", "CCurl", "HapaxClient", "HapaxClientService", "HapaxClientUI", "HapaxTestKit", "hapax",
+    "CZlib", "CCrypto", "HapaxModel", "HapaxSQLite", "CCurl", "HapaxClient", "HapaxClientService", "HapaxClientUI", "HapaxTestKit", "hapax",
 ]
 package.targets.removeAll { !client.contains($0.name) }
 package.products.removeAll { !client.contains($0.name) }

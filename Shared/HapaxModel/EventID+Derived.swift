@@ -1,5 +1,3 @@
-import Crypto
-
 extension EventID {
     /// The twelve bits after the version in a dated derived id; an undated one never has them.
     static let datedMark: UInt64 = 0xDA7
@@ -34,14 +32,12 @@ extension EventID {
     }
 
     private static func hash(_ name: String, _ key: String) -> (high: UInt64, low: UInt64) {
-        var hash = SHA256()
+        var bytes: [UInt8] = []
         for part in ["hapax-derived-1", name, key] {
-            withUnsafeBytes(of: UInt64(part.utf8.count).bigEndian) { hash.update(bufferPointer: $0) }
-            var part = part
-            part.withUTF8 { hash.update(bufferPointer: UnsafeRawBufferPointer($0)) }
+            withUnsafeBytes(of: UInt64(part.utf8.count).bigEndian) { bytes += $0 }
+            bytes += part.utf8
         }
-        return hash.finalize().withUnsafeBytes {
-            (UInt64(bigEndian: $0.load(as: UInt64.self)), UInt64(bigEndian: $0.load(fromByteOffset: 8, as: UInt64.self)))
-        }
+        let words = bytes.withUnsafeBytes { SHA256Digest(of: $0) }.words
+        return (words[0], words[1])
     }
 }

@@ -1,4 +1,3 @@
-import Crypto
 import HTTPTypes
 import HapaxModel
 import Hummingbird
@@ -54,7 +53,7 @@ struct Questions: Sendable {
     func answer(
         _ bytes: [UInt8], to projectID: Int32, type: String = "application/json", again request: Request
     ) throws(RequestProblem) -> Response {
-        let tag = "\"\(SHA256.hash(data: bytes).prefix(16).map { String(UInt16($0) + 256, radix: 16).dropFirst() }.joined())\""
+        let tag = "\"\(bytes.withUnsafeBytes { SHA256Digest(of: $0) }.hex.prefix(32))\""
         let isKnown = request.headers[values: .ifNoneMatch].contains { field in
             field.split(separator: ",").contains { part in
                 let part = part.filter { $0 != " " }

@@ -1,0 +1,64 @@
+#if canImport(CryptoKit)
+private import CryptoKit
+#else
+private import CCrypto
+#endif
+
+/// SHA-256 (FIPS 180-4), and HMAC with it (RFC 2104), as the system computes them: CryptoKit on Apple's systems, libcrypto elsewhere.
+package struct SHA256Digest: Hashable, Sendable {
+    /// The 32 bytes, as big-endian numbers.
+    package let words: SIMD4<UInt64>
+
+    package init(of bytes: UnsafeRawBufferPointer) {
+        #if canImport(CryptoKit)
+        words = SHA256.hash(data: bytes).withUnsafeBytes(Self.words)
+        #else
+        words = Self.words { EVP_Digest(bytes.baseAddress, bytes.count, $0, nil, EVP_sha256(), nil) == 1 }
+        #endif
+    }
+
+    package init(of text: String) {
+        var text = text
+        self = text.withUTF8 { SHA256Digest(of: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// The HMAC under a key.
+    package init(of bytes: UnsafeRawBufferPointer, under key: [UInt8]) {
+        #if canImport(CryptoKit)
+        words = HMAC<SHA256>.authenticationCode(for: bytes, using: SymmetricKey(data: key)).withUnsafeBytes(Self.words)
+        #else
+        let start = bytes.bindMemory(to: UInt8.self).baseAddress
+        words = Self.words { HMAC(EVP_sha256(), key, Int32(key.count), start, bytes.count, $0, nil) != nil }
+        #endif
+    }
+
+    /// - Parameter hex: As ``hex`` gives it.
+    package init?(hex: String) {
+        guard hex.utf8.count == 64 else { return nil }
+        let parts = stride(from: 0, to: 64, by: 16).compactMap { UInt64(hex.dropFirst($0).prefix(16), radix: 16) }
+        guard parts.count == 4 else { return nil }
+        words = SIMD4(parts)
+    }
+
+    /// 64 digits.
+    package var hex: String {
+        words.indices.map { index in
+            let digits = String(words[index], radix: 16)
+            return String(repeating: "0", count: 16 - digits.count) + digits
+        }.joined()
+    }
+
+    private static func words(_ bytes: UnsafeRawBufferPointer) -> SIMD4<UInt64> {
+        SIMD4((0..<4).map { UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: $0 * 8, as: UInt64.self)) })
+    }
+
+    #if !canImport(CryptoKit)
+    private static func words(_ compute: (UnsafeMutablePointer<UInt8>?) -> Bool) -> SIMD4<UInt64> {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 32) { bytes in
+            // It fails without memory, or where the machine's own settings forbid SHA-256: then no id and no key can be told from another.
+            precondition(compute(bytes.baseAddress), "libcrypto does not compute SHA-256: see its settings (openssl.cnf)")
+            return words(UnsafeRawBufferPointer(bytes))
+        }
+    }
+    #endif
+}
