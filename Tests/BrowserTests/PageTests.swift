@@ -5,7 +5,7 @@ import Testing
 
 /// docs/reading.md: the page (R63), in a real browser. Each test ends without a script error and without anything that the content security policy
 /// forbids.
-@Suite("The page", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The page", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .endsWhenItHangs)
 struct PageTests {
     private static let first = "#rows tbody tr.row"
 

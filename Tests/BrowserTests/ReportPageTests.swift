@@ -5,7 +5,7 @@ import Testing
 
 /// docs/reading.md: the page of reports (R60, R62, R63).
 @Suite(
-    "The page's report", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+    "The page's report", .enabled(if: Browser.path != nil, "\(Browser.isMissing)"), .serialized, .endsWhenItHangs)
 struct ReportPageTests {
     /// The third bar from the right is two days ago, whose day is closed at any time of today.
     private static let twoDaysAgo = "document.querySelector('#report-bars li:nth-last-child(3) button')"

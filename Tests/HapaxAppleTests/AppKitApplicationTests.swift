@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxClient
 
 @MainActor
-@Suite("AppKitApplication (R37–R39, R43–R45, R50)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("AppKitApplication (R37–R39, R43–R45, R50)", .endsWhenItHangs)
 struct AppKitApplicationTests {
     private let application = NSApplication()
 

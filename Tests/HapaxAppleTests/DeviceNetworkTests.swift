@@ -2,7 +2,7 @@ import AppleStubs
 import HapaxClient
 import Testing
 
-@Suite("DeviceNetwork (R24)", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("DeviceNetwork (R24)", .serialized, .endsWhenItHangs)
 struct DeviceNetworkTests {
     private let network = DeviceNetwork()
 

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 @MainActor
-@Suite("Screens of SwiftUI", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Screens of SwiftUI", .endsWhenItHangs)
 struct ScreenTests {
     private let events: TestEvents
     private let stack = ScreenStack()

@@ -8,7 +8,7 @@ import Testing
 
 /// The real adapter over real notifications, with a stub in UIKit's place.
 @MainActor
-@Suite("UIKitApplication (R30–R34, R43–R50, D7, D9)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("UIKitApplication (R30–R34, R43–R50, D7, D9)", .endsWhenItHangs)
 struct UIKitApplicationTests {
     private let application = UIApplication()
     private let test: TestClient

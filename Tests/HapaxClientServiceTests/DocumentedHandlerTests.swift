@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// The handler that docs/client.md shows.
-@Suite("The documented handler", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The documented handler", .endsWhenItHangs)
 struct DocumentedHandlerTests {
     private func handle(_ order: (id: String, customer: String), _ events: EventClient) async throws {
         // In a handler:

@@ -10,7 +10,7 @@ import Testing
 @testable import HapaxClient
 @testable import HapaxClientService
 
-@Suite("The client as a service (I6, I12, I15, I17)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The client as a service (I6, I12, I15, I17)", .endsWhenItHangs)
 struct EventClientServiceTests {
     private let directory = TemporaryDirectory("service")
     private let log = RecordedLog()

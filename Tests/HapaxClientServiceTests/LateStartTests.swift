@@ -12,7 +12,7 @@ import Testing
 @testable import HapaxClientService
 
 /// A client that cannot start when its service does.
-@Suite("A client that starts late (I12, I17)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A client that starts late (I12, I17)", .endsWhenItHangs)
 struct LateStartTests {
     private let directory = TemporaryDirectory("late-start")
     private let log = RecordedLog()

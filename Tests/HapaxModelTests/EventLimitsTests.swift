@@ -2,7 +2,7 @@ import HapaxModel
 import Testing
 
 /// Every limit of docs/protocol.md at n−1, n and n+1: what is allowed, what is refused, and by which name.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct EventLimitsTests {
     @Test("the limits are those of docs/protocol.md")
     func valuesArePinned() {

@@ -3,7 +3,7 @@ import HapaxModel
 import Testing
 
 /// What is taken out of one event, and why one is refused.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct EventScannerTests {
     @Test func fieldsAreTakenOutAndPropertiesLeftRaw() {
         let properties = #"{ "a" : [1, 2.50, {"b":"A\n"}], "z":null }"#

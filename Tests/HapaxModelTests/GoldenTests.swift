@@ -3,7 +3,7 @@ import HapaxModel
 import Testing
 
 /// The wire of docs/protocol.md, byte for byte.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct GoldenTests {
     private let id = EventID("0199a385-187b-7abc-8def-0123456789ab")
     private let next = EventID("0199a385-187b-7abc-8def-0123456789ac")

@@ -2,7 +2,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct GzipTests {
     private func noise(_ count: Int) -> [UInt8] {
         var random = SeededRandom(seed: UInt64(count))

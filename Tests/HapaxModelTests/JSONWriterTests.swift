@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxModel
 
 /// The one writer of the wire, against Foundation's reader.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct JSONWriterTests {
     private func readBack(_ properties: Properties) -> PropertyValue? {
         var writer = JSONWriter()

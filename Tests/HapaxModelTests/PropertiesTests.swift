@@ -2,7 +2,7 @@ import Foundation
 import HapaxModel
 import Testing
 
-@Suite("Properties from plain variables", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Properties from plain variables", .endsWhenItHangs)
 struct PropertiesTests {
     private enum Plan: String, PropertyValueConvertible { case pro }
 

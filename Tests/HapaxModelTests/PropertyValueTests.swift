@@ -1,7 +1,7 @@
 import HapaxModel
 import Testing
 
-@Suite("Property values from JSON", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Property values from JSON", .endsWhenItHangs)
 struct PropertyValueTests {
     @Test(
         "every kind of value is read as what it says",

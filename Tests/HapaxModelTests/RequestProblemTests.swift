@@ -3,7 +3,7 @@ import HapaxModel
 import Testing
 
 /// docs/protocol.md, refusals of whole requests: only our own refusal, in all its parts, may move the client to split a batch.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct RequestProblemTests {
     @Test func eachCodeIsReadBack() {
         for code in RequestProblem.Code.allCases {

@@ -3,7 +3,7 @@ import HapaxModel
 import Testing
 
 /// What is found in a request's body, and that a bad event costs only itself (I8).
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct ScannedBodyTests {
     private static let good = EventText().text
     private static let other = EventText(["event_id": "\"\(EventText.otherIDText)\""]).text

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxModel
 
-@Suite("What makes two events the same (I3)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What makes two events the same (I3)", .endsWhenItHangs)
 struct ValueHashTests {
     @Test("XXH64 gives the published values")
     func hashIsPinned() {

@@ -13,7 +13,7 @@ import Musl
 import Darwin
 #endif
 
-@Suite("Accepting without descriptors", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Accepting without descriptors", .endsWhenItHangs)
 struct AcceptPauseTests {
     private final class Reads: ChannelOutboundHandler {
         typealias OutboundIn = Never

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxServer
 
 /// docs/reading.md, Analysis: one suite over both stores.
-@Suite("Analysis: series, breakdown, funnel, return", .timeLimit(.minutes(12)), .endsWhenItHangs)
+@Suite("Analysis: series, breakdown, funnel, return", .endsWhenItHangs(after: .seconds(720)))
 struct AnalysisTests {
     /// A question, and its answer's JSON.
     private typealias Question = @Sendable (ProjectDays, AnalysisReader) async throws(StoreError) -> [UInt8]

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("The books: every number that an install gives has an end (I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The books: every number that an install gives has an end (I12)", .endsWhenItHangs)
 struct BookTests {
     private static let install = Sample.id(900)
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("The certificate", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The certificate", .endsWhenItHangs)
 struct CertificateTests {
     @Test("Files that changed are taken if certificate and key are whole, belong together and have not ended; else the one before goes on")
     func onlyWhatFitsIsTaken() async throws {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Outcomes are decided as a value", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Outcomes are decided as a value", .endsWhenItHangs)
 struct CommitGroupTests {
     private func outcomes(
         _ requests: [IngestRequest], horizon: Int32 = 0, found: [EventKey: Int64] = [:],

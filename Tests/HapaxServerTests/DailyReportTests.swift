@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxServer
 
 /// docs/reading.md: time and the daily report (R60, R61, R62): one suite over both stores.
-@Suite("The daily report", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The daily report", .serialized, .endsWhenItHangs)
 struct DailyReportTests {
     /// Something happens between two statements of a question.
     private struct InterruptedDatabase: ReportDatabase {

@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxServer
 
 /// What must hold of PostgreSQL for an acknowledged event to survive a crash, whatever somebody changes while the server runs.
-@Suite("Durable settings, while the server runs (I4)", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Durable settings, while the server runs (I4)", .serialized, .endsWhenItHangs)
 struct DurabilityTests {
     /// A database in a cluster of its own, whose settings may be changed.
     private struct Fixture {

@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxServer
 
 /// What every store's reader answers; the same suite runs over PostgreSQL and SQLite (R63).
-@Suite("The contract of every reader", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The contract of every reader", .serialized, .endsWhenItHangs)
 struct EventReaderContractTests {
     /// A store with a random past: two projects, ties of `received_at`, some names and users.
     private struct Past {
@@ -278,7 +278,7 @@ struct EventReaderContractTests {
     }
 }
 
-@Suite("A page of a list", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A page of a list", .endsWhenItHangs)
 struct EventPageTests {
     /// Has nothing in its small steps, and never answers the large ones in time.
     private struct SlowReader: EventReader {
@@ -313,7 +313,7 @@ struct EventPageTests {
     }
 }
 
-@Suite("Asking for a property", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Asking for a property", .endsWhenItHangs)
 struct PropertyFilterTests {
     @Test(
         "A value is met as the text it is, and as the JSON it spells",
@@ -340,7 +340,7 @@ struct PropertyFilterTests {
     }
 }
 
-@Suite("JSON as short as it was", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("JSON as short as it was", .endsWhenItHangs)
 struct CompactJSONTests {
     @Test(
         "White space goes, and a number gets an exponent only beyond 64 characters: 1000 stays 1000; texts stay as they are",

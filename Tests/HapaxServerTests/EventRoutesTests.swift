@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("The wire, over a real socket", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The wire, over a real socket", .endsWhenItHangs)
 struct EventRoutesTests {
     private static func batch(_ numbers: [UInt64], id: EventID? = nil) -> [UInt8] {
         EventBatch(envelope: .init(batchID: id), events: numbers.map { Sample.event(Sample.id($0)) }).encoded()

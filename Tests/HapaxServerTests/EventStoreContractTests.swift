@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxServer
 
 /// What every store must keep; the same suite runs over PostgreSQL and SQLite.
-@Suite("The contract of every store", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The contract of every store", .serialized, .endsWhenItHangs)
 struct EventStoreContractTests {
     @Test(
         "A duplicate across batches is found with the fingerprint of the first; the first stays (I2, I3)",

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Group commit decides as a value", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Group commit decides as a value", .endsWhenItHangs)
 struct GroupCommitStateMachineTests {
     typealias Machine = GroupCommitStateMachine<Int>
 

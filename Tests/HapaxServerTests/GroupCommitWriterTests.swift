@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("The owner of group commit", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The owner of group commit", .endsWhenItHangs)
 struct GroupCommitWriterTests {
     /// Starts the writer around a scripted store, runs `body`, stops.
     private func withWriter<Value: Sendable>(

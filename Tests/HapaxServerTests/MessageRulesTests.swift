@@ -8,7 +8,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("HTTP as RFC 9110 and RFC 9112 have it (S14)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("HTTP as RFC 9110 and RFC 9112 have it (S14)", .endsWhenItHangs)
 struct MessageRulesTests {
     private static let reader = "Authorization: Bearer \(RunningServer.readKey)\r\n"
 

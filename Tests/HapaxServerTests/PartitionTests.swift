@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxServer
 
 /// Months that are made ahead of time, under writers that never stop, on real PostgreSQL.
-@Suite("Partitions and their upkeep (I2, I15)", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Partitions and their upkeep (I2, I15)", .serialized, .endsWhenItHangs)
 struct PartitionTests {
     private static func open(_ uri: String, day: @escaping @Sendable () -> Int32 = { Sample.day }) async throws -> PostgresEventStore {
         try await PostgresEventStore(

@@ -10,7 +10,7 @@ private let pgbouncer = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].first { Fi
 /// A real PgBouncer, where there is one.
 @Suite(
     "Poolers in front of PostgreSQL (S11)", .serialized, .enabled(if: pgbouncer != nil, "needs PgBouncer"),
-    .timeLimit(.minutes(6)), .endsWhenItHangs)
+    .endsWhenItHangs)
 struct PoolerTests {
     @Test(
         "A pool that gives each transaction another session is refused at the start, with the reason; one that keeps sessions serves",

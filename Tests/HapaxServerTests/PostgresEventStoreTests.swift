@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxServer
 
 /// What only PostgreSQL has: settings, schema, partitions.
-@Suite("The store in PostgreSQL", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The store in PostgreSQL", .serialized, .endsWhenItHangs)
 struct PostgresEventStoreTests {
     private func open(
         _ uri: String, unsafe: Bool = false, day: @escaping @Sendable () -> Int32 = { Sample.day }, deadline: Duration = .seconds(30)

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxServer
 
 /// docs/reading.md: requests, over a real socket and both stores (R63).
-@Suite("What can be read, over a real socket", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What can be read, over a real socket", .serialized, .endsWhenItHangs)
 struct ReadRoutesTests {
     /// Runs a server on a new store in which the shop has an event, and a refused one.
     private static func run(

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Retention (I2, R41)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Retention (I2, R41)", .endsWhenItHangs)
 struct RetentionTests {
     /// Outcomes by the way that a request goes.
     private static func send(_ ids: [EventID], to store: any EventStore) async throws -> Set<Receipt.Outcome> {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("The role that serves can add events and never take one away (I9)", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The role that serves can add events and never take one away (I9)", .serialized, .endsWhenItHangs)
 struct RoleTests {
     @Test("With both roles everything works, and the serving one can neither delete nor update, drop, alter nor truncate")
     func servingRoleOnlyAdds() async throws {

@@ -20,9 +20,7 @@ struct RunningServer: Sendable {
     /// With deadlines that no sender exceeds, however busy the machine is.
     static var options: ServerOptions {
         var options = ServerOptions()
-        for deadline in [\ServerLimits.header, \.body, \.stall, \.answer, \.idle] as [WritableKeyPath<ServerLimits, Duration>] {
-            options.limits[keyPath: deadline] = .seconds(600)
-        }
+        options.limits.multiplyDeadlines(by: 60)
         return options
     }
 

@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxServer
 
 /// What only the embedded store has: its file.
-@Suite("The store in a SQLite file", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The store in a SQLite file", .serialized, .endsWhenItHangs)
 struct SQLiteEventStoreTests {
     private static func open(_ path: String, time: @escaping @Sendable () -> Int64 = { Sample.now }) throws -> SQLiteEventStore {
         try SQLiteEventStore(path: path, currentTime: time)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Settings", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Settings", .endsWhenItHangs)
 struct ServerConfigurationTests {
     @Test(
         "a key that no sender can carry, or in quotation marks, is refused with its setting; the end of a line behind it is none of it",
@@ -26,6 +26,14 @@ struct ServerConfigurationTests {
             let text = "\(error)"
             return error is ServerConfiguration.Problem && text.contains(name) && !text.contains("hush") && !text.contains("hüsh")
         }
+    }
+
+    @Test("a slow link's deadlines are so many times longer; a graceful stop takes no longer for it (T1)")
+    func deadlinesAreMultiplied() throws {
+        let (usual, longer) = (try read().options.limits, try read(["--deadline-factor", "10"]).options.limits)
+        #expect(longer.header == usual.header * 10 && longer.body == usual.body * 10 && longer.stall == usual.stall * 10)
+        #expect(longer.answer == usual.answer * 10 && longer.idle == usual.idle * 10 && longer.stop == usual.stop)
+        #expect(problem(["--deadline-factor", "0"])?.contains("HAPAX_DEADLINE_FACTOR") == true)
     }
 
     private func read(_ arguments: [String] = [], _ environment: [String: String] = [:]) throws -> ServerConfiguration {

@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxServer
 
 /// Stores as released versions wrote them. Every later version must open each of these files; none is ever written anew.
-@Suite("Stores that earlier versions wrote (I2, I3)", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Stores that earlier versions wrote (I2, I3)", .serialized, .endsWhenItHangs)
 struct StoreFileTests {
     /// What is in each file.
     private static let records = [

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Turns of work, by project (I9, I13)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Turns of work, by project (I9, I13)", .endsWhenItHangs)
 struct TurnsTests {
     @Test("the project that has used least goes first, its oldest request before the others; alone one has all places")
     func leastUsedGoesFirst() {

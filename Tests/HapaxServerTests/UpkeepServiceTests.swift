@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxServer
 
-@Suite("Upkeep of a running server", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Upkeep of a running server", .endsWhenItHangs)
 struct UpkeepServiceTests {
     /// Pauses that end when the test says.
     private final class Pauses: Sendable {
@@ -57,7 +57,7 @@ struct UpkeepServiceTests {
     }
 }
 
-@Suite("Figures of open days, kept for a moment", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Figures of open days, kept for a moment", .endsWhenItHangs)
 struct ReportCacheTests {
     /// Computes when the test says.
     private final class Scans: Sendable {

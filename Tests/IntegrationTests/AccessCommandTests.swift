@@ -5,7 +5,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite("Projects and keys on the command line", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Projects and keys on the command line", .endsWhenItHangs)
 struct AccessCommandTests {
     private typealias Answer = (text: String, exit: ChildProcess.Exit, note: String)
 

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// The recipes of docs/operations.md, with the very text that stands there.
-@Suite("Backup and restore", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Backup and restore", .endsWhenItHangs)
 struct BackupTests {
     private static func recipe(_ name: String, _ replacing: [String: String] = [:]) throws -> String {
         let page = try String(contentsOf: PackageLayout.root.appending(path: "docs/operations.md"), encoding: .utf8)

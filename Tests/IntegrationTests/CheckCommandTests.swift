@@ -3,7 +3,7 @@ import GRDB
 import TestSupport
 import Testing
 
-@Suite("hapax-server check", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax-server check", .endsWhenItHangs)
 struct CheckCommandTests {
     private struct Answer: Decodable {
         struct Finding: Decodable {

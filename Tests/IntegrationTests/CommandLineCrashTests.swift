@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// `hapax` is killed with SIGKILL at random moments; what it said before, and what a file holds, is stored once.
-@Suite("hapax, killed", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax, killed", .serialized, .endsWhenItHangs)
 struct CommandLineCrashTests {
     private static func environment(port: Int, _ directory: TemporaryDirectory) -> [String: String] {
         ["HAPAX_SERVER": "http://127.0.0.1:\(port)", "HAPAX_KEY": ServerUnderTest.key, "HAPAX_QUEUE": directory.path("queue")]

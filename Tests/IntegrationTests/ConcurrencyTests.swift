@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// Several servers, one poison event, foreign senders.
-@Suite("Many at once", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Many at once", .serialized, .endsWhenItHangs)
 struct ConcurrencyTests {
     private static let headers = ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"]
 

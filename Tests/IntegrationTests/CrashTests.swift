@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxClient
 
 /// Processes are killed with SIGKILL at random moments, the database is stopped in mid-batch.
-@Suite("Crashes", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Crashes", .serialized, .endsWhenItHangs)
 struct CrashTests {
     typealias Kind = PipelineStore.Kind
 

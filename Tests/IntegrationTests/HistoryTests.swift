@@ -7,7 +7,7 @@ import Testing
 ///
 /// Each history follows from its seed, but for the moments at which processes are killed. Every run lives the first few;
 /// `HAPAX_HISTORIES=500` lives the first so many, `HAPAX_HISTORY_SEED=n` only the one of that seed; with both, that many from that seed on.
-@Suite("Random histories", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Random histories", .serialized, .endsWhenItHangs)
 struct HistoryTests {
     private static let seeds: [UInt64] = {
         let environment = ProcessInfo.processInfo.environment

@@ -3,7 +3,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite("Metrics, alerts and dashboard", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Metrics, alerts and dashboard", .endsWhenItHangs)
 struct MonitoringTests {
     /// Installed, or unpacked beside the build.
     private static let promtool = ["/usr/bin", "/usr/local/bin", PackageLayout.root.path + "/.build/proxies/usr/bin"].map {

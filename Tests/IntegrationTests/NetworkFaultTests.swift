@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxClient
 
 /// The network loses, cuts, repeats and delays; the client is the real one, the server a real process.
-@Suite("Faults of the network", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Faults of the network", .serialized, .endsWhenItHangs)
 struct NetworkFaultTests {
     typealias Kind = PipelineStore.Kind
 

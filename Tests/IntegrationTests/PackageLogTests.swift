@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The example that turns a package log into events.
-@Suite("dpkg-events", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("dpkg-events", .endsWhenItHangs)
 struct PackageLogTests {
     private func convert(_ log: String, zone: String = "UTC") async throws -> (lines: [String], exit: ChildProcess.Exit) {
         let directory = TemporaryDirectory("log")

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The proxies of docs/operations.md, with the very text that stands there.
-@Suite("Behind a proxy", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Behind a proxy", .endsWhenItHangs)
 struct ProxyTests {
     enum Proxy: String, CaseIterable {
         case nginx, caddy

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// docs/reading.md: did everything arrive. Each way to lose an event is done to a real queue or store.
-@Suite("hapax reconcile (I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax reconcile (I12)", .endsWhenItHangs)
 struct ReconcileCommandTests {
     private static let readKey = "read-key-of-demo"
 

@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxClient
 
 /// Two processes of a web service that embeds the client are restarted one after the other while customers place orders.
-@Suite("Rolling restarts of a service", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Rolling restarts of a service", .serialized, .endsWhenItHangs)
 struct RollingRestartTests {
     /// How one run differs from another; the last two are bugs, planted to see that the audit catches them.
     struct Scenario: Sendable {

@@ -8,7 +8,7 @@ import Testing
 /// The disk below the server's store fills up under load, and has room again later.
 @Suite(
     "A full disk below the server", .serialized, .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"),
-    .timeLimit(.minutes(6)), .endsWhenItHangs)
+    .endsWhenItHangs)
 struct ServerDiskTests {
     @Test(
         "while the disk is full nothing is acknowledged and nothing lost; afterwards each event is stored once (I1, I2, I4, D12)",

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxClient
 
 /// A server that stops without a word while its kernel still takes connections: SIGSTOP, a frozen machine, a debugger.
-@Suite("A server that is stopped", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A server that is stopped", .serialized, .endsWhenItHangs)
 struct StoppedServerTests {
     private func start(_ directory: TemporaryDirectory, port: Int) throws -> EventClient {
         var configuration = EventClient.Configuration(

@@ -3,7 +3,7 @@ import HapaxModel
 import TestSupport
 import Testing
 
-@Suite("TLS, as people run it", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("TLS, as people run it", .endsWhenItHangs)
 struct TLSTests {
     /// A server with TLS, and what its clients need.
     private struct SecureServer {

@@ -48,6 +48,7 @@ struct ServerFlags: ParsableArguments {
     @Option(help: .setting(.postgresWriters)) var postgresWriters: String?
     @Option(help: .setting(.maximumConnections)) var maximumConnections: String?
     @Option(help: .setting(.maximumWaitingBytes)) var maximumWaitingBytes: String?
+    @Option(help: .setting(.deadlineFactor)) var deadlineFactor: String?
     @Option(help: .setting(.logLevel)) var logLevel: String?
     @Option(help: .setting(.logFormat)) var logFormat: String?
     @Option(help: .setting(.config)) var config: String?
@@ -61,7 +62,7 @@ struct ServerFlags: ParsableArguments {
             (.storeAdmin, storeAdmin), (.writeKeys, writeKeys), (.readKeys, readKeys),
             (.adminKey, adminKey), (.timeZones, timeZones),
             (.postgresWriters, postgresWriters), (.maximumConnections, maximumConnections), (.maximumWaitingBytes, maximumWaitingBytes),
-            (.logLevel, logLevel), (.logFormat, logFormat), (.config, config),
+            (.deadlineFactor, deadlineFactor), (.logLevel, logLevel), (.logFormat, logFormat), (.config, config),
             (.unsafeAllowNonDurableStore, unsafeAllowNonDurableStore ? "true" : nil),
         ]
         return given.reduce(into: [:]) { flags, entry in flags[entry.0.name] = entry.1 }

@@ -74,6 +74,7 @@ package struct ServerConfiguration: Sendable {
         options.limits.connections = try number(.maximumConnections, 1...100_000)
         options.limits.heldBytes = try number(.maximumWaitingBytes, 33_554_432...17_179_869_184)
         options.limits.arrivingBytes = options.limits.heldBytes
+        options.limits.multiplyDeadlines(by: try number(.deadlineFactor, 1...100))
         postgres.writers = try number(.postgresWriters, 1...16)
         func isOn(_ setting: ServerSetting) throws -> Bool {
             switch value(setting) {

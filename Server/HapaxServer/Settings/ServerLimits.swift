@@ -200,4 +200,9 @@ package struct ServerLimits: Sendable {
     package static let shortestKeyBytes = 16
 
     package init() {}
+
+    /// Gives senders and readers so many times as long for whatever a connection does; a graceful stop takes no longer.
+    package mutating func multiplyDeadlines(by factor: Int) {
+        for deadline in [\Self.header, \.body, \.stall, \.answer, \.idle] { self[keyPath: deadline] *= factor }
+    }
 }

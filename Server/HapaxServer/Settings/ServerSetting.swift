@@ -71,6 +71,10 @@ struct ServerSetting: Sendable {
     static let maximumWaitingBytes = ServerSetting(
         name: "maximum-waiting-bytes", placeholder: "BYTES",
         help: "Bodies that arrive, and again requests waiting to be stored; beyond it a request is answered 503.", defaultText: "67108864")
+    static let deadlineFactor = ServerSetting(
+        name: "deadline-factor", placeholder: "NUMBER",
+        help: "How many times as long as usual a header, a body, an answer and an idle connection may take, 1 to 100: for slow links.",
+        defaultText: "1")
     static let logLevel = ServerSetting(
         name: "log-level", placeholder: "LEVEL", help: "trace, debug, info, notice, warning, error or critical; to standard error.",
         defaultText: "info")
@@ -84,7 +88,7 @@ struct ServerSetting: Sendable {
     static let all = [
         host, port, tlsCertificate, tlsKey, plain, trustedProxies, metricsPort, metricsHost, store, storeAdmin, writeKeys, readKeys,
         adminKey, timeZones,
-        postgresWriters, maximumConnections, maximumWaitingBytes,
+        postgresWriters, maximumConnections, maximumWaitingBytes, deadlineFactor,
         logLevel, logFormat,
         config,
         unsafeAllowNonDurableStore,

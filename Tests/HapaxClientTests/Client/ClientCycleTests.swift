@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Clients that come and go in one process (I13)", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Clients that come and go in one process (I13)", .serialized, .endsWhenItHangs)
 struct ClientCycleTests {
     private func cycle(_ directory: TemporaryDirectory) async throws {
         var configuration = EventClient.Configuration(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Consent", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Consent", .endsWhenItHangs)
 struct ConsentTests {
     @Test("while consent is pending events are stored and nothing is sent, which whoever asks is told; granted, all of it is sent")
     func pendingIsStored() async throws {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Network policy, the dispatch interval and single batches (R20–R29)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Network policy, the dispatch interval and single batches (R20–R29)", .endsWhenItHangs)
 struct DispatchTests {
     private let interval = Duration.seconds(120)
 

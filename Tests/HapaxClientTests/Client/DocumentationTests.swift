@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Reads the compiler's own description of what is public, out of the modules that are built anyway.
-@Suite("Documentation of what is public (R1)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Documentation of what is public (R1)", .endsWhenItHangs)
 struct DocumentationTests {
     struct Symbol: Decodable {
         struct Kind: Decodable { var identifier: String }

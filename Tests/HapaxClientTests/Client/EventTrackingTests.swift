@@ -47,7 +47,7 @@ private final class Notebook: EventTracking {
     func identify(_ id: String?) { track("identified", distinctID: id) }
 }
 
-@Suite("Typed events, and who takes events", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Typed events, and who takes events", .endsWhenItHangs)
 struct EventTrackingTests {
     private func checkOut(_ events: any EventTracking) async throws {
         events.identify("anna")

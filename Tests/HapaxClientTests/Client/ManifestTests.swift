@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("The package's manifest", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The package's manifest", .endsWhenItHangs)
 struct ManifestTests {
     @Test(
         "warnings are errors only where HAPAX_STRICT says so, and not in a package that depends on this one by path (C19)",

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Uploads that only somebody's wish begins (R13, R18, R26)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Uploads that only somebody's wish begins (R13, R18, R26)", .endsWhenItHangs)
 struct ManualUploadsTests {
     @Test("entering the background sends nothing, a step still does (R18, R26)")
     func backgroundSendsNothing() async throws {

@@ -8,7 +8,7 @@ import Testing
 
 /// A host may give its tasks an executor (https://github.com/swiftlang/swift-evolution/blob/main/proposals/0417-task-executor-preference.md).
 /// Then each `await` on an actor lets its other jobs in, also one that needs not change the executor.
-@Suite("A caller whose tasks prefer an executor", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A caller whose tasks prefer an executor", .endsWhenItHangs)
 struct PreferredExecutorTests {
     private final class OneThread: TaskExecutor {
         private let queue = DispatchQueue(label: "hapax.tests.preferred")

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("PrivacyInfo.xcprivacy", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("PrivacyInfo.xcprivacy", .endsWhenItHangs)
 struct PrivacyManifestTests {
     /// The APIs that need a reason, as Apple lists them ("Describing use of required reason API"), as far as such code could use them.
     private static let namesByCategory = [

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Purge (D16, I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Purge (D16, I12)", .endsWhenItHangs)
 struct PurgeTests {
     private let directory = TemporaryDirectory()
     private var path: String { directory.path + "/queue" }

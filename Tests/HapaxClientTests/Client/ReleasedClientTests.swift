@@ -9,7 +9,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A client that its owner lets go without a shutdown (I1, I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A client that its owner lets go without a shutdown (I1, I12)", .endsWhenItHangs)
 struct ReleasedClientTests {
     @Test("what could not be stored is stored once the disk allows it, though nobody holds the client")
     func eventsAreStored() async throws {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("The shared client (R1, R2)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The shared client (R1, R2)", .endsWhenItHangs)
 struct SharedClientTests {
     private let directory = TemporaryDirectory()
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Shutdown uses the time it has (R38, D6, D11, I15)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Shutdown uses the time it has (R38, D6, D11, I15)", .endsWhenItHangs)
 struct ShutdownTests {
     /// What is scheduled once all is stored and an attempt has failed: the limits for uploading and for leaving, and the backoff.
     private static let boundsAndBackoff = 3

@@ -8,7 +8,7 @@ import Testing
 @testable import hapax
 
 /// docs/client.md, Bringing history.
-@Suite("hapax import --csv", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax import --csv", .endsWhenItHangs)
 struct CSVImportTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

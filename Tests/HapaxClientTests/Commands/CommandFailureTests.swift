@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxClient
 
 /// What a command says and how it exits when something around it is broken.
-@Suite("hapax, in bad surroundings", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax, in bad surroundings", .endsWhenItHangs)
 struct CommandFailureTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

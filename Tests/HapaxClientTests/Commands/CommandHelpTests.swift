@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("hapax help and completion", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax help and completion", .endsWhenItHangs)
 struct CommandHelpTests {
     private let hapax = CommandLine(server: "http://127.0.0.1:1")
 

@@ -75,7 +75,7 @@ struct CommandLine {
     }
 }
 
-@Suite("hapax, the command line", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax, the command line", .endsWhenItHangs)
 struct CommandLineTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

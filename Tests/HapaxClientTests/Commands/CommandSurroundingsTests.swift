@@ -7,7 +7,7 @@ import Testing
 @testable import hapax
 
 /// Where a command looks for its queue, and what it makes of an environment that is not as it should be.
-@Suite("hapax, where it finds its queue", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax, where it finds its queue", .endsWhenItHangs)
 struct CommandSurroundingsTests {
     private let directory = TemporaryDirectory()
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax dead-letters", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax dead-letters", .endsWhenItHangs)
 struct DeadLettersCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

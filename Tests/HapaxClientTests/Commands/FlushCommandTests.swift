@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax flush", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax flush", .endsWhenItHangs)
 struct FlushCommandTests {
     @Test("what a running process holds is left to it: exit 2 though nothing failed, and delivered once that has ended")
     func ownedFileIsLeft() async throws {

@@ -8,7 +8,7 @@ import Testing
 @testable import hapax
 
 /// What interrupts an import, and what it finds when it goes on.
-@Suite("hapax import, interrupted and resumed", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax import, interrupted and resumed", .endsWhenItHangs)
 struct ImportTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

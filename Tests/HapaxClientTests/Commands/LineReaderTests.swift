@@ -4,7 +4,7 @@ import Testing
 
 @testable import hapax
 
-@Suite("LineReader", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("LineReader", .endsWhenItHangs)
 struct LineReaderTests {
     private func lines(_ text: String) throws -> [LineReader.Line] {
         let pipe = Pipe()

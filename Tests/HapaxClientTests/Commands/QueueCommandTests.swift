@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("hapax queue and hapax dead-letters purge (I12, D14)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax queue and hapax dead-letters purge (I12, D14)", .endsWhenItHangs)
 struct QueueCommandTests {
     let server: IngestStandIn
     private let hapax: CommandLine

@@ -3,7 +3,7 @@ import Testing
 
 @testable import hapax
 
-@Suite("What a command asks a disk that may hang", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What a command asks a disk that may hang", .endsWhenItHangs)
 struct TimeLimitTests {
     @Test("is answered, or left behind at the limit; an answer that comes later is nobody's")
     func limitEndsTheWait() async {

@@ -5,7 +5,7 @@ import HapaxTestKit
 import TestSupport
 import Testing
 
-@Suite("hapax track", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax track", .endsWhenItHangs)
 struct TrackCommandTests {
     private let server: IngestStandIn
     private let hapax: CommandLine

@@ -9,8 +9,7 @@ import Testing
 @testable import HapaxClient
 
 @Suite(
-    "A full disk (I1, I13)", .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"), .timeLimit(.minutes(6)),
-    .endsWhenItHangs)
+    "A full disk (I1, I13)", .enabled(if: TinyDisk.isPossible, "mounting a file system takes root"), .endsWhenItHangs)
 struct FullDiskTests {
     private func queue(_ disk: TinyDisk) throws -> QueueFile { try QueueFile.open(disk.path + "/queue") }
 

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A queue's files that somebody takes away from under a running client (I1, I13, I15)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A queue's files that somebody takes away from under a running client (I1, I13, I15)", .endsWhenItHangs)
 struct LostDirectoryTests {
     enum Mishap: CaseIterable {
         case directoryDeleted, directoryRenamed, directoryReplaced, databaseDeleted, logDeleted, lockDeleted

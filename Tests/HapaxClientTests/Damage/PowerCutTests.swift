@@ -8,7 +8,7 @@ import Testing
 
 /// The real queue over a disk whose power is cut behind every change that SQLite makes, and what is left opened again by the real queue.
 // Ten minutes: all of these suites share one thread, and the limit runs while a test waits for it.
-@Suite("A queue whose power is cut (I1, I6, I7, I11, I12)", .takesTurns, .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("A queue whose power is cut (I1, I6, I7, I11, I12)", .takesTurns, .endsWhenItHangs(after: .seconds(600)))
 struct PowerCutTests {
     /// More with `HAPAX_POWER_CUTS=20`.
     private static let seeds: ClosedRange<UInt64> = {

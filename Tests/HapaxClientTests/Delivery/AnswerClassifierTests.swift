@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("AnswerClassifier: the client's table of answers, every row (I5, R6)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("AnswerClassifier: the client's table of answers, every row (I5, R6)", .endsWhenItHangs)
 struct AnswerClassifierTests {
     private let batchID = EventID.derived(name: "batch", key: "1")
     private let ids = [EventID.derived(name: "event", key: "1"), EventID.derived(name: "event", key: "2")]

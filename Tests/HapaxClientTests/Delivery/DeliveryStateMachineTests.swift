@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("DeliveryStateMachine (D2, D12, D13, I8)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("DeliveryStateMachine (D2, D12, D13, I8)", .endsWhenItHangs)
 struct DeliveryStateMachineTests {
     private func counters(waiting: Int64, held: Int64 = 0, unreported: Int64 = 0) -> QueueCounters {
         var counters = QueueCounters(of: .derived(name: "install", key: "1"))

@@ -2,7 +2,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("FlushPolicy (R17–R25)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("FlushPolicy (R17–R25)", .endsWhenItHangs)
 struct FlushPolicyTests {
     private func policy(bulkSize: Int = 100, interval: Duration = .seconds(15)) -> FlushPolicy {
         FlushPolicy(UploadSettings(interval: interval, bulkSize: bulkSize, immediateEvents: ["$AppStart"]), now: .zero)

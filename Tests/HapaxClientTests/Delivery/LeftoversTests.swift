@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("What other clients have left in a directory (I1, I7, I9, I12, I15)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What other clients have left in a directory (I1, I7, I9, I12, I15)", .endsWhenItHangs)
 struct LeftoversTests {
     private let directory = TemporaryDirectory()
 

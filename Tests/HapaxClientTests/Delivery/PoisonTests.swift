@@ -8,7 +8,7 @@ import Testing
 @testable import HapaxClient
 
 /// One event that only the server refuses, batch by batch, with our own 400.
-@Suite("A poison event (I1, I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A poison event (I1, I12)", .endsWhenItHangs)
 struct PoisonTests {
     @Test("among 10,000 queued events is found by halving: one dead letter with the server's reason, 9,999 stored")
     func poisonInTheQueue() async throws {

@@ -11,7 +11,7 @@ import Testing
 ///
 /// Every run lives the first few; `HAPAX_EMBEDDED_HISTORIES=500` lives the first so many, `HAPAX_HISTORY_SEED=n` only the one of that seed;
 /// with both, that many from that seed on. A seed says what is done; which task is first is up to the machine.
-@Suite("Random histories of an embedded client", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Random histories of an embedded client", .serialized, .endsWhenItHangs)
 struct EmbeddedHistoryTests {
     private static let seeds: [UInt64] = {
         let environment = ProcessInfo.processInfo.environment

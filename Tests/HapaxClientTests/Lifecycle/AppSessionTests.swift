@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Sessions of an app, and what its events say in later runs (R43, R57)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Sessions of an app, and what its events say in later runs (R43, R57)", .endsWhenItHangs)
 struct AppSessionTests {
     private static let minute: Int64 = 60_000
 

@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxClient
 
 /// Each way to a request, once the app is in the background: what the system may cut off is not begun.
-@Suite("Requests in the background (R30, R31, R33)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Requests in the background (R30, R31, R33)", .endsWhenItHangs)
 struct BackgroundRequestTests {
     private func client(
         directory: TemporaryDirectory = TemporaryDirectory(), _ configure: (inout EventClient.Configuration) -> Void = { _ in }

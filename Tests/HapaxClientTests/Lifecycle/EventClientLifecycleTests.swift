@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("EventClient in an app (R30–R52, D6–D10)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("EventClient in an app (R30–R52, D6–D10)", .endsWhenItHangs)
 struct EventClientLifecycleTests {
     func properties(_ test: TestClient) -> [String] {
         test.transport.batches.flatMap(\.scanned.events).map { String(decoding: $0.properties, as: UTF8.self) }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("LifecycleStateMachine (R30–R52, D8–D10)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("LifecycleStateMachine (R30–R52, D8–D10)", .endsWhenItHangs)
 struct LifecycleStateMachineTests {
     typealias Action = LifecycleStateMachine.Action
 

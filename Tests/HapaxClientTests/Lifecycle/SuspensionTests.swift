@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("What a suspended client holds", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What a suspended client holds", .endsWhenItHangs)
 struct SuspensionTests {
     @Test(
         "the containers that iOS apps share are known by their path",

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("DeadLetters (I1, I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("DeadLetters (I1, I12)", .endsWhenItHangs)
 struct DeadLettersTests {
     private func rejectingClient(_ directory: TemporaryDirectory = TemporaryDirectory()) async throws -> TestClient {
         let transport = ScriptedTransport { batch in .success(batch.receipt { _ in .rejected }) }

@@ -2,7 +2,7 @@ import HapaxSQLite
 import TestSupport
 import Testing
 
-@Suite("FileSystem", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("FileSystem", .endsWhenItHangs)
 struct FileSystemTests {
     private static let mounts = """
         24 29 0:22 / /proc rw,nosuid shared:13 - proc proc rw

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("QueueQuota (I12, I13)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("QueueQuota (I12, I13)", .endsWhenItHangs)
 struct QueueQuotaTests {
     private func client(
         _ transport: ScriptedTransport = ScriptedTransport(), clock: TestClock = TestClock(), _ change: (inout QueueQuota) -> Void

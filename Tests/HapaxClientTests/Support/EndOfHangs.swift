@@ -3,40 +3,103 @@ import Foundation
 import HapaxModel
 import Testing
 
-/// In addition to a time limit: ends a run in which a test hangs, after naming that test and those that run beside it.
+/// A test's time limit: cancels a test that exceeds it, and ends a run in which a test does not heed that, after naming the test and those that
+/// run beside it.
 ///
-/// A test that exceeds its limit is only cancelled, and what a defect makes hang does not heed that: a call that never returns, a thread that
-/// is blocked. Then the process ends. `.ci/run-tests` starts it again for the tests that have not ended yet, which it finds in the file that
-/// `HAPAX_TESTS_ENDED` names.
+/// What a defect makes hang does not heed its cancellation: a call that never returns, a thread that is blocked. Then the process ends.
+/// `.ci/run-tests` starts it again for the tests that have not ended yet, which it finds in the file that `HAPAX_TESTS_ENDED` names.
+///
+/// Of a second in which more wants to run than there are processors only that share counts which a processor can give: beside a load of thirty
+/// a test has fifteen times as long on two cores, and one that hangs on an idle machine has its limit.
 struct EndOfHangs: SuiteTrait, TestTrait, TestScoping {
     let isRecursive = true
+    let limit: Duration
 
     /// For a test that does heed its cancellation.
-    private static let grace: DispatchTimeInterval = .seconds(10)
-    private static let running = Locked<[Test.ID: ContinuousClock.Instant]>([:])
+    private static let grace = Duration.seconds(10)
+    private static let watch = Watch()
     private static let ended = Ended()
 
     func provideScope(for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void) async throws {
         guard !Self.ended.earlier.contains("\(test.id)") else { return }
         let start = ContinuousClock.now
-        Self.running.withLock { $0[test.id] = start }
-        let hasEnded = Locked(false)
-        defer {
-            hasEnded.withLock { $0 = true }
-            Self.running.withLock { $0[test.id] = nil }
-            Self.ended.add(test, after: .now - start)
-        }
-        try await withTaskCancellationHandler {
-            try await function()
-        } onCancel: {
-            DispatchQueue.global().asyncAfter(deadline: .now() + Self.grace) {
-                guard !hasEnded.withLock({ $0 }) else { return }
-                Self.ended.add(test, after: .now - start)
-                let others = Self.running.withLock { $0 }.filter { $0.key != test.id }
-                let lines = others.map { "  beside it ran \($0.key), for \((ContinuousClock.now - $0.value) / .seconds(1)) s\n" }
-                FileHandle.standardError.write(Data("It hangs, and so this process ends: \(test.id)\n\(lines.sorted().joined())".utf8))
-                exit(1)
+        try await withoutActuallyEscaping(function) { function in
+            let task = Task { try await function() }
+            let number = Self.watch.begin(test.id, limit, task)
+            let result = await withTaskCancellationHandler {
+                await task.result
+            } onCancel: {
+                task.cancel()
             }
+            Self.ended.add(test.id, after: .now - start)
+            if Self.watch.end(number) { Issue.record("It took longer than \(limit), not counting what it waited for a processor") }
+            try result.get()
+        }
+    }
+
+    /// Looks once a second, on a thread of its own, which no test can block.
+    private final class Watch: Sendable {
+        private struct Running {
+            var id: Test.ID
+            var limit: Duration
+            var task: Task<Void, any Error>
+            var spent = Duration.zero
+            var isCancelled = false
+        }
+
+        private struct State {
+            var running: [Int: Running] = [:]
+            var next = 0
+        }
+
+        private let state = Locked(State())
+
+        init() {
+            Thread.detachNewThread { [self] in
+                var before = ContinuousClock.now
+                while true {
+                    Thread.sleep(forTimeInterval: 1)
+                    let now = ContinuousClock.now
+                    spend((now - before) * Self.share)
+                    before = now
+                }
+            }
+        }
+
+        func begin(_ id: Test.ID, _ limit: Duration, _ task: Task<Void, any Error>) -> Int {
+            state.withLock { state in
+                state.next += 1
+                state.running[state.next] = Running(id: id, limit: limit, task: task)
+                return state.next
+            }
+        }
+
+        /// Whether it was cancelled, because its limit was over.
+        func end(_ number: Int) -> Bool { state.withLock { $0.running.removeValue(forKey: number)?.isCancelled ?? false } }
+
+        private func spend(_ time: Duration) {
+            let (late, hanging, all) = state.withLock { state in
+                for number in state.running.keys { state.running[number]?.spent += time }
+                let late = state.running.filter { !$0.value.isCancelled && $0.value.spent > $0.value.limit }
+                for number in late.keys { state.running[number]?.isCancelled = true }
+                return (late, state.running.first { $0.value.spent > $0.value.limit + EndOfHangs.grace }, state.running)
+            }
+            for test in late.values { test.task.cancel() }
+            guard let hanging else { return }
+            EndOfHangs.ended.add(hanging.value.id, after: hanging.value.spent)
+            let others = all.filter { $0.key != hanging.key }.values
+            let lines = others.map { "  beside it ran \($0.id), for \($0.spent / .seconds(1)) s\n" }
+            FileHandle.standardError.write(
+                Data("It hangs, and so this process ends: \(hanging.value.id)\n\(lines.sorted().joined())".utf8))
+            exit(1)
+        }
+
+        /// How much of a processor each thread of the machine gets that could run now; 1 where the system does not tell.
+        private static var share: Double {
+            // As "0.30 0.11 0.04 3/512 4711" (proc(5)): three threads can run.
+            let fields = (try? String(contentsOfFile: "/proc/loadavg", encoding: .utf8))?.split(separator: " ") ?? []
+            guard fields.count > 3, let runnable = Double(fields[3].prefix { $0 != "/" }) else { return 1 }
+            return min(1, Double(ProcessInfo.processInfo.activeProcessorCount) / max(1, runnable))
         }
     }
 
@@ -54,13 +117,16 @@ struct EndOfHangs: SuiteTrait, TestTrait, TestScoping {
             descriptor = open(path, O_WRONLY | O_APPEND)
         }
 
-        func add(_ test: Test, after time: Duration) {
-            let line = Array("\(time / .seconds(1)) \(test.id)\n".utf8)
+        func add(_ id: Test.ID, after time: Duration) {
+            let line = Array("\(time / .seconds(1)) \(id)\n".utf8)
             _ = write(descriptor, line, line.count)
         }
     }
 }
 
 extension Trait where Self == EndOfHangs {
-    static var endsWhenItHangs: Self { EndOfHangs() }
+    /// Six minutes: on two busy cores a test that takes a second alone has taken three minutes.
+    static var endsWhenItHangs: Self { endsWhenItHangs(after: .seconds(360)) }
+
+    static func endsWhenItHangs(after limit: Duration) -> Self { EndOfHangs(limit: limit) }
 }

@@ -1,7 +1,7 @@
 import Testing
 
 // Ten minutes: the limit runs while a test waits for the thread that all of these suites share.
-@Suite("Long tests take turns on one thread", .takesTurns, .timeLimit(.minutes(10)), .endsWhenItHangs)
+@Suite("Long tests take turns on one thread", .takesTurns, .endsWhenItHangs(after: .seconds(600)))
 struct TakesTurnsTests {
     @Test(arguments: 0..<3)
     func runsOnTheThread(number: Int) {
@@ -17,7 +17,7 @@ struct TakesTurnsTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct TakesNoTurnsTests {
     @Test("control: without the trait a test is elsewhere")
     func runsElsewhere() async {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("AutomaticEvent (R42)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("AutomaticEvent (R42)", .endsWhenItHangs)
 struct AutomaticEventTests {
     @Test(
         "a screen is an event when its name changes: which one, which before, and for how long that was seen; later events say where they happened (R42)"

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("ConsentMark (D16)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("ConsentMark (D16)", .endsWhenItHangs)
 struct ConsentMarkTests {
     private let place = TemporaryDirectory()
     private var directory: QueueDirectory { QueueDirectory(path: place.path + "/queue") }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Identity, properties, enrichers and opt-out (R56–R58, D16)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Identity, properties, enrichers and opt-out (R56–R58, D16)", .endsWhenItHangs)
 struct IdentityTests {
     private func distinctIDs(_ test: TestClient) async -> [String] {
         _ = await test.client.flush()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Intake (R8, R12, I7, I12, I13)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Intake (R8, R12, I7, I12, I13)", .endsWhenItHangs)
 struct IntakeTests {
     private func intake(capacity: Int = 4) -> Intake { Intake(capacity: capacity) }
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("QueueWriter (R4, R8, I6, I12)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("QueueWriter (R4, R8, I6, I12)", .endsWhenItHangs)
 struct QueueWriterTests {
     /// A store that fails as long as a test wants.
     private final class Store: Sendable {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("What a writer commits together, and whom it tells (R8, R12, R38, D7, I12, I13)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What a writer commits together, and whom it tells (R8, R12, R38, D7, I12, I13)", .endsWhenItHangs)
 struct WriterGroupTests {
     /// What a store was given, by commit, and what was said of it.
     private struct Record {

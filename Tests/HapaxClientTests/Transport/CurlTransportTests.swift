@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("CurlTransport over real sockets (R5, R6, D6, I5)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("CurlTransport over real sockets (R5, R6, D6, I5)", .endsWhenItHangs)
 struct CurlTransportTests {
     @Test("keeps what every transport promises", arguments: TransportRule.all)
     func keepsTheContract(rule: TransportRule) async throws {

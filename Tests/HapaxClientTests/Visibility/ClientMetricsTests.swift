@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Metrics of the client (I12, I13, I14)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Metrics of the client (I12, I13, I14)", .endsWhenItHangs)
 struct ClientMetricsTests {
     private let metrics = TestMetrics()
 

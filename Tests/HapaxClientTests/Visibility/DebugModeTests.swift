@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Debug mode (R35, R59, I14)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Debug mode (R35, R59, I14)", .endsWhenItHangs)
 struct DebugModeTests {
     private let shown = Locked<[String]>([])
 

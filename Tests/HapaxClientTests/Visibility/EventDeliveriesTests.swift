@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Deliveries, as subscribers see them", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Deliveries, as subscribers see them", .endsWhenItHangs)
 struct EventDeliveriesTests {
     /// Reads so many; fewer if the subscription ends before.
     private func read(_ count: Int, _ deliveries: EventDeliveries) async -> [EventDelivery] {

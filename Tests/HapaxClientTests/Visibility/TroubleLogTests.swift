@@ -5,7 +5,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("What the log tells of events that are not stored, dropped or dead letters (C12, I14)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What the log tells of events that are not stored, dropped or dead letters (C12, I14)", .endsWhenItHangs)
 struct TroubleLogTests {
     private let log = RecordedLog()
 

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// Controls of the audit itself: it is silent when all is well, and each broken promise, planted alone, is named and nothing else.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct AuditTests {
     private let first: EventID
     private let second: EventID

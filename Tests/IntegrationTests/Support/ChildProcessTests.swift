@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct ChildProcessTests {
     @Test func linesStatusAndErrorsAreRead() async throws {
         let child = try ChildProcess("/bin/sh", ["-c", "echo one; echo two $WORD; echo bad >&2; exit 3"], environment: ["WORD": "w"])

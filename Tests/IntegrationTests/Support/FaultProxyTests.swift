@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The proxy must do each fault, and must not say that it did one that it did not: every proof stands on that.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct FaultProxyTests {
     private let server: TinyServer
     private let proxy: FaultProxy

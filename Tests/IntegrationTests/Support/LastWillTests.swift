@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct LastWillTests {
     @Test func whatIsLeftIsDoneWhenTheProcessLetsGo() async throws {
         let directory = TemporaryDirectory("will")

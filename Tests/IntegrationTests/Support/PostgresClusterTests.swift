@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The support must be right before anything that stands on it can be believed.
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct PostgresClusterTests {
     @Test("I4: the shared cluster runs with durable settings")
     func settingsAreDurable() async throws {

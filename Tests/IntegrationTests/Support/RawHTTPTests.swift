@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite(.endsWhenItHangs)
 struct RawHTTPTests {
     /// Answers one connection with fixed bytes and ends it; hands back what was read first.
     private func answering(_ answer: String, body: @Sendable (Int) async throws -> Void) async throws {
