@@ -17,7 +17,7 @@ struct Corpus {
         var ids: [EventID] = []
         events.reserveCapacity(count)
         for index in 0..<count {
-            let random = hasRandomIDs ? EventID(UUID().uuidString) : nil
+            let random = hasRandomIDs ? EventID(uuidString: UUID().uuidString) : nil
             let id = random ?? generator.next(unixMilliseconds: now)
             let event = Event(
                 id: id, name: "order_viewed", time: now + Int64(index), distinctID: "customer-\(index * 7_919 % 200_003)",

@@ -26,7 +26,9 @@ struct CSVExport: Sendable {
     }
 
     /// The id in a row that this has written; nil in anything else.
-    func id(_ row: ArraySlice<UInt8>) -> EventID? { EventID(String(decoding: row.prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self)) }
+    func id(_ row: ArraySlice<UInt8>) -> EventID? {
+        EventID(uuidString: String(decoding: row.prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self))
+    }
 
     /// Whether a row can begin so, as far as it goes.
     func beginsRow(_ bytes: ArraySlice<UInt8>) -> Bool {

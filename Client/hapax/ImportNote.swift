@@ -42,7 +42,7 @@ struct ImportNote: Hashable {
         guard let sum = checkSum(before: offset, descriptor), "\(sum)" == parts[5] else { throw .ofAnotherFile }
         let installs = parts[6...].compactMap { part -> (EventID, Int64)? in
             let pair = part.split(separator: ":")
-            guard pair.count == 2, let install = EventID(String(pair[0])), let removed = Int64(pair[1]) else { return nil }
+            guard pair.count == 2, let install = EventID(uuidString: String(pair[0])), let removed = Int64(pair[1]) else { return nil }
             return (install, removed)
         }
         // A note that names none was written by an earlier version.

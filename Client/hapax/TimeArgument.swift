@@ -13,5 +13,5 @@ struct TimeArgument: ExpressibleByArgument, Hashable {
 }
 
 extension EventID: ExpressibleByArgument {
-    public init?(argument: String) { self.init(argument) }
+    public init?(argument: String) { self.init(uuidString: argument) }
 }

@@ -16,10 +16,13 @@ public struct EventID: Hashable, Sendable {
         self.low = low
     }
 
+    /// No event's: given as an id it says that the client makes one (UUIDv7).
+    public static let made = EventID(versionedHigh: 0, low: 0)
+
     /// The smallest id.
     package static let least = EventID(versionedHigh: 0, low: 1)
 
-    /// Unchecked: for bits that cannot be those of nil or max, as when version and variant are set.
+    /// Unchecked: for bits that cannot be those of nil or max, as when version and variant are set, and for ``made``.
     init(versionedHigh high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
@@ -71,10 +74,12 @@ extension EventID: Comparable {
 
 // MARK: - Text
 
-extension EventID: LosslessStringConvertible {
-    /// Reads the 36 character form in either case; braces, missing hyphens, nil and max are refused.
-    public init?(_ text: String) {
-        var text = text
+extension EventID: CustomStringConvertible {
+    /// Reads a UUID's 36 characters in either case. The id of a business key, as an order's number, is ``derived(name:key:)``.
+    ///
+    /// - Returns: nil for any other text, as one with braces or without hyphens, and for the nil and the max UUID.
+    public init?(uuidString: String) {
+        var text = uuidString
         let id = text.withUTF8 { EventID(utf8: $0) }
         guard let id else { return nil }
         self = id
@@ -136,7 +141,7 @@ extension EventID: Codable {
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         let text = try container.decode(String.self)
-        guard let id = EventID(text) else {
+        guard let id = EventID(uuidString: text) else {
             throw DecodingError.dataCorruptedError(in: container, debugDescription: "not a UUID")
         }
         self = id

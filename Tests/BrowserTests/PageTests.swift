@@ -288,8 +288,8 @@ struct PageTests {
             let browser = server.browser
             try await browser.prefer(dark: isDark)
             func send(_ numbers: ClosedRange<Int64>, name: String = "paid") async throws {
-                let id = { (number: Int64) in EventID("01980000-0000-7000-8000-\(100_000_000_000 + number)") }
-                let install = try #require(EventID("01980000-0000-7000-8000-0000000000aa"))
+                let id = { (number: Int64) in EventID(uuidString: "01980000-0000-7000-8000-\(100_000_000_000 + number)") }
+                let install = try #require(EventID(uuidString: "01980000-0000-7000-8000-0000000000aa"))
                 let events = try numbers.map {
                     Event(id: try #require(id($0)), name: name, time: 0, distinctID: "u", sequence: $0, properties: [:]).encoded().bytes
                 }

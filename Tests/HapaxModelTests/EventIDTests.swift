@@ -8,9 +8,9 @@ struct EventIDTests {
     private let text = "0199a385-187b-7abc-8def-0123456789ab"
 
     @Test func textIsReadAndWrittenInLowerCase() throws {
-        let id = try #require(EventID(text))
+        let id = try #require(EventID(uuidString: text))
         #expect(id.description == text)
-        #expect(EventID(text.uppercased()) == id)
+        #expect(EventID(uuidString: text.uppercased()) == id)
         #expect(id.high == 0x0199_a385_187b_7abc)
         #expect(id.low == 0x8def_0123_4567_89ab)
     }
@@ -24,7 +24,7 @@ struct EventIDTests {
             "0199a385-187b-7abc-8def-0123456789ag", "0199a385-187b-7abc-8def-0123456789a\u{FF11}", "0199a385-187b-7abc-8def-0123456789é",
             "0199a385–187b-7abc-8def-0123456789ab", String(repeating: "-", count: 36),
         ]
-        for text in refused { #expect(EventID(text) == nil, "\(text)") }
+        for text in refused { #expect(EventID(uuidString: text) == nil, "\(text)") }
     }
 
     @Test func onlyNilAndMaxAreRefusedAmongBits() {
@@ -37,7 +37,7 @@ struct EventIDTests {
     }
 
     @Test func bytesGoThereAndBack() throws {
-        let id = try #require(EventID(text))
+        let id = try #require(EventID(uuidString: text))
         #expect(id.bytes == [1, 0x99, 0xa3, 0x85, 0x18, 0x7b, 0x7a, 0xbc, 0x8d, 0xef, 1, 0x23, 0x45, 0x67, 0x89, 0xab])
         #expect(EventID(bytes: id.bytes) == id)
         #expect(EventID(bytes: id.bytes.dropLast()) == nil)
@@ -52,13 +52,13 @@ struct EventIDTests {
         let ids = try [
             "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-8000-000000000000", "00000000-0000-0001-0000-000000000000",
             "7fffffff-0000-0000-ffff-ffffffffffff", "80000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-fffffffffffe",
-        ].map { try #require(EventID($0)) }
+        ].map { try #require(EventID(uuidString: $0)) }
         #expect(ids.shuffled().sorted() == ids)
         #expect(ids.map(\.bytes) == ids.map(\.bytes).sorted { $0.lexicographicallyPrecedes($1) })
     }
 
     @Test func codableIsItsText() throws {
-        let id = try #require(EventID(text))
+        let id = try #require(EventID(uuidString: text))
         #expect(try JSONEncoder().encode([id]) == Data(#"["\#(text)"]"#.utf8))
         #expect(try JSONDecoder().decode([EventID].self, from: Data(#"["\#(text.uppercased())"]"#.utf8)) == [id])
         #expect(throws: DecodingError.self) { try JSONDecoder().decode([EventID].self, from: Data(#"["x"]"#.utf8)) }
@@ -66,16 +66,16 @@ struct EventIDTests {
 
     @Test("a version counts only with the variant of RFC 9562")
     func versionNeedsTheVariant() throws {
-        let seven = try #require(EventID(text))
+        let seven = try #require(EventID(uuidString: text))
         #expect(seven.version == 7)
         #expect(seven.unixMilliseconds == 0x0199_a385_187b)
-        let otherVariant = try #require(EventID("0199a385-187b-7abc-cdef-0123456789ab"))
+        let otherVariant = try #require(EventID(uuidString: "0199a385-187b-7abc-cdef-0123456789ab"))
         #expect(otherVariant.unixMilliseconds == nil)
-        let four = try #require(EventID("0199a385-187b-4abc-8def-0123456789ab"))
+        let four = try #require(EventID(uuidString: "0199a385-187b-4abc-8def-0123456789ab"))
         #expect(four.unixMilliseconds == nil && !four.isDerived)
-        let eight = try #require(EventID("0199a385-187b-8abc-8def-0123456789ab"))
+        let eight = try #require(EventID(uuidString: "0199a385-187b-8abc-8def-0123456789ab"))
         #expect(eight.isDerived && eight.unixMilliseconds == nil)
-        #expect(try #require(EventID("0199a385-187b-8abc-0def-0123456789ab")).isDerived == false)
+        #expect(try #require(EventID(uuidString: "0199a385-187b-8abc-0def-0123456789ab")).isDerived == false)
     }
 
     @Test("a day is a pure function of the id: dated from 2024 to 2099, undated otherwise (docs/architecture.md, The store)")
@@ -90,8 +90,8 @@ struct EventIDTests {
         #expect(try id(1_763_680_000_123).bucket == 20_412)
         #expect(try id(0, last: 0x1F).bucket == -16)
         #expect(try id((1 << 48) - 1, last: 0xFE).bucket == -15)
-        #expect(try #require(EventID("0199a385-187b-4abc-8def-0123456789a3")).bucket == -4)
-        #expect(try #require(EventID("0199a385-187b-7abc-cdef-0123456789a3")).bucket == -4)
+        #expect(try #require(EventID(uuidString: "0199a385-187b-4abc-8def-0123456789a3")).bucket == -4)
+        #expect(try #require(EventID(uuidString: "0199a385-187b-7abc-cdef-0123456789a3")).bucket == -4)
         for last in UInt64(0)..<256 {
             #expect(try id(5, last: last).bucket == -1 - Int32(last % 16))
         }

@@ -76,7 +76,7 @@ struct EventScannerFuzzTests {
         guard let id = read["event_id"] as? String, let name = read["event"] as? String, let user = read["distinct_id"] as? String,
             let time = read["time"] as? NSNumber
         else { return false }
-        guard EventID(id) == scanned.id, Array(name.utf8) == Array(scanned.name), Array(user.utf8) == Array(scanned.distinctID),
+        guard EventID(uuidString: id) == scanned.id, Array(name.utf8) == Array(scanned.name), Array(user.utf8) == Array(scanned.distinctID),
             time.int64Value == scanned.time, (read["sequence"] as? NSNumber)?.int64Value == scanned.sequence
         else { return false }
         let properties = foundation(Array(scanned.properties)) as NSDictionary?

@@ -10,7 +10,7 @@ struct EventScannerTests {
         let event = EventText(["event": #""caf\u00e9""#, "distinct_id": "\"u😀\"", "sequence": "41", "time": "17", "properties": properties])
         let scanned = event.scanned
         #expect(scanned.problem == nil)
-        #expect(scanned.id == EventID(EventText.idText))
+        #expect(scanned.id == EventID(uuidString: EventText.idText))
         #expect(String(decoding: scanned.name, as: UTF8.self) == "café")
         #expect(String(decoding: scanned.distinctID, as: UTF8.self) == "u😀")
         #expect(scanned.time == 17)
@@ -46,7 +46,7 @@ struct EventScannerTests {
         let scanned = scan(
             #"{"event\u005fid":"\#(EventText.idText.replacing("-", with: #"\u002d"#))","\u0065vent":"e","tim\u0065":1,"distinct_id":"d"}"#)
         #expect(scanned.problem == nil)
-        #expect(scanned.id == EventID(EventText.idText))
+        #expect(scanned.id == EventID(uuidString: EventText.idText))
     }
 
     @Test("I3: the last of repeated keys wins, also over one that was wrong")
@@ -57,7 +57,7 @@ struct EventScannerTests {
              "distinct_id":"d","sequence":-5,"sequence":6,"properties":[],"properties":{"k":1}}
             """)
         #expect(scanned.problem == nil)
-        #expect(scanned.id == EventID(EventText.otherIDText))
+        #expect(scanned.id == EventID(uuidString: EventText.otherIDText))
         #expect(Array(scanned.name) == Array("last".utf8))
         #expect(scanned.time == 2)
         #expect(scanned.sequence == 6)
@@ -140,7 +140,7 @@ struct EventScannerTests {
             default: EventText([place: #""\u0000""#])
             }
         #expect(event.problem == .nulCharacter)
-        #expect(event.scanned.id == EventID(EventText.idText))
+        #expect(event.scanned.id == EventID(uuidString: EventText.idText))
     }
 
     @Test(
@@ -178,7 +178,7 @@ struct EventScannerTests {
             let around = EventText([key: "\"\u{1}\""]).bytes.split(separator: 1)
             let scanned = scan(around[0] + sequence + around[1])
             #expect(scanned.problem?.reason == .invalidUTF8)
-            #expect(scanned.id == EventID(EventText.idText))
+            #expect(scanned.id == EventID(uuidString: EventText.idText))
         }
     }
 
@@ -202,7 +202,7 @@ struct EventScannerTests {
     func idOfARefusedEventIsFound(text: String) {
         let scanned = scan(text)
         #expect(scanned.problem?.reason == .invalidJSON)
-        #expect(scanned.id == EventID(EventText.idText))
+        #expect(scanned.id == EventID(uuidString: EventText.idText))
     }
 
     @Test(

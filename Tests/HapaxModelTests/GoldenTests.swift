@@ -5,9 +5,9 @@ import Testing
 /// The wire of docs/protocol.md, byte for byte.
 @Suite(.endsWhenItHangs)
 struct GoldenTests {
-    private let id = EventID("0199a385-187b-7abc-8def-0123456789ab")
-    private let next = EventID("0199a385-187b-7abc-8def-0123456789ac")
-    private let batch = EventID("0199a385-0000-7000-8000-000000000001")
+    private let id = EventID(uuidString: "0199a385-187b-7abc-8def-0123456789ab")
+    private let next = EventID(uuidString: "0199a385-187b-7abc-8def-0123456789ac")
+    private let batch = EventID(uuidString: "0199a385-0000-7000-8000-000000000001")
 
     @Test func eventIsPinned() throws {
         let event = Event(
@@ -27,7 +27,7 @@ struct GoldenTests {
             Event(id: try #require(next), name: "f", time: 1, distinctID: "d", sequence: 1, properties: ["k": 1]),
         ]
         let envelope = EventBatch.Envelope(
-            batchID: batch, sentAt: 1_763_680_000_123, installID: EventID("0199a385-0000-7000-8000-000000000002"), word: 903,
+            batchID: batch, sentAt: 1_763_680_000_123, installID: EventID(uuidString: "0199a385-0000-7000-8000-000000000002"), word: 903,
             created: 4711, acknowledged: 40, held: [9...9, 12...14],
             gone: [.init(15...15, reason: "purged"), .init(20...22, reason: "a\"b")],
             refused: ["quota_full": 3, "opted_out": 1])
@@ -46,8 +46,8 @@ struct GoldenTests {
             results: [
                 .init(index: 3, eventID: id, outcome: .duplicate),
                 .init(index: 7, eventID: next, outcome: .rejected, reason: "name_too_long", detail: "event is 301 bytes, limit 200"),
-                .init(index: 8, eventID: EventID("0199a385-187b-7abc-8def-0123456789ad"), outcome: .conflict),
-                .init(index: 9, eventID: EventID("0199a385-187b-7abc-8def-0123456789ae"), outcome: .expired),
+                .init(index: 8, eventID: EventID(uuidString: "0199a385-187b-7abc-8def-0123456789ad"), outcome: .conflict),
+                .init(index: 9, eventID: EventID(uuidString: "0199a385-187b-7abc-8def-0123456789ae"), outcome: .expired),
                 .init(index: 49, eventID: nil, outcome: .retry),
             ])
         try Golden.expect(receipt.encoded(), matches: "receipt.json")

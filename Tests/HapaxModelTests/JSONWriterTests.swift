@@ -35,13 +35,13 @@ struct JSONWriterTests {
     func doublesAreExact(number: Double) throws {
         let expected = Int64(exactly: number).map { PropertyValue.integer($0) } ?? .double(number)
         #expect(readBack(["n": number]) == ["n": expected])
-        let event = try #require(EventID(EventText.idText)).event(properties: ["n": number])
+        let event = try #require(EventID(uuidString: EventText.idText)).event(properties: ["n": number])
         #expect(EventScanner.check(event.encoded().bytes) == nil)
     }
 
     @Test(arguments: [Double.nan, .infinity, -.infinity, .signalingNaN])
     func whatJSONCannotHoldIsNamed(number: Double) throws {
-        let encoded = try #require(EventID(EventText.idText)).event(properties: ["a": 1, "n": [number]]).encoded()
+        let encoded = try #require(EventID(uuidString: EventText.idText)).event(properties: ["a": 1, "n": [number]]).encoded()
         #expect(encoded.problem?.reason == .invalidNumber)
         // It is JSON all the same, so that the dead letters can keep it.
         #expect(EventScanner.check(encoded.bytes) == nil)
@@ -49,7 +49,7 @@ struct JSONWriterTests {
 
     @Test("a number that neither 64 bits nor a double hold keeps its digits; a text that is none condemns its event (I3)")
     func numbersKeepTheirDigits() throws {
-        let id = try #require(EventID(EventText.idText))
+        let id = try #require(EventID(uuidString: EventText.idText))
         let cases: [(PropertyValue, text: String?)] = [
             (UInt64.max.propertyValue, "18446744073709551615"),
             (try #require(Decimal(string: "0.12345678901234567890")).propertyValue, nil),
@@ -70,7 +70,7 @@ struct JSONWriterTests {
     @Test func nestingWithoutEndIsCutAndNamed() throws {
         var value = PropertyValue.integer(1)
         for level in 0..<10_000 { value = level.isMultiple(of: 2) ? .array([value]) : .object(["k": value]) }
-        let encoded = try #require(EventID(EventText.idText)).event(properties: ["deep": value]).encoded()
+        let encoded = try #require(EventID(uuidString: EventText.idText)).event(properties: ["deep": value]).encoded()
         #expect(encoded.problem?.reason == .tooDeep)
         #expect(EventScanner.check(encoded.bytes)?.reason == .tooDeep)
         #expect(throws: Never.self) { try JSONSerialization.jsonObject(with: Data(encoded.bytes)) }
@@ -82,7 +82,7 @@ struct JSONWriterTests {
             // The event and its properties are two levels.
             var value = PropertyValue.integer(1)
             for _ in 0..<(depth - 2) { value = [value] }
-            let encoded = try #require(EventID(EventText.idText)).event(properties: ["k": value]).encoded()
+            let encoded = try #require(EventID(uuidString: EventText.idText)).event(properties: ["k": value]).encoded()
             #expect(encoded.problem?.reason == reason)
             #expect(EventScanner.check(encoded.bytes)?.reason == reason)
         }
@@ -99,7 +99,7 @@ struct JSONWriterTests {
 
     @Test("what writing an event tells about its limits is what the scanner finds, at n − 1, n and n + 1 of each (I13)")
     func problemIsTheScanners() throws {
-        let id = try #require(EventID(EventText.idText))
+        let id = try #require(EventID(uuidString: EventText.idText))
         var events: [Event] = []
         for count in [0, 1, 199, 200, 201] {
             let text = String(repeating: "n", count: count)
@@ -154,7 +154,7 @@ struct JSONWriterTests {
                 return properties
             }
             let (base, own) = (some(), some())
-            let id = try #require(EventID(EventText.idText))
+            let id = try #require(EventID(uuidString: EventText.idText))
             let joined = Event(id: id, name: "e", time: 1, distinctID: "u", properties: base.merging(own)).encoded()
             let layered = Event(id: id, name: "e", time: 1, distinctID: "u", properties: own).encoded(over: EncodedProperties(base))
             #expect(layered.bytes == joined.bytes)
@@ -163,7 +163,7 @@ struct JSONWriterTests {
 
     @Test("what JSON cannot hold condemns an event only if the event has no own value for it (R57)")
     func overriddenPropertyDoesNotCondemn() throws {
-        let id = try #require(EventID(EventText.idText))
+        let id = try #require(EventID(uuidString: EventText.idText))
         let base = EncodedProperties(["price": Double.nan, "shop": "a"])
         func problem(_ own: Properties) -> EventProblem? {
             Event(id: id, name: "e", time: 1, distinctID: "u", properties: own).encoded(over: base).problem
@@ -178,7 +178,7 @@ struct JSONWriterTests {
         for round in 0..<500 {
             let properties = Self.randomProperties(depth: 0, &random)
             #expect(readBack(properties) == properties.propertyValue, "seed \(random.seed), round \(round)")
-            let encoded = try #require(EventID(EventText.idText)).event(properties: properties).encoded()
+            let encoded = try #require(EventID(uuidString: EventText.idText)).event(properties: properties).encoded()
             let scanned = EventScanner.scan(encoded.bytes[...])
             let hasNUL = String(decoding: encoded.bytes, as: UTF8.self).contains(#"\u0000"#)
             #expect(scanned.problem?.reason == (hasNUL ? .nulCharacter : nil), "seed \(random.seed), round \(round)")

@@ -16,7 +16,7 @@ struct PropertiesTests {
             (UInt64.max, .number("18446744073709551615")),
             (0.1, 0.1), (Float(0.1), 0.1), (CGFloat(1.5), 1.5), (Decimal(3), .number("3")), (Date(timeIntervalSince1970: 1.2345), 1_235),
             (try #require(URL(string: "https://a.example/b?c")), "https://a.example/b?c"), (id, "01980000-0000-7000-8000-000000000002"),
-            (try #require(EventID("01980000-0000-7000-8000-000000000002")), "01980000-0000-7000-8000-000000000002"),
+            (try #require(EventID(uuidString: "01980000-0000-7000-8000-000000000002")), "01980000-0000-7000-8000-000000000002"),
             ([1, 2], [1, 2]), (Set([10, 9, 1]), [1, 10, 9]), (["a": [true]], ["a": [true]]), (Plan.pro, "pro"),
             (["a": 1, "b": "c"] as Properties, ["a": 1, "b": "c"]), (PropertyValue.null, nil),
         ]
@@ -32,7 +32,7 @@ struct PropertiesTests {
             properties == ["there": 7, "null": PropertyValue.null, "a": 2]
                 && properties.hashValue == Properties(properties.byName).hashValue)
         #expect(properties.count == 3 && properties["a"] == 2 && properties["missing"] == nil)
-        let id = try #require(EventID("01980000-0000-7000-8000-000000000002"))
+        let id = try #require(EventID(uuidString: "01980000-0000-7000-8000-000000000002"))
         let text = String(
             decoding: Event(id: id, name: "e", time: 1, distinctID: "u", properties: properties).encoded().bytes, as: UTF8.self)
         #expect(text.hasSuffix(#""properties":{"a":2,"null":null,"there":7}}"#))

@@ -46,7 +46,7 @@ struct ReceiptTests {
 
     @Test("I5: each condition broken in turn is a refusal")
     func eachBrokenConditionIsARefusal() throws {
-        let foreign = try #require(EventID(EventText.idText))
+        let foreign = try #require(EventID(uuidString: EventText.idText))
         let broken: [(String, (inout Receipt) -> Void)] = [
             ("no batch id", { $0.batchID = nil }),
             ("another batch", { $0.batchID = foreign }),
@@ -138,7 +138,7 @@ struct ReceiptTests {
     @Test("control: a rule that looks at the counts alone would take a foreign receipt")
     func countsAloneAreNotEnough() throws {
         var foreign = receipt
-        foreign.batchID = EventID(EventText.idText)
+        foreign.batchID = EventID(uuidString: EventText.idText)
         foreign.results[0].eventID = ids[0]
         #expect(foreign.received == ids.count && foreign.stored + foreign.results.count == ids.count)
         #expect(foreign.verdicts(for: batch, sent: ids) == nil)

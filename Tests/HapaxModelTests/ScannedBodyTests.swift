@@ -68,7 +68,8 @@ struct ScannedBodyTests {
         #expect(
             envelope
                 == EventBatch.Envelope(
-                    batchID: EventID(EventText.otherIDText), sentAt: 5, installID: EventID(EventText.idText), created: 4711,
+                    batchID: EventID(uuidString: EventText.otherIDText), sentAt: 5, installID: EventID(uuidString: EventText.idText),
+                    created: 4711,
                     refused: ["queue_full": 3, "opted_out": 1]))
     }
 

@@ -48,7 +48,7 @@ struct EventReaderContractTests {
             let id = fixture.kind == .postgres ? "event_id" : StoreUnderTest.uuid("event_id")
             return try await fixture.rows(
                 "SELECT \(id) FROM events WHERE project_id = \(project) AND \(condition) ORDER BY received_at DESC, event_id DESC"
-            ).compactMap { EventID($0[0]) }
+            ).compactMap { EventID(uuidString: $0[0]) }
         }
     }
 
@@ -195,7 +195,7 @@ struct EventReaderContractTests {
                 var query = EventQuery(projectID: 1, received: Self.always, limit: 1)
                 (query.distinctID, query.name) = (user, name)
                 let found = try await Self.list(store.reader, query, &random)
-                #expect(found.map(\.id) == ids.compactMap { EventID($0[0]) }, "\(user)")
+                #expect(found.map(\.id) == ids.compactMap { EventID(uuidString: $0[0]) }, "\(user)")
             }
         }
         await store.close()

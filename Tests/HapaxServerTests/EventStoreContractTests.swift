@@ -98,7 +98,7 @@ struct EventStoreContractTests {
             "ffffffff-ffff-7fff-bfff-ffffffffffff",  // the last there is
             "9b2fd0a3-6d19-4c4e-8f39-0c4f6a6e3b11", "9b2fd0a3-6d19-4c4e-8f39-0c4f6a6e3bff",
         ]
-        let ids = try texts.map { try #require(EventID($0)) } + [.derived(name: "a", key: "b")]
+        let ids = try texts.map { try #require(EventID(uuidString: $0)) } + [.derived(name: "a", key: "b")]
         let records = ids.map { Sample.record($0) }
         #expect(try await store.commit(Sample.group(records), writer: 0).isEmpty)
         #expect(try await store.commit(Sample.group(records), writer: 0).count == records.count)

@@ -89,7 +89,7 @@ struct CommandLineCrashTests {
                 run.kill()
             }
             for run in runs {
-                printed += await run.remainingLines().compactMap { EventID($0) }
+                printed += await run.remainingLines().compactMap { EventID(uuidString: $0) }
                 if await run.waitUntilExit() == .signaled(SIGKILL) { killed += 1 }
             }
             if FileManager.default.fileExists(atPath: directory.path("queue/2.sqlite")) { roundsWithMoreFiles += 1 }

@@ -96,10 +96,10 @@ struct CrashTests {
             lines += await worker.remainingLines()
             #expect(await worker.waitUntilExit() == .signaled(SIGKILL), "\(worker.standardErrorTail)")
             let words = lines.map { $0.split(separator: " ").map(String.init) }
-            guard let install = words.first(where: { $0[0] == "install" }).flatMap({ EventID($0[1]) }) else { return }
+            guard let install = words.first(where: { $0[0] == "install" }).flatMap({ EventID(uuidString: $0[1]) }) else { return }
             installs.insert(install)
             audit.reports += words.filter { $0[0] == "durable" }.compactMap { words in
-                EventID(words[1]).map { Audit.Report(id: $0, install: install, sequence: Int64(words[2])) }
+                EventID(uuidString: words[1]).map { Audit.Report(id: $0, install: install, sequence: Int64(words[2])) }
             }
         }
         var workers = try [start(), start(), start()]
@@ -149,7 +149,7 @@ struct CrashTests {
 
     private static func report(_ line: String) -> Audit.Report? {
         let words = line.split(separator: " ")
-        guard words.count == 3, words[0] == "durable", let id = EventID(String(words[1])) else { return nil }
+        guard words.count == 3, words[0] == "durable", let id = EventID(uuidString: String(words[1])) else { return nil }
         return Audit.Report(id: id, sequence: Int64(words[2]))
     }
 

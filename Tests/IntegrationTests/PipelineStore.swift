@@ -77,7 +77,7 @@ struct PipelineStore: Sendable {
                 """
             ).map { row in
                 Audit.Row(
-                    project: row[0], id: try Self.id(row[1]), install: EventID(row[2]), sequence: Int64(row[3]))
+                    project: row[0], id: try Self.id(row[1]), install: EventID(uuidString: row[2]), sequence: Int64(row[3]))
             }
         case .sqlite:
             return try await read { db in
@@ -109,7 +109,7 @@ struct PipelineStore: Sendable {
     }
 
     private static func id(_ text: String) throws -> EventID {
-        guard let id = EventID(text) else { throw Unreadable() }
+        guard let id = EventID(uuidString: text) else { throw Unreadable() }
         return id
     }
 

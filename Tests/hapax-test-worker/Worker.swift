@@ -60,7 +60,7 @@ struct Worker: Sendable {
     /// - Returns: false once nothing more is taken.
     private func trackMarked(_ mark: Mark) async -> Bool {
         var ids = UUIDv7Generator()
-        let id = mark.thread.isMultiple(of: 2) ? ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000)) : nil
+        let id = mark.thread.isMultiple(of: 2) ? ids.next(unixMilliseconds: Int64(Date().timeIntervalSince1970 * 1_000)) : .made
         while true {
             do throws(TrackError) {
                 let properties = mark.properties(fill: arguments.fill)
@@ -75,7 +75,7 @@ struct Worker: Sendable {
                     return false
                 default: return false
                 }
-                if id == nil { return true }
+                if id == .made { return true }
             }
         }
     }

@@ -343,7 +343,7 @@ public final class EventClient: Sendable {
     /// - Parameters:
     ///   - name: What happened, 1…200 bytes of UTF-8.
     ///   - properties: Its own; they win over automatic and common ones.
-    ///   - id: A derived one, which is to say a UUID of version 8, makes your retry the same event, whatever else it says by then. Under any
+    ///   - id: Made by the client, unless it is given. A derived one, which is to say a UUID of version 8, makes your retry the same event, whatever else it says by then. Under any
     ///     other id the first event stays; one whose name, distinct id or properties have other values is a dead letter `conflict`. So it is if only
     ///     a common or automatic property has changed.
     ///   - time: When it happened, to the millisecond, in the years 1970…9999; now if nil.
@@ -352,7 +352,7 @@ public final class EventClient: Sendable {
     ///   a limit is not refused: it goes to the dead letters with its reason.
     @discardableResult
     public func track(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) -> EventID? {
         if let unowned {
             return unowned._withUnsafeGuaranteedRef {
@@ -364,7 +364,7 @@ public final class EventClient: Sendable {
 
     @inline(never)
     private func trackOnceOpened(
-        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Date?, _ distinctID: String?
+        _ name: String, _ properties: Properties, _ id: EventID, _ time: Date?, _ distinctID: String?
     ) -> EventID? {
         openOrRefusal()?.track(name, properties: properties, id: id, time: time, distinctID: distinctID)
     }
@@ -378,7 +378,7 @@ public final class EventClient: Sendable {
     ///   event may still be delivered: call again with the same id. That is the same event for sure if the id is derived.
     @discardableResult
     public func trackDurably(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
         guard let open = openOrRefusal() else { throw .refused(.disabled) }
         return try await open.trackDurably(name, properties: properties, id: id, time: time, distinctID: distinctID)

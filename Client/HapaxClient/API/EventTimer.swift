@@ -31,7 +31,7 @@ public final class EventTimer: Sendable {
     ///   - distinctID: As `track` takes it.
     /// - Returns: As `track` does; nil also if it had ended before: then nothing is tracked.
     @discardableResult
-    public func end(properties: Properties = [:], id: EventID? = nil, distinctID: String? = nil) -> EventID? {
+    public func end(properties: Properties = [:], id: EventID = .made, distinctID: String? = nil) -> EventID? {
         let now = clock.monotonic
         let measured = stopwatch.withLock { stopwatch in
             defer { stopwatch = nil }

@@ -50,15 +50,15 @@ public struct NewEvent: Hashable, Sendable {
     public var name: String
     /// The event's own properties.
     public var properties: Properties
-    /// The caller's own id; nil to have one made.
-    public var id: EventID?
+    /// The caller's own id, or ``EventID/made``.
+    public var id: EventID
     /// When it happened; now if nil.
     public var time: Date?
     /// Whom it concerns; nil for who is logged in.
     public var distinctID: String?
 
     /// Takes what it is given.
-    public init(_ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil) {
+    public init(_ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil) {
         (self.name, self.properties, self.id, self.time, self.distinctID) = (name, properties, id, time, distinctID)
     }
 }
@@ -67,7 +67,7 @@ extension EventTracking {
     /// As ``EventClient/track(_:properties:id:time:distinctID:)``.
     @discardableResult
     public func track(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) -> EventID? {
         track(NewEvent(name, properties: properties, id: id, time: time, distinctID: distinctID))
     }
@@ -75,7 +75,7 @@ extension EventTracking {
     /// As ``EventClient/trackDurably(_:properties:id:time:distinctID:)``.
     @discardableResult
     public func trackDurably(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
         try await trackDurably(NewEvent(name, properties: properties, id: id, time: time, distinctID: distinctID))
     }
@@ -84,7 +84,7 @@ extension EventTracking {
     /// value that is no JSON object makes the event a dead letter `invalid_properties`.
     @discardableResult
     public func track(
-        _ name: String, encoding value: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, encoding value: some Encodable, id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) -> EventID? {
         track(NewEvent(name, properties: Properties(encoding: value), id: id, time: time, distinctID: distinctID))
     }
@@ -95,14 +95,14 @@ extension EventTracking {
     /// - Throws: ``TrackError``.
     @discardableResult
     public func trackDurably(
-        _ name: String, encoding value: some Encodable, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, encoding value: some Encodable, id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
         try await trackDurably(NewEvent(name, properties: Properties(encoding: value), id: id, time: time, distinctID: distinctID))
     }
 
     /// As ``EventClient/track(_:properties:id:time:distinctID:)``, under the event's own name and with its properties.
     @discardableResult
-    public func track(_ event: some TypedEvent, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil) -> EventID? {
+    public func track(_ event: some TypedEvent, id: EventID = .made, time: Date? = nil, distinctID: String? = nil) -> EventID? {
         track(NewEvent(event.eventName, properties: event.properties, id: id, time: time, distinctID: distinctID))
     }
 
@@ -111,7 +111,7 @@ extension EventTracking {
     /// - Throws: ``TrackError``.
     @discardableResult
     public func trackDurably(
-        _ event: some TypedEvent, id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ event: some TypedEvent, id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
         try await trackDurably(NewEvent(event.eventName, properties: event.properties, id: id, time: time, distinctID: distinctID))
     }

@@ -13,7 +13,7 @@ extension OpenClient {
 
     /// Takes an event in, or counts it as refused.
     func admit(
-        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil,
+        _ name: String, _ properties: Properties, _ id: EventID, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter? = nil,
         isKept: Bool = false
     ) -> Intake.Admission {
         let admission = admitEnriched(name, properties, id, time, distinctID, waiter, isKept)
@@ -47,7 +47,7 @@ extension OpenClient {
 
     /// What the user's code adds is asked for outside of the lock: it may take its time, or track.
     private func admitEnriched(
-        _ name: String, _ properties: Properties, _ id: EventID?, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?,
+        _ name: String, _ properties: Properties, _ id: EventID, _ time: Int64?, _ distinctID: String?, _ waiter: CommitWaiter?,
         _ isKept: Bool
     ) -> Intake.Admission {
         func admit(_ own: Properties, now: Int64?) -> Intake.Admission {

@@ -252,7 +252,7 @@ package final class OpenClient: Sendable {
 
     @discardableResult
     package func track(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) -> EventID? {
         switch admit(name, properties, id, time?.unixMilliseconds, distinctID) {
         case .admitted(let id, let wake):
@@ -264,7 +264,7 @@ package final class OpenClient: Sendable {
 
     @discardableResult
     package func trackDurably(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil
+        _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
         try await trackDurablySequenced(name, properties: properties, id: id, time: time, distinctID: distinctID).id
     }
@@ -273,7 +273,7 @@ package final class OpenClient: Sendable {
     ///
     /// - Parameter isKept: Whether the caller keeps it if it is refused for a while, and tries again: then that counts nothing.
     package func trackDurablySequenced(
-        _ name: String, properties: Properties = [:], id: EventID? = nil, time: Date? = nil, distinctID: String? = nil,
+        _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil,
         isKept: Bool = false
     ) async throws(TrackError) -> (id: EventID, sequence: Int64?) {
         let waiter = CommitWaiter()

@@ -61,7 +61,7 @@ struct Intake: Sendable {
     }
 
     /// - Parameters:
-    ///   - id: The caller's own; nil to have one made.
+    ///   - id: The caller's own, or ``EventID/made``.
     ///   - distinctID: nil for the context's.
     ///   - now: The wall clock in Unix milliseconds.
     ///   - isComplete: Whether the properties hold the context's already.
@@ -70,7 +70,7 @@ struct Intake: Sendable {
     ///   - called: The consent at its call, if that was before.
     ///   - propertyBytes: About what the properties take, see ``QueueUsage/bytes(of:)``; added up before, so that nobody waits for it.
     mutating func admit(
-        name: String, properties: Properties, id: EventID?, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
+        name: String, properties: Properties, id: EventID, time: Int64?, distinctID: String?, now: Int64, waiter: CommitWaiter? = nil,
         isComplete: Bool = false, isKept: Bool = false, isRepeated: Bool = false, propertyBytes: Int64? = nil,
         calledUnder called: KeptConsent? = nil
     ) -> Admission {
@@ -87,7 +87,7 @@ struct Intake: Sendable {
         guard wanted.events <= capacity, wanted.bytes <= maximumBytes || uncommitted.events == 0 else { return refuse(.mailboxFull) }
         guard reserve(room) else { return refuse(.quotaFull) }
         uncommitted = wanted
-        let id = id ?? ids.next(unixMilliseconds: now)
+        let id = id == .made ? ids.next(unixMilliseconds: now) : id
         // Made where it stays: each copy counts the references to all of its parts.
         mailbox.append(
             Entry(

@@ -32,7 +32,9 @@ package final class FileClaim: Sendable {
             let text = String(decoding: bytes, as: UTF8.self)
             guard bytes.count == Self.byteCount, text.hasPrefix(Self.start) else { return nil }
             let parts = text.dropFirst(Self.start.count).split(whereSeparator: \.isWhitespace)
-            guard parts.count == 3, let destination = EventID(String(parts[0])), let install = EventID(String(parts[1])) else { return nil }
+            guard parts.count == 3, let destination = EventID(uuidString: String(parts[0])),
+                let install = EventID(uuidString: String(parts[1]))
+            else { return nil }
             self.init(destination: destination, install: install, isClean: parts[2] == "c", isNew: parts[2] == "n")
         }
 

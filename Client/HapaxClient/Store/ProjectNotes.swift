@@ -35,7 +35,7 @@ final class ProjectNotes: Sendable {
     /// All of the directory that are for the same project; none before a receipt has named it.
     var destinations: Set<EventID> {
         guard let notes = try? read(), let own = notes[destination.description] else { return [] }
-        return Set(notes.filter { $0.value == own }.compactMap { EventID($0.key) })
+        return Set(notes.filter { $0.value == own }.compactMap { EventID(uuidString: $0.key) })
     }
 
     /// What cannot be understood is begun anew: it holds nothing that receipts do not say again.

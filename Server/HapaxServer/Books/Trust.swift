@@ -146,7 +146,8 @@ struct TrustReader: Sendable {
         return try await database.rows(
             "SELECT \(database.dialect.uuidText("install_id")), \(ms("heard_at")), \(list) \(chosen)", until: deadline
         ).compactMap { row in
-            guard let id = row[0].flatMap({ EventID($0) }), let heardAt = row[1].flatMap({ Int64($0) }), let book = InstallBook(row[2...])
+            guard let id = row[0].flatMap({ EventID(uuidString: $0) }), let heardAt = row[1].flatMap({ Int64($0) }),
+                let book = InstallBook(row[2...])
             else {
                 return nil
             }

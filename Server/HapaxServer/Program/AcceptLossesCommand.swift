@@ -21,12 +21,12 @@ struct AcceptLossesCommand: StoreCommand {
     var changes: Bool { true }
 
     func validate() throws {
-        if let install, EventID(install) == nil { throw ValidationError("--install must be a UUID.") }
+        if let install, EventID(uuidString: install) == nil { throw ValidationError("--install must be a UUID.") }
     }
 
     func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
         guard let losses = store.losses else { throw StoreError.notPermitted }
-        let count = try await losses.accept(project: project, install: install.flatMap { EventID($0) }, isDryRun: !yes)
+        let count = try await losses.accept(project: project, install: install.flatMap { EventID(uuidString: $0) }, isDryRun: !yes)
         return CommandOutput(
             text: "\(EraseCommand.events(count)) missing\(yes ? ", accepted" : "")",
             note: yes ? nil : "Nothing has been changed: --yes accepts them.")

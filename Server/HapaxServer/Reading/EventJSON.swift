@@ -61,7 +61,7 @@ extension EventPosition {
     init?(text: String) {
         let parts = text.split(separator: ".", maxSplits: 1)
         guard parts.count == 2, let instant = Int64(parts[0]).flatMap({ Timestamp(unixMicroseconds: $0) }),
-            let id = EventID(String(parts[1]))
+            let id = EventID(uuidString: String(parts[1]))
         else { return nil }
         self.init(receivedAt: instant, id: id)
     }

@@ -42,7 +42,7 @@ struct QueryParameters {
     func texts(_ name: String) -> [String] { values[name] ?? [] }
 
     func id(_ name: String) throws(RequestProblem) -> EventID? {
-        try parse(name, "must be a UUID") { EventID($0) }
+        try parse(name, "must be a UUID") { EventID(uuidString: $0) }
     }
 
     func count(_ name: String, upTo maximum: Int, default count: Int) throws(RequestProblem) -> Int {

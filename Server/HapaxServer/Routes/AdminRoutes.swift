@@ -205,7 +205,7 @@ struct AdminRoutes: Sendable {
         try await answer(request) {
             let body = try await Self.body(request, AcceptedLosses.self, ["project", "install", "dry_run"])
             let install = try body.install.map { text in
-                guard let id = EventID(text) else { throw Registry.Problem.invalid(parameter: "install", "must be a UUID") }
+                guard let id = EventID(uuidString: text) else { throw Registry.Problem.invalid(parameter: "install", "must be a UUID") }
                 return id
             }
             let count = try await losses.accept(project: body.project, install: install, isDryRun: body.dry_run == true)

@@ -12,7 +12,7 @@ struct ReadRoutes: Sendable {
 
     func event(_ request: Request, id text: String) async throws -> Response {
         let (_, projectID, _) = try questions.accept(request, [])
-        guard let id = EventID(text) else { throw QueryParameters.problem("id", "must be a UUID") }
+        guard let id = EventID(uuidString: text) else { throw QueryParameters.problem("id", "must be a UUID") }
         var writer = JSONWriter()
         if let event = try await questions.reading({ () throws(StoreError) in
             try await questions.store.reader.event(EventKey(id: id, projectID: projectID))

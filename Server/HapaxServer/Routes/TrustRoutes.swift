@@ -57,7 +57,7 @@ struct TrustRoutes: Sendable {
 
     func install(_ request: Request, id: String) async throws -> Response {
         let (_, projectID, _) = try questions.accept(request, [])
-        guard let id = EventID(id) else { throw QueryParameters.problem("id", "must be a UUID") }
+        guard let id = EventID(uuidString: id) else { throw QueryParameters.problem("id", "must be a UUID") }
         guard let install = try await reading(projectID, { reader, _ throws(StoreError) in try await reader.install(id) }) else {
             throw RequestProblem(.notFound, detail: "no install of this project has that id")
         }

@@ -69,37 +69,17 @@ struct DocumentationTests {
     }
 
     private func symbols(of module: String) async throws -> [Symbol] {
-        let products = PackageLayout.productsDirectory
         let output = TemporaryDirectory()
-        #if arch(arm64)
-        let target = "aarch64-unknown-linux-gnu"
-        #else
-        let target = "x86_64-unknown-linux-gnu"
-        #endif
-        // Modules in C that the module was built with; which one belongs to which is the compiler's business.
-        let places = [
-            PackageLayout.root.appending(path: "Shared"), PackageLayout.root.appending(path: "Client"),
-            products.deletingLastPathComponent().deletingLastPathComponent().appending(path: "checkouts"), products,
-        ]
-        let maps = places.flatMap { Self.moduleMaps(below: $0) }.flatMap { ["-Xcc", "-fmodule-map-file=" + $0] }
         let process = try ChildProcess(
             "/usr/bin/env",
             [
-                "swift", "symbolgraph-extract", "-module-name", module, "-I", products.appending(path: "Modules").path, "-target", target,
-                "-minimum-access-level", "public", "-skip-synthesized-members", "-output-dir", output.path,
-            ] + maps)
+                "swift", "symbolgraph-extract", "-module-name", module, "-minimum-access-level", "public", "-skip-synthesized-members",
+                "-output-dir", output.path,
+            ] + BuiltModules.flags)
         while await process.nextLine() != nil {}
         #expect(await process.waitUntilExit() == .exited(0), "\(process.standardErrorTail)")
         let graph = try Data(contentsOf: URL(fileURLWithPath: output.path + "/\(module).symbols.json"))
         return try JSONDecoder().decode(Graph.self, from: graph).symbols
-    }
-
-    private static func moduleMaps(below directory: URL) -> [String] {
-        let files = FileManager.default.enumerator(atPath: directory.path)?.compactMap { $0 as? String } ?? []
-        return files.filter { file in
-            // Not those of tools, which repeat the package's, nor those that show Swift modules to C.
-            file.hasSuffix(".modulemap") && !file.contains("Tests/") && !file.contains("-tool.build/") && !file.contains(".build/include/")
-        }.map { directory.path + "/" + $0 }
     }
 }
 #endif

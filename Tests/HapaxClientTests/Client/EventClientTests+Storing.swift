@@ -193,7 +193,7 @@ extension EventClientTests {
     )
     func valuesAreCompared() async throws {
         let test = try TestClient()
-        let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
+        let id = try #require(EventID(uuidString: "019a0000-0000-7000-8000-000000000001"))
         func store(_ properties: String) throws -> Int {
             try test.client.parts.store([ImportedEvent(id: id, time: 1, bytes: SameContent.event("\(id)", properties))]).deadLettered
         }
@@ -214,7 +214,7 @@ extension EventClientTests {
     @Test("ids that are tracked again and again while they are delivered take a sequence only with an event that is sent (R12, I7)")
     func repeatedIDsLeaveNoGap() async throws {
         let test = try TestClient()
-        let ids = (1...3).compactMap { EventID("019a0000-0000-7000-8000-00000000000\($0)") }
+        let ids = (1...3).compactMap { EventID(uuidString: "019a0000-0000-7000-8000-00000000000\($0)") }
         await withTaskGroup(of: Void.self) { group in
             for id in ids + ids {
                 group.addTask { for _ in 0..<150 { _ = try? await test.client.trackDurably("same", id: id) } }
@@ -231,7 +231,7 @@ extension EventClientTests {
     @Test("an event that took the place of one over a limit waits under its id: tracking it again takes no sequence (R12, I7)")
     func requeuedIDWaits() async throws {
         let test = try TestClient()
-        let id = try #require(EventID("019a0000-0000-7000-8000-000000000001"))
+        let id = try #require(EventID(uuidString: "019a0000-0000-7000-8000-000000000001"))
         // Of one group.
         test.client.writer.intake.withLock { intake in
             for name in [String(repeating: "n", count: 201), "fixed"] {

@@ -38,7 +38,7 @@ private final class Notebook: EventTracking {
 
     func track(_ event: NewEvent) -> EventID? {
         events.withLock { $0.append(event) }
-        return event.id ?? .derived(name: event.name, key: "1")
+        return event.id == .made ? .derived(name: event.name, key: "1") : event.id
     }
     func trackDurably(_ event: NewEvent) async throws(TrackError) -> EventID {
         guard let id = track(event) else { throw .refused(.disabled) }

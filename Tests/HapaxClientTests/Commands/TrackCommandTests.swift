@@ -42,7 +42,7 @@ struct TrackCommandTests {
     @Test("what the flush rejects under the same id is another event: this one's own reason is told (I12)")
     func ownReasonIsTold() async throws {
         server.change { $0.isRefused = { $0.name == Array("first".utf8)[...] } }
-        let id = EventID("019C0DE0-0000-7000-8000-000000000001")?.description ?? ""
+        let id = EventID(uuidString: "019C0DE0-0000-7000-8000-000000000001")?.description ?? ""
         #expect(try await hapax.run("track", "first", "--id", id, "--no-flush").status == 0)
         let output = try await hapax.run("track", "second", "--id", id, "--json")
         #expect(output.status == 3 && (output.json["detail"] as? String)?.contains("waits under this id") == true)

@@ -155,7 +155,7 @@ struct FaultyDiskTests {
         let test = try TestClient(directory: directory)
         try await test.track(0..<10)
         disk.fail(FaultyDisk.Fault(at: 0, count: .max / 2, code: Code.write, operations: [.write]))
-        let id = try #require(EventID("01976543-0000-7000-8000-000000000001"))
+        let id = try #require(EventID(uuidString: "01976543-0000-7000-8000-000000000001"))
         do {
             _ = try await test.client.trackDurably("failing", id: id)
             Issue.record("nothing can be written")

@@ -37,7 +37,7 @@ struct AppSessionTests {
         var seen: [EventID] = []
         for pause in [0] + pauses {
             now += pause * Self.minute
-            _ = intake.admit(name: "event", properties: [:], id: nil, time: nil, distinctID: nil, now: now)
+            _ = intake.admit(name: "event", properties: [:], id: .made, time: nil, distinctID: nil, now: now)
             if let id = intake.context.session?.id, seen.last != id { seen.append(id) }
         }
         #expect(seen.count == sessions && Set(seen).count == sessions)

@@ -48,7 +48,7 @@ struct DeadLettersTests {
     func letterOfAWaitingIDStays() async throws {
         let test = try await rejectingClient()
         let deadLetter = try #require(try await test.client.deadLetters.list().first)
-        test.client.track("again", id: deadLetter.eventID)
+        test.client.track("again", id: try #require(deadLetter.eventID))
         try await test.client.writer.barrier()
         let result = try await test.client.deadLetters.retry([deadLetter.number])
         #expect(result.retried.isEmpty && result.unfit == 1)

@@ -7,7 +7,7 @@ import Testing
 struct IntakeTests {
     private func intake(capacity: Int = 4) -> Intake { Intake(capacity: capacity) }
 
-    private func admit(_ intake: inout Intake, id: EventID? = nil, now: Int64 = 1_763_680_000_000) -> Intake.Admission {
+    private func admit(_ intake: inout Intake, id: EventID = .made, now: Int64 = 1_763_680_000_000) -> Intake.Admission {
         intake.admit(name: "event", properties: [:], id: id, time: nil, distinctID: "u", now: now)
     }
 
@@ -35,7 +35,7 @@ struct IntakeTests {
     func mailboxIsBoundedInBytes() {
         func admit(_ intake: inout Intake, bytes: Int) -> Bool {
             let fill = PropertyValue.string(String(repeating: "x", count: bytes))
-            let admission = intake.admit(name: "event", properties: ["k": fill], id: nil, time: nil, distinctID: "u", now: 1)
+            let admission = intake.admit(name: "event", properties: ["k": fill], id: .made, time: nil, distinctID: "u", now: 1)
             return isAdmitted(admission)
         }
         let overhead = Int(QueueUsage.bytes("event", "u") + QueueUsage.bytes(of: ["k": ""]))
@@ -53,7 +53,7 @@ struct IntakeTests {
         var intake = intake()
         intake.context.common = ["super": "value"]
         for isComplete in [true, false] {
-            _ = intake.admit(name: "event", properties: [:], id: nil, time: nil, distinctID: "u", now: 1, isComplete: isComplete)
+            _ = intake.admit(name: "event", properties: [:], id: .made, time: nil, distinctID: "u", now: 1, isComplete: isComplete)
         }
         let (complete, laidOver) = (intake.mailbox[0], intake.mailbox[1])
         #expect(complete.base.byteCount == EncodedProperties.none.byteCount && laidOver.base.byteCount > complete.base.byteCount)

@@ -53,7 +53,7 @@ struct QueueWriterTests {
 
     private func admit(_ writer: QueueWriter, waiter: CommitWaiter? = nil) {
         let admission = writer.intake.withLock {
-            $0.admit(name: "e", properties: [:], id: nil, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
+            $0.admit(name: "e", properties: [:], id: .made, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
         }
         if case .admitted(_, true) = admission { writer.wake() }
     }
@@ -102,7 +102,7 @@ struct QueueWriterTests {
         for waiter in waiters.prefix(2_500) {
             // Not woken: the writer finds all of them at once, in three groups.
             _ = writer.intake.withLock {
-                $0.admit(name: "e", properties: [:], id: nil, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
+                $0.admit(name: "e", properties: [:], id: .made, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)
             }
         }
         store.duringCommit.withLock { action in

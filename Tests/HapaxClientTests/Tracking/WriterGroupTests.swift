@@ -65,7 +65,7 @@ struct WriterGroupTests {
 
     /// - Returns: nil if it was refused; else whether the writer must be started.
     private func admit(
-        _ intake: Locked<Intake>, _ name: String = "e", properties: Properties = [:], id: EventID? = nil, waiter: CommitWaiter? = nil
+        _ intake: Locked<Intake>, _ name: String = "e", properties: Properties = [:], id: EventID = .made, waiter: CommitWaiter? = nil
     ) -> Bool? {
         let admission = intake.withLock {
             $0.admit(name: name, properties: properties, id: id, time: next(), distinctID: "u", now: clock.unixMilliseconds, waiter: waiter)

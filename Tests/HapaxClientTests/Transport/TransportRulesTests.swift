@@ -90,7 +90,7 @@ struct TransportRulesTests {
                 return QueueWriter.Committed(depth: events.count)
             }, stored: { _ in })
         let caller = try await blocking {
-            _ = writer.intake.withLock { $0.admit(name: "e", properties: [:], id: nil, time: nil, distinctID: "u", now: 0) }
+            _ = writer.intake.withLock { $0.admit(name: "e", properties: [:], id: .made, time: nil, distinctID: "u", now: 0) }
             writer.wake()
             // Its thread stays its own until the event is encoded.
             committed.blockUntilOpen()

@@ -104,9 +104,9 @@ extension History {
         guard let last = words.last else { return }
         let step = audit.steps[running.run] ?? 0
         switch words[0] {
-        case "install": running.install = words.count == 2 ? EventID(words[1]) : nil
+        case "install": running.install = words.count == 2 ? EventID(uuidString: words[1]) : nil
         case "durable":
-            guard words.count == 4, let id = EventID(words[1]), let mark = Mark(last) else { return unreadable(line) }
+            guard words.count == 4, let id = EventID(uuidString: words[1]), let mark = Mark(last) else { return unreadable(line) }
             audit.speak(of: mark)
             audit.reports.append(
                 HistoryAudit.Report(id: id, mark: mark, step: step, install: running.install, sequence: Int64(words[2])))
@@ -180,7 +180,8 @@ extension History {
 
     private func note(_ lines: [String], _ mark: Mark, _ step: Int, isRival: Bool = false) async {
         guard let line = lines.first else { return }
-        guard let tracked = try? JSONDecoder().decode(Tracked.self, from: Data(line.utf8)), let id = EventID(tracked.event_id) else {
+        guard let tracked = try? JSONDecoder().decode(Tracked.self, from: Data(line.utf8)), let id = EventID(uuidString: tracked.event_id)
+        else {
             audit.incidents.append("track said: \(line)")
             return
         }

@@ -45,9 +45,9 @@ extension PipelineStore {
                 SELECT event_id, coalesce(install_id::text, ''), coalesce(sequence::text, ''), event, properties::text FROM events
                 """
             ).map { row in
-                guard let id = EventID(row[0]) else { throw Unreadable() }
+                guard let id = EventID(uuidString: row[0]) else { throw Unreadable() }
                 return StoredEvent(
-                    id: id, install: EventID(row[1]), sequence: Int64(row[2]), name: row[3], properties: Data(row[4].utf8))
+                    id: id, install: EventID(uuidString: row[1]), sequence: Int64(row[2]), name: row[3], properties: Data(row[4].utf8))
             }
         case .sqlite:
             return try await read { db in

@@ -37,7 +37,7 @@ final class PostgresReader: EventReader {
             "SELECT event_id, fingerprint FROM events WHERE event_id = ANY ($1) AND project_id = $2 AND bucket = ANY ($3)",
             [Self.array(keys.map(\.id)), "\(projectID)", Self.array(buckets)], until: .now + ServerLimits.shortRead)
         return rows.reduce(into: [:]) { found, row in
-            guard let id = row[0].flatMap({ EventID($0) }), let fingerprint = row[1].flatMap({ Int64($0) }) else { return }
+            guard let id = row[0].flatMap({ EventID(uuidString: $0) }), let fingerprint = row[1].flatMap({ Int64($0) }) else { return }
             found[EventKey(id: id, projectID: projectID)] = fingerprint
         }
     }
@@ -228,14 +228,14 @@ private struct Conditions {
 extension EventRow {
     /// - Parameter row: The values of the reader's columns, in their order.
     init?(_ row: [String?]) {
-        guard row.count == 9, let id = row[0].flatMap({ EventID($0) }), let name = row[1], let distinctID = row[2],
+        guard row.count == 9, let id = row[0].flatMap({ EventID(uuidString: $0) }), let name = row[1], let distinctID = row[2],
             let time = row[3].flatMap({ Int64($0) }),
             let receivedAt = row[4].flatMap({ Int64($0) }).flatMap({ Timestamp(unixMicroseconds: $0) }),
             let properties = row[7]
         else { return nil }
         self.init(
             id: id, name: Array(name.utf8), distinctID: Array(distinctID.utf8), time: time, receivedAt: receivedAt,
-            installID: row[5].flatMap { EventID($0) }, sequence: row[6].flatMap { Int64($0) },
+            installID: row[5].flatMap { EventID(uuidString: $0) }, sequence: row[6].flatMap { Int64($0) },
             properties: CompactJSON.rewritten(Array(properties.utf8)),
             isLate: row[8] == "t")
     }
