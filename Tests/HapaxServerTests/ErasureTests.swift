@@ -211,7 +211,9 @@ struct ErasureTests {
             // This server may forget the first refusals with the user, once it knows that the erasure is done.
             var refusals = ""
             while !refusals.contains("user_blocked") {
-                _ = try await send(101, Self.user)
+                // Another id each time: an erased one is a duplicate, which is no refusal.
+                number += 1
+                _ = try await send(number, Self.user)
                 refusals = String(decoding: try await server.get("/v1/refusals").body, as: UTF8.self)
             }
             #expect(!refusals.contains("\"\(Self.user)\""), "\(refusals)")

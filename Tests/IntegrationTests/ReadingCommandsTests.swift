@@ -143,7 +143,9 @@ struct ReadingCommandsTests {
         // All of 1970, received now: late by definition.
         try await Self.send(server, Self.event(1, "order_paid"), Self.event(2, "order_paid"), Self.event(3, "$AppStart", user: "v"))
         let one = ["report", "daily", "--from", "1970-01-01", "--to", "1970-01-02"]
-        let table = try await Self.run(server, one + ["--basis", "all"])
+        var table = try await Self.run(server, one + ["--basis", "all"])
+        // The server closes the day within seconds of its first event.
+        while table.lines.count > 1, table.lines[1].contains(" closing ") { table = try await Self.run(server, one + ["--basis", "all"]) }
         try #require(table.status == .exited(0) && table.lines.count == 7, "\(table)")
         #expect(
             table.lines[0].split(separator: " ").joined(separator: " ")

@@ -100,9 +100,10 @@ extension OpenClient {
         package var leftovers: Leftovers.Look?
     }
 
-    /// Returns when everything tracked before is durable.
+    /// Returns when everything tracked before is durable, or an attempt to make it so has failed: one that waits for the next attempt by a clock
+    /// that a test moves would wait for ever.
     package func waitUntilStored() async throws(TrackError) {
-        try await writer.barrier()
+        try await writer.barrier(retrying: true)
     }
 
     package var uploads: UploadSettings { scheduler.policy.settings }
