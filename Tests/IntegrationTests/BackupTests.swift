@@ -7,24 +7,6 @@ import Testing
 /// The recipes of docs/operations.md, with the very text that stands there.
 @Suite("Backup and restore", .endsWhenItHangs)
 struct BackupTests {
-    private static func recipe(_ name: String, _ replacing: [String: String] = [:]) throws -> String {
-        let page = try String(contentsOf: PackageLayout.root.appending(path: "docs/operations.md"), encoding: .utf8)
-        let block = try #require(page.firstMatch(of: try Regex("```[a-z]+ \(name)\n((?:.|\n)*?)```", as: (Substring, Substring).self)))
-        return replacing.reduce(String(block.output.1)) { $0.replacing($1.key, with: $1.value) }
-    }
-
-    /// Runs a recipe where `hapax-data` lies.
-    private static func run(
-        _ recipe: String, in directory: TemporaryDirectory, _ environment: [String: String]
-    ) async throws -> (exit: ChildProcess.Exit, text: String) {
-        let programs = try await PostgresCluster.shared.programs
-        let path = "\(PackageLayout.productsDirectory.path):\(programs):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
-        let child = try ChildProcess(
-            "/bin/sh", ["-ec", "cd '\(directory.path)'; \(recipe)"], environment: environment.merging(["PATH": path]) { $1 })
-        let text = await child.remainingOutput()
-        return (await child.waitUntilExit(), text + (await child.remainingErrors()))
-    }
-
     private static let headers = ["Authorization": "Bearer \(ServerUnderTest.key)", "Content-Type": "application/json"]
 
     private static func start(_ store: String) async throws -> (process: ChildProcess, port: Int) {
@@ -76,7 +58,7 @@ struct BackupTests {
         let isDone = Locked(false)
         let backing = Task {
             defer { isDone.withLock { $0 = true } }
-            return try await Self.run(try Self.recipe("backup-sqlite"), in: directory, environment)
+            return try await Recipe.run(try Recipe.text("backup-sqlite"), in: directory, environment)
         }
         var sent = before
         // So many at most: on a slow disk the copy waits for them, and they for it.
@@ -86,12 +68,12 @@ struct BackupTests {
         }
         let backed = try await backing.value
         #expect(backed.exit == .exited(0) && backed.text.contains("checked"), "\(backed.text)")
-        let again = try await Self.run(try Self.recipe("backup-sqlite"), in: directory, environment)
+        let again = try await Recipe.run(try Recipe.text("backup-sqlite"), in: directory, environment)
         #expect(again.exit == .exited(1) && again.text.contains("exists already"))
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).filter { $0.contains("copy") } == ["copy.sqlite"])
         // Two at once to one file: one of them makes it, whole.
-        async let one = Self.run("hapax-server backup two.sqlite", in: directory, environment)
-        async let other = Self.run("hapax-server backup two.sqlite", in: directory, environment)
+        async let one = Recipe.run("hapax-server backup two.sqlite", in: directory, environment)
+        async let other = Recipe.run("hapax-server backup two.sqlite", in: directory, environment)
         let exits = [try await one.exit, try await other.exit]
         #expect(exits.contains(.exited(0)))
         let integrity = try await DatabaseQueue(path: directory.path("two.sqlite")).read {
@@ -100,14 +82,14 @@ struct BackupTests {
         #expect(integrity == "ok")
         await Self.stop(first.process, kill: true)
 
-        let restored = try await Self.run(try Self.recipe("restore-sqlite"), in: directory, environment)
+        let restored = try await Recipe.run(try Recipe.text("restore-sqlite"), in: directory, environment)
         #expect(restored.exit == .exited(0), "\(restored.text)")
         let second = try await Self.start(store)
         #expect(try await Self.send(0..<before, to: second.port) == 0)
         try await Self.send(before..<sent, to: second.port)
         #expect(try await Self.send(0..<sent, to: second.port) == 0)
         await Self.stop(second.process)
-        let check = try await Self.run("hapax-server check", in: directory, environment)
+        let check = try await Recipe.run("hapax-server check", in: directory, environment)
         #expect(check.text.contains(/ok +backup/), "\(check.text)")
     }
 
@@ -121,20 +103,20 @@ struct BackupTests {
         let environment = ["HAPAX_STORE": store, "MAINTENANCE": maintenance, "BACKUP": directory.path("hapax.dump")]
         let first = try await Self.start(store)
         try await Self.send(0..<500, to: first.port)
-        #expect(try await Self.run("hapax-server check", in: directory, environment).text.contains(/warn +backup/))
-        let backed = try await Self.run(try Self.recipe("backup-postgres"), in: directory, environment)
+        #expect(try await Recipe.run("hapax-server check", in: directory, environment).text.contains(/warn +backup/))
+        let backed = try await Recipe.run(try Recipe.text("backup-postgres"), in: directory, environment)
         #expect(backed.exit == .exited(0), "\(backed.text)")
-        #expect(try await Self.run("hapax-server check", in: directory, environment).text.contains(/ok +backup/))
+        #expect(try await Recipe.run("hapax-server check", in: directory, environment).text.contains(/ok +backup/))
         try await Self.send(500..<800, to: first.port)
         await Self.stop(first.process)
-        let restored = try await Self.run(try Self.recipe("restore-postgres"), in: directory, environment)
+        let restored = try await Recipe.run(try Recipe.text("restore-postgres"), in: directory, environment)
         #expect(restored.exit == .exited(0), "\(restored.text)")
         let second = try await Self.start(store)
         #expect(try await Self.send(0..<800, to: second.port) == 300)
         #expect(try await cluster.query("SELECT count(*) FROM events", database: store) == [["800"]])
         await Self.stop(second.process)
         for (arguments, code, text) in [("file", 1, "pg_dump"), ("", 64, "--done"), ("file --done", 64, "--done")] {
-            let wrong = try await Self.run("hapax-server backup \(arguments)", in: directory, environment)
+            let wrong = try await Recipe.run("hapax-server backup \(arguments)", in: directory, environment)
             #expect(wrong.exit == .exited(Int32(code)) && wrong.text.contains(text), "\(arguments)")
         }
         try await cluster.stop(mode: .fast)
@@ -146,7 +128,7 @@ struct BackupTests {
         let paths = { (directory: String) in ["/srv/archive": "\(directory)/archive", "/srv/base": "\(directory)/base"] }
         // The cluster's own directory is not known before it is there, so the archive lies in one that everybody may use.
         try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: places.path)
-        let archive = try Self.recipe("archiving", paths(places.path)).split(separator: "\n").map { line in
+        let archive = try Recipe.text("archiving", paths(places.path)).split(separator: "\n").map { line in
             line.replacing(" = ", with: "=").replacing("'", with: "")
         }
         let cluster = try await PostgresCluster(settings: archive.map(String.init))
@@ -155,13 +137,13 @@ struct BackupTests {
         var environment = ["HAPAX_STORE": store, "MAINTENANCE": cluster.maintenance]
         let first = try await Self.start(store)
         try await Self.send(0..<100, to: first.port)
-        try await cluster.run(try Self.recipe("base-backup", paths(places.path)), environment: environment)
+        try await cluster.run(try Recipe.text("base-backup", paths(places.path)), environment: environment)
         try await Self.send(100..<300, to: first.port)
         environment["MOMENT"] = try await cluster.query("SELECT clock_timestamp()", database: store)[0][0]
         try await Self.send(300..<400, to: first.port)
         await Self.stop(first.process)
         try await cluster.stop(mode: .fast)
-        try await cluster.run(try Self.recipe("point-in-time", paths(places.path)), environment: environment)
+        try await cluster.run(try Recipe.text("point-in-time", paths(places.path)), environment: environment)
         try await cluster.start()
         // It takes what is new only when it has reached the moment.
         while try await cluster.query("SELECT pg_is_in_recovery()", database: store) == [["t"]] { await Task.yield() }
