@@ -147,6 +147,13 @@ struct CSVMapping {
         return writer.bytes
     }
 
+    /// Whether a line is an event by itself.
+    func isRow(_ line: [UInt8]) -> Bool {
+        // Whatever the reason, a line of which no event can be made may be part of a text.
+        guard let event = try? event(of: line) else { return false }
+        return EventScanner.scan(event[...]).problem == nil
+    }
+
     private func id(of cells: [String], _ name: String, _ time: ISOTime) throws -> String {
         let key: String
         if case .derived(let indices) = identity, indices.allSatisfy({ cells[$0].isEmpty }) {
@@ -186,4 +193,7 @@ struct CSVProblem: Error {
     let detail: String
 
     static let reason = "invalid_csv"
+
+    static let unclosed = CSVProblem(
+        detail: "a cell in quotation marks begins in this line and does not end where a row can end")
 }

@@ -2,22 +2,32 @@
 enum CSVText {
     private static let quote = UInt8(ascii: "\"")
 
-    /// Whether a line ends inside a cell in quotation marks, so that its record goes on in the next line.
-    ///
-    /// - Parameter isOpen: Whether the line before did.
-    static func isOpen(after line: [UInt8], from isOpen: Bool, separator: UInt8) -> Bool {
-        var (isQuoted, beginsCell) = (isOpen, !isOpen)
-        for byte in line {
-            if isQuoted {
+    /// How far a record has come, line by line.
+    struct Scan {
+        private enum Place { case beforeCell, bare, quoted, afterQuote }
+
+        private var place = Place.beforeCell
+        private(set) var cells = 1
+        /// Text follows a cell's closing quotation mark.
+        private(set) var isBroken = false
+
+        /// Whether its lines so far end inside a cell in quotation marks: the record goes on in the next line.
+        var isOpen: Bool { place == .quoted && !isBroken }
+
+        mutating func read(_ line: [UInt8], separator: UInt8) {
+            for (index, byte) in line.enumerated() {
+                switch (place, byte) {
+                case (.beforeCell, quote): place = .quoted
+                case (.quoted, quote): place = .afterQuote
+                case (.quoted, _): break
                 // Of a doubled one the second opens again what the first has closed.
-                if byte == quote { (isQuoted, beginsCell) = (false, true) }
-            } else if byte == quote, beginsCell {
-                isQuoted = true
-            } else {
-                beginsCell = byte == separator
+                case (.afterQuote, quote): place = .quoted
+                case (_, separator): (place, cells) = (.beforeCell, cells + 1)
+                case (.afterQuote, _): if byte != 0x0D || index < line.count - 1 { isBroken = true }
+                default: place = .bare
+                }
             }
         }
-        return isQuoted
     }
 
     /// - Returns: nil if text follows a cell's closing quotation mark, or one is missing.

@@ -29,7 +29,7 @@ struct ImportChunk {
         count(line)
         do {
             guard !line.isCut else { throw Self.tooLong }
-            guard !line.isOpen else { throw CSVProblem(detail: "a cell in quotation marks begins in this line and does not end") }
+            guard !line.isOpen else { throw CSVProblem.unclosed }
             guard let event = try csv.event(of: line.bytes) else { return true }
             let scanned = EventScanner.scan(event[...])
             guard let id = scanned.id, scanned.problem == nil else { throw scanned.problem ?? Self.tooLong }
@@ -86,7 +86,7 @@ struct ImportChunk {
             "text": .string(String(decoding: text, as: UTF8.self)),
         ])
         rejected += writer.bytes + [0x0A]
-        rejectedLines += 1
+        rejectedLines += line.count
         if reasons.count < Self.toldReasons { reasons.append("line \(line.number): \(reason): \(detail)") }
     }
 

@@ -102,7 +102,7 @@ final class ImportRun: Sendable {
             let csv = try mapping(&lines)
             // The first line is none of the events.
             if csv != nil, start.offset == 0 { note.lines = 1 }
-            var reader = RecordReader(lines, separator: csv?.separator)
+            var reader = RecordReader(lines, csv: csv)
             try truncateRejected()
             var (isAtEnd, mustWait) = (false, false)
             while !isAtEnd {

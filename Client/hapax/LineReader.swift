@@ -9,7 +9,7 @@ struct LineReader {
         var number: Int64
         /// How many lines of the file it is.
         var count = 1
-        /// Of CSV: a cell in quotation marks begins in it and does not end.
+        /// Of CSV: a cell in quotation marks begins in it and does not end where a row can end.
         var isOpen = false
         /// Behind its end, in bytes from the file's beginning.
         var end: Int64
