@@ -10,8 +10,9 @@ struct ImportCommand: AsyncParsableCommand {
         discussion: """
             Each line holds event_id, event, time (Unix milliseconds, or RFC 3339 as "2026-11-25T09:00:00.5+01:00"), distinct_id and, if you \
             like, properties. Lines are sent as they are, but for such a time, which becomes Unix milliseconds: nothing is added, so \
-            importing the same file again stores nothing twice. An opt-out (see identity) \
-            is about what is tracked here, and not about a file.
+            importing the same file again stores nothing twice. A file's events have users of their own: \
+            an opt-out (see identity) is about what is tracked here, and neither stops an import nor deletes what it has stored. While consent is \
+            pending nothing is sent from a queue's directory: then an import stores nothing, and exits with 2.
 
             Lines go through the queue: they are stored there, some thousand at a time, and delivered from there. Waits and tries again when the server \
             does not answer. Events that the server refuses go to the dead letters. Lines of which no event can be made are written to \
@@ -34,7 +35,7 @@ struct ImportCommand: AsyncParsableCommand {
 
             Exits with 0 if every line has been delivered, 2 if some are left (in the queue, for the next hapax flush, or in the file: run it again), \
             3 if all are settled and some were rejected or became dead letters, 1 if the file or the queue cannot be used, 130 or 143 if \
-            SIGINT or SIGTERM ended it.
+            SIGINT or SIGTERM ended it. The first signal lets what is under way end, a second one does not wait for it, as on a disk that hangs.
 
             Examples:
               hapax import events.ndjson --give-up-after 600
@@ -99,7 +100,8 @@ struct ImportCommand: AsyncParsableCommand {
         case .signal(let number): throw ExitCode.signal(number)
         case .failed: throw ExitCode.failure
         case .unfinished, .undelivered: throw ExitCode.undelivered
-        case .complete: if counts.deadLettered + counts.rejected + run.start.rejected > 0 { throw ExitCode.deadLettered }
+        case .complete:
+            if counts.deadLettered + run.deadLetteredBefore + counts.rejected + run.start.rejected > 0 { throw ExitCode.deadLettered }
         }
     }
 
@@ -110,6 +112,7 @@ struct ImportCommand: AsyncParsableCommand {
 
     private func tell(_ counts: ImportCounts, _ ending: ImportRun.Ending, _ run: ImportRun, waiting: Int) {
         let start = run.start
+        let deadLettered = counts.deadLettered + run.deadLetteredBefore
         var (isComplete, why) = (false, String?.none)
         switch ending {
         case .complete: isComplete = true
@@ -124,7 +127,7 @@ struct ImportCommand: AsyncParsableCommand {
         if output.json {
             return Terminal.say(json: [
                 "lines": .count(counts.lines), "stored": .count(counts.stored), "duplicates": .count(counts.duplicates),
-                "dead_lettered": .count(counts.deadLettered), "rejected": .count(counts.rejected + start.rejected),
+                "dead_lettered": .count(deadLettered), "rejected": .count(counts.rejected + start.rejected),
                 "waiting": .count(waiting), "complete": .bool(isComplete), "resumed_after_line": .integer(start.lines),
                 "started_over": .optional(run.startsOver),
                 "failure": .optional(why),
@@ -132,7 +135,7 @@ struct ImportCommand: AsyncParsableCommand {
         }
         if start.lines > 0 { Terminal.complain("went on after line \(start.lines)") }
         Terminal.say(
-            "\(counts.stored) stored, \(counts.duplicates) duplicates, \(counts.deadLettered) dead letters, \(counts.rejected + start.rejected) lines rejected"
+            "\(counts.stored) stored, \(counts.duplicates) duplicates, \(deadLettered) dead letters, \(counts.rejected + start.rejected) lines rejected"
         )
         let others = counts.settled - counts.records
         if others > 0 { Terminal.complain("of these counts, \(others) are of events that waited in the queue before") }

@@ -43,9 +43,12 @@ final class ImportRun: Sendable {
     /// nil for a file of lines.
     private let csv: CSVMapping.Options?
     private let stop = Locked<Ending?>(nil)
+    private let signals = Locked<[any DispatchSourceProtocol]>([])
     /// Why the first lines were rejected.
     let reasons = Locked<[String]>([])
     let start: ImportNote
+    /// Events of the lines before ``start`` that are in the dead letters.
+    let deadLetteredBefore: Int
     /// Why an import that was interrupted does not go on where it stopped.
     let startsOver: String?
 
@@ -64,34 +67,44 @@ final class ImportRun: Sendable {
             csv.map { .derived(name: "\(destination)", key: "\($0) \(Self.header(of: descriptor))") } ?? destination
         (self.client, self.descriptor, self.path, self.destination, self.csv) = (client, descriptor, path, destination, csv)
         (self.rejectedPath, self.giveUpAfter) = (rejectedPath, giveUpAfter)
-        var start = ImportNote()
-        do throws(ImportNote.Unusable) {
+        var (start, deadLettered) = (ImportNote(), 0)
+        do {
             if let path, let found = try ImportNote.read(path, descriptor: descriptor, destination: destination) {
-                guard ImportedLines(client, found.installs).areWhole else { throw .ofAnotherQueue }
-                if lseek(descriptor, off_t(found.offset), SEEK_SET) >= 0 { start = found }
+                let lines = try ImportedLines(client, found.installs)
+                guard lines.areWhole else { throw ImportNote.Unusable.ofAnotherQueue }
+                guard lseek(descriptor, off_t(found.offset), SEEK_SET) >= 0 else {
+                    throw StorageFailure(POSIXError(.init(rawValue: errno) ?? .EIO))
+                }
+                (start, deadLettered) = (found, Int(lines.deadLettered))
             }
             startsOver = nil
-        } catch {
+        } catch let error as ImportNote.Unusable {
             startsOver = error.reason
+        } catch {
+            startsOver = ImportNote.Unusable.unreadable(StorageFailure(error)).reason
         }
         start.noteInstall(of: client)
-        self.start = start
+        (self.start, deadLetteredBefore) = (start, deadLettered)
         var status = stat()
         progress = ImportProgress(size: path != nil && fstat(descriptor, &status) == 0 ? Int64(status.st_size) : nil)
     }
 
     /// Returns when all is delivered, or something ends it early. What is stored in the queue by then stays there.
     func finish() async -> (counts: ImportCounts, ending: Ending) {
-        let watchers = watch()
+        let timer = watch()
         progress.start()
         progress.explain { [client, stop] in stop.withLock { $0 == nil } ? client.latestFailure.map { "\($0)" } : nil }
         var counts = ImportCounts(offset: start.offset)
         let ending = await run(&counts)
-        for watcher in watchers { watcher.cancel() }
+        timer?.cancel()
         progress.update(counts)
         progress.finish()
         let told = stop.withLock { $0 } ?? ending
-        if case .complete = told, let path { try? ImportNote.remove(path) }
+        if case .complete = told, let path {
+            do { try ImportNote.remove(path) } catch {
+                return (counts, .failed("all is delivered, but \(ImportNote.path(of: path)) cannot be removed: \(StorageFailure(error))"))
+            }
+        }
         return (counts, told)
     }
 
@@ -102,6 +115,7 @@ final class ImportRun: Sendable {
             let csv = try mapping(&lines)
             // The first line is none of the events.
             if csv != nil, start.offset == 0 { note.lines = 1 }
+            if isConsentPending { return .undelivered(Self.consentPending) }
             var reader = RecordReader(lines, csv: csv)
             try truncateRejected()
             var (isAtEnd, mustWait) = (false, false)
@@ -113,13 +127,13 @@ final class ImportRun: Sendable {
                         break
                     }
                     guard try chunk.take(line, csv) else {
-                        try await store(chunk, &note, &counts)
+                        guard try await store(chunk, &note, &counts) else { return .undelivered(Self.consentPending) }
                         return await deliver(&counts, downTo: 0) ?? .unfinished(line.number)
                     }
                 }
                 // What has come is sent before anybody waits for more.
                 mustWait = reader.isWaiting
-                try await store(chunk, &note, &counts)
+                guard try await store(chunk, &note, &counts) else { return .undelivered(Self.consentPending) }
                 if let ending = await deliver(&counts, downTo: isAtEnd || mustWait ? 0 : Self.maximumWaiting) { return ending }
             }
             return await deliverLeftovers(&counts) ?? check(note.installs)
@@ -155,9 +169,18 @@ final class ImportRun: Sendable {
         return mapping
     }
 
+    /// A file's events have users of their own, whom the directory's decision does not concern; but while that is to come, nothing is sent.
+    private var isConsentPending: Bool { client.directory.consent == .pending }
+
+    private static let consentPending =
+        "the user's consent is pending, and nothing is sent before it: run the import again after hapax identity opt-in or opt-out"
+
     /// Durable on return, through a power cut: then the place behind is noted.
-    private func store(_ chunk: ImportChunk, _ note: inout ImportNote, _ counts: inout ImportCounts) async throws {
-        guard chunk.lines > 0 else { return }
+    ///
+    /// - Returns: Whether the user's consent lets it go on; if not, nothing was stored.
+    private func store(_ chunk: ImportChunk, _ note: inout ImportNote, _ counts: inout ImportCounts) async throws -> Bool {
+        guard chunk.lines > 0 else { return true }
+        guard !isConsentPending else { return false }
         if chunk.rejectedLines > 0 { note.rejectedBytes = try append(chunk.rejected) }
         let stored = try client.store(chunk.events)
         counts.duplicates += stored.known
@@ -172,6 +195,7 @@ final class ImportRun: Sendable {
         progress.update(counts)
         // Without it the next run begins farther ahead, and the server knows what it has.
         if let path { try? note.write(path, descriptor: descriptor, destination: destination) }
+        return true
     }
 
     /// - Returns: nil if so few wait now.
@@ -200,8 +224,11 @@ final class ImportRun: Sendable {
     }
 
     /// Delivered is only what each file that was given lines has settled; the counts alone hold events of others as well.
-    private func check(_ installs: [EventID: Int64]) -> Ending {
-        let lines = ImportedLines(client, installs)
+    private func check(_ installs: [EventID: ImportNote.Before]) -> Ending {
+        let lines: ImportedLines
+        do throws(StorageFailure) { lines = try ImportedLines(client, installs) } catch {
+            return .failed("whether all is delivered is not known: the queue cannot be read: \(error); run the import again")
+        }
         guard lines.areWhole else {
             // Its note is not believed any more.
             return .undelivered(
@@ -232,17 +259,24 @@ final class ImportRun: Sendable {
 
     // MARK: - Ending early
 
-    private func watch() -> [any DispatchSourceProtocol] {
-        var sources: [any DispatchSourceProtocol] = []
+    /// The first signal lets what is under way end; on a disk that hangs it never does, so that a second one ends the process.
+    ///
+    /// - Returns: What ends the run when nothing is delivered for too long.
+    private func watch() -> (any DispatchSourceProtocol)? {
+        // Not the common threads: those may all wait for the disk.
+        let queue = DispatchQueue(label: "hapax.signals")
         for number in [SIGINT, SIGTERM] {
             // The default action would end the process before the source hears of it.
             signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { [weak self] in self?.end(.signal(number)) }
+            let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
+            source.setEventHandler { [weak self, stop] in
+                if case .signal = stop.withLock({ $0 }) { _exit(128 + number) }
+                self?.end(.signal(number))
+            }
             source.resume()
-            sources.append(source)
+            signals.withLock { $0.append(source) }
         }
-        guard let giveUpAfter else { return sources }
+        guard let giveUpAfter else { return nil }
         let timer = DispatchSource.makeTimerSource(queue: .global())
         timer.schedule(deadline: .now() + .seconds(1), repeating: .seconds(1))
         timer.setEventHandler { [weak self] in
@@ -251,7 +285,7 @@ final class ImportRun: Sendable {
             end(.undelivered("nothing was delivered for \(giveUpAfter.components.seconds) seconds\(why)"))
         }
         timer.resume()
-        return sources + [timer]
+        return timer
     }
 
     private func end(_ ending: Ending) {

@@ -14,13 +14,14 @@ package struct ImportedEvent: Sendable {
 
 /// For an import, which goes through the client's file and not through ``track(_:properties:id:time:distinctID:)``: nothing is added to its events.
 extension OpenClient {
-    /// Durable on return, as the configuration's ``Durability`` says.
+    /// Durable on return, as the configuration's ``Durability`` says. They do not wait for the consent of the directory's user, and none of that
+    /// user's decisions deletes them: they have users of their own.
     ///
     /// - Returns: How many wait already, and how many are dead letters.
     package func store(_ events: [ImportedEvent]) throws(StorageFailure) -> (known: Int, deadLettered: Int) {
         do {
             let consent = consent.withLock { $0.current() }
-            let prepared = events.map { PreparedEvent(id: $0.id, time: $0.time, bytes: $0.bytes, pending: consent.pending) }
+            let prepared = events.map { PreparedEvent(id: $0.id, time: $0.time, bytes: $0.bytes) }
             let appended = try file.append(prepared, now: clock.unixMilliseconds, consent: consent)
             try file.flushDrive()
             return (events.count - appended.created, appended.deadLetters.count)

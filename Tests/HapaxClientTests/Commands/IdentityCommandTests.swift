@@ -62,13 +62,13 @@ struct IdentityCommandTests {
     }
 
     @Test(
-        "while consent is pending what would send ends with 2 and says why, track with 0 since it has stored its event; opting out deletes what it stored, opting in sends it"
+        "while consent is pending what would send ends with 2 and says why, track with 0 since it has stored its event; opting out deletes what it stored, opting in sends it; an import stores nothing (C20)"
     )
     func pendingSendsNothing() async throws {
         let file = hapax.directory.path("events.ndjson")
         let line = #"{"event_id":"01900000-0000-7000-8000-000000000001","event":"imported","time":1,"distinct_id":"a","properties":{}}"#
         try Data((line + "\n").utf8).write(to: URL(filePath: file))
-        for (decision, sent) in [("opt-out", 0), ("opt-in", 3)] {
+        for (decision, sent) in [("opt-out", 0), ("opt-in", 2)] {
             #expect(try await hapax.run("identity", "pending", "--json").json["consent"] as? String == "pending")
             #expect(try await hapax.run("track", "stored", "--no-flush").status == 0)
             for command in [["track", "waits"], ["import", file], ["flush"]] {
@@ -77,11 +77,42 @@ struct IdentityCommandTests {
                     output.status == (command[0] == "track" ? 0 : 2) && output.error.contains("consent is pending"), "\(command): \(output)"
                 )
             }
+            let status = try await hapax.run("status", "--json").json
+            #expect(status["waiting"] as? Int == 2 && status["consent"] as? String == "pending", "of the file nothing waits")
             #expect(try await hapax.run("status").out.contains("not sent before the user's consent"))
             #expect(try await hapax.run("identity", decision).status == 0)
             #expect(try await hapax.run("flush", "--json").json["remaining"] as? Int == 0)
             #expect(server.batches.flatMap(\.names).count == sent, "\(decision)")
         }
+    }
+
+    @Test("a file's events are none of the user's who denies: a denial neither stops an import nor deletes what it has stored (C20)")
+    func denialIsNotAboutFiles() async throws {
+        func line(_ number: Int) -> String {
+            #"{"event_id":"\#(EventID.derived(name: "line", key: "\(number)"))","event":"e","time":\#(number),"distinct_id":"u"}"# + "\n"
+        }
+        let pipe = Pipe()
+        let writing = pipe.fileHandleForWriting
+        let (_, finish) = try hapax.start(["import", "-", "--json"], openInput: pipe)
+        try writing.write(contentsOf: Data(line(0).utf8))
+        await server.requests(1)
+        #expect(try await hapax.run("identity", "opt-out").status == 0)
+        try writing.write(contentsOf: Data(line(1).utf8))
+        await server.requests(2)
+        #expect(try await hapax.run("identity", "pending").status == 0)
+        try writing.write(contentsOf: Data(line(2).utf8))
+        let ended = await finish()
+        #expect(ended.status == 2 && ended.json["stored"] as? Int == 2 && ended.json["waiting"] as? Int == 0, "\(ended)")
+        #expect(ended.error.contains("hapax identity opt-in or opt-out") || ended.json["failure"] is String)
+        try writing.close()
+        // Denied again: what waits of a file stays, and all of it arrives.
+        #expect(try await hapax.run("identity", "opt-out").status == 0)
+        server.change { $0.failuresLeft = 1 }
+        let path = hapax.directory.path("events.ndjson")
+        try Data((0..<3).map(line).joined().utf8).write(to: URL(filePath: path))
+        let whole = try await hapax.run("import", path, "--json")
+        #expect(whole.status == 0 && whole.json["stored"] as? Int == 1 && whole.json["duplicates"] as? Int == 2, "\(whole)")
+        #expect(server.stored.count == 3)
     }
 
     @Test("while a client works in the directory it is changed as well: that one learns of it at its next start, of an opt-out at once")

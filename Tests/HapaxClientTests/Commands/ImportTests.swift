@@ -103,6 +103,57 @@ struct ImportTests {
         #expect(rejected.count == 2 && rejected[0].contains(#""line":1,"#) && rejected[1].contains(#""line":1002,"#))
     }
 
+    @Test(
+        "what became a dead letter before an import was interrupted counts in the run that goes on: 3 and never 0 (C6)",
+        arguments: [true, false])
+    func deadLettersAreRemembered(isDeliveredByFlush: Bool) async throws {
+        let path = try write(lines(0..<6_000).joined(separator: "\n") + "\n")
+        server.change { $0.isRefused = { $0.time < 50 } }
+        try await interrupt(path, batches: isDeliveredByFlush ? 0 : 2)
+        if isDeliveredByFlush { #expect(try await hapax.run("flush").status == 3) }
+        let output = try await hapax.run("import", path, "--json")
+        #expect(output.status == 3 && output.json["dead_lettered"] as? Int == 50, "\(output)")
+        #expect(output.json["resumed_after_line"] as? Int ?? 0 > 0 && output.json["complete"] as? Bool == true)
+        #expect(server.stored.count == 5_950)
+        // Put back and delivered, they are no dead letters any more.
+        #expect(try await hapax.run("dead-letters", "purge", "--all", "--yes").status == 0)
+        try await interrupt(path, batches: server.batches.count + 2)
+        server.change { $0.isRefused = { _ in false } }
+        #expect(try await hapax.run("dead-letters", "retry", "--all").status == 0)
+        let cleared = try await hapax.run("import", path, "--json")
+        #expect(cleared.status == 0 && cleared.json["dead_lettered"] as? Int == 0 && server.stored.count == 6_000, "\(cleared)")
+    }
+
+    @Test("what an import waits for without end, as for a disk that hangs, a second signal ends (C19)", arguments: [SIGINT, SIGTERM])
+    func secondSignalEndsAHang(signal: Int32) async throws {
+        try FileManager.default.createDirectory(atPath: hapax.queue, withIntermediateDirectories: false)
+        // Nobody reads it: to open it for writing waits for ever.
+        #expect(mkfifo(hapax.queue + "/import.rejected", 0o600) == 0)
+        let pipe = Pipe()
+        try pipe.fileHandleForWriting.write(contentsOf: Data((lines(0..<1)[0] + "\n").utf8))
+        let (process, finish) = try hapax.start(["import", "-"], openInput: pipe)
+        await server.requests(1)
+        try pipe.fileHandleForWriting.write(contentsOf: Data("rejected\n".utf8))
+        var left: Int32 = 1
+        while left > 0, ioctl(pipe.fileHandleForWriting.fileDescriptor, UInt(FIONREAD), &left) == 0 { await Task.yield() }
+        while process.isRunning {
+            process.kill(signal)
+            await Task.yield()
+        }
+        #expect(await finish().status == 128 + signal)
+        try pipe.fileHandleForWriting.close()
+    }
+
+    @Test("a note that cannot be read is not one that is not there: the import begins at the first line, and says why (C6)")
+    func unreadableNoteIsNamed() async throws {
+        let path = try write(lines(0..<3).joined(separator: "\n") + "\n")
+        try FileManager.default.createDirectory(atPath: path + ".hapax-import", withIntermediateDirectories: false)
+        let output = try await hapax.run("import", path, "--json")
+        #expect((output.json["started_over"] as? String)?.contains("cannot be read") == true && server.stored.count == 3, "\(output)")
+        // All is delivered, but the next import of the file would begin anywhere.
+        #expect(output.status == 1 && (output.json["failure"] as? String)?.contains("cannot be removed") == true, "\(output)")
+    }
+
     @Test("--restart begins at the first line whatever an earlier run has left, as after the server's data was lost")
     func restartBeginsAgain() async throws {
         let path = try write(lines(0..<1_000).joined(separator: "\n") + "\n")
