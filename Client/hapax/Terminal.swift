@@ -27,7 +27,7 @@ enum Terminal {
 
     /// On standard error, as it is. Where nobody can read it there is nobody to tell.
     static func note(_ text: String) {
-        try? FileHandle.standardError.write(contentsOf: Data(text.utf8))
+        _ = attempt(Array(text.utf8), on: STDERR_FILENO)
     }
 
     /// Ends the process if standard output cannot be written: everything durable was made so before. A reader that is gone is no failure
@@ -45,6 +45,10 @@ enum Terminal {
             let count = rest.withUnsafeBytes { Foundation.write(descriptor, $0.baseAddress, $0.count) }
             if count >= 0 {
                 rest = rest.dropFirst(count)
+            } else if errno == EAGAIN || errno == EWOULDBLOCK {
+                // Whoever opened it has set it to non-blocking: what cannot be written yet is waited for.
+                var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                _ = poll(&ready, 1, -1)
             } else if errno != EINTR {
                 return errno
             }

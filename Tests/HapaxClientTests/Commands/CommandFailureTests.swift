@@ -60,6 +60,28 @@ struct CommandFailureTests {
         #expect(server.stored.count == 1)
     }
 
+    @Test("standard output that does not block, as a parent in Node opens it, is waited for: nothing is left out, exit 0 (C18)")
+    func nonBlockingOutputIsWaitedFor() async throws {
+        let arguments = ["--generate-completion-script", "bash"]
+        let whole = try await hapax.start(arguments).finish().out
+        let pipe = Pipe()
+        let writing = pipe.fileHandleForWriting.fileDescriptor
+        #expect(fcntl(writing, F_SETFL, fcntl(writing, F_GETFL) | O_NONBLOCK) == 0)
+        // Filled but for one page, so that the text does not fit.
+        let capacity = 65_536
+        let filling = [UInt8](repeating: 0x23, count: capacity - 4_096)
+        #expect(whole.utf8.count > 8_192 && write(writing, filling, filling.count) == filling.count)
+        let (process, finish) = try hapax.start(arguments, output: pipe.fileHandleForWriting)
+        // It has met a full pipe, and must be there still.
+        var count: Int32 = 0
+        while count < capacity, process.isRunning, ioctl(writing, UInt(FIONREAD), &count) == 0 { await Task.yield() }
+        try pipe.fileHandleForWriting.close()
+        let read = pipe.fileHandleForReading
+        let out = try await blocking { try read.readToEnd() ?? Data() }
+        #expect(String(decoding: out.dropFirst(filling.count), as: UTF8.self) == whole)
+        #expect(await finish().status == 0)
+    }
+
     @Test("a reader that is gone ends a command quietly")
     func closedOutputEndsQuietly() async throws {
         let pipe = Pipe()
