@@ -17,12 +17,30 @@ struct CSVMapping {
         var isDated = true
         /// Columns that hold text, even if it looks like something else.
         var textColumns: [String] = []
+        /// Columns that hold JSON.
+        var jsonColumns: [String] = []
         var zone: String?
+        /// Of times that are neither ISO 8601 nor Unix milliseconds.
+        var dateFormat: DateFormat?
+        /// Whether numbers are as `1.234,50`.
+        var hasDecimalComma = false
+        /// nil: found in the first line.
+        var separator: UInt8?
+        var encoding = TextEncoding.utf8
     }
 
     struct Failure: Error {
         let reason: String
     }
+
+    /// What a record is.
+    struct Row {
+        /// In the form of a file of lines.
+        var event: [UInt8]
+        var findings = CSVFindings()
+    }
+
+    private enum Reading { case found, text, json }
 
     private enum Identity {
         /// The cell is the id.
@@ -43,19 +61,33 @@ struct CSVMapping {
     private let user: Int
     private let event: Int?
     private let identity: Identity
-    /// Columns that become properties, and whether their cells are text whatever they look like.
-    private let properties: [(column: Int, isText: Bool)]
+    /// Columns that become properties.
+    private let properties: [(column: Int, reading: Reading)]
 
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
 
-    /// - Parameter header: The file's first line: the columns' names.
+    /// - Parameter lines: Those of the file: the names of its columns are read.
+    static func reading(_ lines: inout LineReader, _ options: Options) throws -> CSVMapping {
+        var (options, header) = (options, try lines.next()?.bytes ?? [])
+        if let separator = CSVText.namedSeparator(Array(Self.header(header))) {
+            options.separator = options.separator ?? separator
+            header = try lines.next()?.bytes ?? []
+        }
+        return try CSVMapping(options, header: header)
+    }
+
+    private static func header(_ line: [UInt8]) -> ArraySlice<UInt8> {
+        trimmed(line.starts(with: byteOrderMark) ? line[byteOrderMark.count...] : line[...])
+    }
+
+    /// - Parameter header: The line with the columns' names.
     init(_ options: Options, header: [UInt8]) throws(Failure) {
-        let header = Self.trimmed(header.starts(with: Self.byteOrderMark) ? header[3...] : header[...])
+        let header = Self.header(header)
         guard !header.isEmpty else { throw Failure(reason: "the file has no first line with the names of its columns") }
         guard !header.contains(0x0D), header.count < LineReader.maximumLineBytes else {
             throw Failure(reason: "the first line does not end: lines must end with LF or CR LF")
         }
-        let separator = CSVText.separator(of: Array(header))
+        let separator = options.separator ?? CSVText.separator(of: Array(header))
         guard let cells = CSVText.cells(of: header, separator: separator) else {
             throw Failure(
                 reason:
@@ -65,7 +97,7 @@ struct CSVMapping {
         var (columns, named): ([String], [Int]) = ([], [])
         for (index, cell) in cells.enumerated() {
             guard let text = String(validating: cell, as: UTF8.self) else {
-                throw Failure(reason: "the first line is not UTF-8; iconv -f WINDOWS-1252 -t UTF-8 makes it so, if that is what it is")
+                throw Failure(reason: "the first line is not UTF-8; is it --encoding windows-1252? iconv makes UTF-8 of others")
             }
             let name = text.trimmingCharacters(in: .whitespaces)
             columns.append(name.isEmpty ? "column_\(index + 1)" : name)
@@ -102,15 +134,15 @@ struct CSVMapping {
         } else {
             identity = options.idFrom.isEmpty ? .whole : .derived(try indices(options.idFrom))
         }
-        let texts = try indices(options.textColumns)
-        properties = columns.indices.filter { !used.contains($0) }.map { ($0, texts.contains($0)) }
+        let (texts, json) = (try indices(options.textColumns), try indices(options.jsonColumns))
+        properties = columns.indices.filter { !used.contains($0) }.map {
+            ($0, texts.contains($0) ? .text : json.contains($0) ? .json : .found)
+        }
     }
 
-    /// The event of a record, in the form of a file of lines.
-    ///
     /// - Returns: nil for an empty record.
     /// - Throws: ``EventProblem`` if it is none; ``Failure`` if the command was told too little to say which.
-    func event(of record: [UInt8]) throws -> [UInt8]? {
+    func row(of record: [UInt8]) throws -> Row? {
         let record = Self.trimmed(record[...])
         guard !record.isEmpty else { return nil }
         guard let raw = CSVText.cells(of: record, separator: separator) else {
@@ -124,13 +156,15 @@ struct CSVMapping {
         var cells: [String] = []
         for cell in raw {
             guard let text = String(validating: cell, as: UTF8.self) else {
-                throw EventProblem(.invalidUTF8, detail: "the column '\(columns[cells.count])' is not UTF-8")
+                throw EventProblem(.invalidUTF8, detail: "the column '\(columns[cells.count])' is not UTF-8; see --encoding")
             }
             cells.append(text)
         }
-        let time = try ISOTime(cells[time], in: zone)
+        let time = try time(of: cells[time])
         let name = event.map { cells[$0] }.flatMap { $0.isEmpty ? nil : $0 } ?? options.name ?? ""
         let id = try id(of: cells, name, time)
+        var findings = CSVFindings()
+        let values = try properties(of: cells, &findings)
         var writer = JSONWriter()
         writer.object { writer in
             writer.member("event_id", id)
@@ -138,20 +172,53 @@ struct CSVMapping {
             writer.member("time", time.unixMilliseconds)
             writer.member("distinct_id", cells[user])
             writer.member("properties")
-            writer.object(
-                Dictionary(
-                    uniqueKeysWithValues: properties.filter { !cells[$0.column].isEmpty }.map {
-                        (columns[$0.column], $0.isText ? .string(cells[$0.column]) : Self.value(of: cells[$0.column]))
-                    }))
+            writer.object(values)
         }
-        return writer.bytes
+        return Row(event: writer.bytes, findings: findings)
     }
+
+    private func time(of cell: String) throws -> ISOTime {
+        guard let format = options.dateFormat else { return try ISOTime(cell, in: zone) }
+        guard let iso = format.iso(cell.trimmingCharacters(in: .whitespaces)) else {
+            throw EventProblem(.invalidTime, detail: "must be as --date-format says: \(format.pattern)")
+        }
+        return try ISOTime(iso, in: zone)
+    }
+
+    private func properties(of cells: [String], _ findings: inout CSVFindings) throws -> [String: PropertyValue] {
+        var (values, members) = ([String: PropertyValue](), [String: PropertyValue]())
+        for (column, reading) in properties where !cells[column].isEmpty {
+            let (name, cell) = (columns[column], cells[column])
+            switch reading {
+            case .text: values[name] = .string(cell)
+            case .found:
+                let value = Self.value(of: cell, hasDecimalComma: options.hasDecimalComma)
+                findings.add(value, of: name)
+                values[name] = value
+            case .json:
+                let value: PropertyValue
+                do throws(EventProblem) { value = try PropertyValue(json: cell) } catch {
+                    throw CSVProblem(detail: "the column '\(name)' holds no JSON")
+                }
+                guard name == Self.ownObject else {
+                    values[name] = value
+                    continue
+                }
+                guard case .object(let object) = value else { throw CSVProblem(detail: "the column '\(name)' holds no object of JSON") }
+                members = object
+            }
+        }
+        return values.merging(members) { column, _ in column }
+    }
+
+    /// As an event has it: the members of this object are the event's properties.
+    private static let ownObject = "properties"
 
     /// Whether a line is an event by itself.
     func isRow(_ line: [UInt8]) -> Bool {
         // Whatever the reason, a line of which no event can be made may be part of a text.
-        guard let event = try? event(of: line) else { return false }
-        return EventScanner.scan(event[...]).problem == nil
+        guard let row = try? row(of: line) else { return false }
+        return EventScanner.scan(row.event[...]).problem == nil
     }
 
     private func id(of cells: [String], _ name: String, _ time: ISOTime) throws -> String {
@@ -178,11 +245,16 @@ struct CSVMapping {
     }
 
     /// Numbers that a double holds as they are written, and truth values; all else is text.
-    static func value(of cell: String) -> PropertyValue {
+    static func value(of cell: String, hasDecimalComma: Bool = false) -> PropertyValue {
         if ["true", "True", "TRUE"].contains(cell) { return true }
         if ["false", "False", "FALSE"].contains(cell) { return false }
-        let isNumber = cell.wholeMatch(of: /-?(0|[1-9][0-9]*)(\.[0-9]+)?/) != nil && cell.utf8.count { $0 &- 0x30 < 10 } <= 15
-        return isNumber ? .number(cell) : .string(cell)
+        var number = cell
+        if hasDecimalComma {
+            guard cell.wholeMatch(of: /-?[0-9]+(\.[0-9]{3})*(,[0-9]+)?/) != nil else { return .string(cell) }
+            number = cell.replacing(".", with: "").replacing(",", with: ".")
+        }
+        let isNumber = number.wholeMatch(of: /-?(0|[1-9][0-9]*)(\.[0-9]+)?/) != nil && number.utf8.count { $0 &- 0x30 < 10 } <= 15
+        return isNumber ? .number(number) : .string(cell)
     }
 
     private static func trimmed(_ line: ArraySlice<UInt8>) -> ArraySlice<UInt8> { line.last == 0x0D ? line.dropLast() : line }

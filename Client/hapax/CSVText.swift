@@ -57,9 +57,18 @@ enum CSVText {
         }
     }
 
+    /// What a line before the columns' names says the separator is, as `sep=;`.
+    static func namedSeparator(_ line: [UInt8]) -> UInt8? {
+        let start = Array("sep=".utf8)
+        guard line.count == start.count + 1, Array(line.prefix(start.count)).map({ $0 | 0x20 }) == start.map({ $0 | 0x20 }) else {
+            return nil
+        }
+        return line.last
+    }
+
     /// Which of the usual separators a file's first line has most of; a comma if it has none.
     static func separator(of header: [UInt8]) -> UInt8 {
-        let counts = [",", ";", "\t"].map {
+        let counts = [",", ";", "\t", "|"].map {
             (separator: UInt8(ascii: $0), count: cells(of: header[...], separator: UInt8(ascii: $0))?.count ?? 0)
         }
         return counts.max { $0.count < $1.count }.map { $0.count > counts[0].count ? $0.separator : counts[0].separator }

@@ -7,6 +7,7 @@ struct ImportChunk {
     private(set) var events: [ImportedEvent] = []
     private(set) var rejected: [UInt8] = []
     private(set) var rejectedLines = 0
+    private(set) var findings = CSVFindings()
     /// Why the first of them were rejected.
     private(set) var reasons: [String] = []
     private(set) var lines = 0
@@ -30,10 +31,11 @@ struct ImportChunk {
         do {
             guard !line.isCut else { throw Self.tooLong }
             guard !line.isOpen else { throw CSVProblem.unclosed }
-            guard let event = try csv.event(of: line.bytes) else { return true }
-            let scanned = EventScanner.scan(event[...])
+            guard let row = try csv.row(of: line.bytes) else { return true }
+            let scanned = EventScanner.scan(row.event[...])
             guard let id = scanned.id, scanned.problem == nil else { throw scanned.problem ?? Self.tooLong }
-            events.append(ImportedEvent(id: id, time: scanned.time, bytes: event))
+            events.append(ImportedEvent(id: id, time: scanned.time, bytes: row.event))
+            findings += row.findings
         } catch let problem as EventProblem {
             reject(line, line.bytes[...], problem.reason.rawValue, problem.detail)
         } catch let problem as CSVProblem {

@@ -28,7 +28,8 @@ struct ImportCommand: AsyncParsableCommand {
             The counts are of what was delivered meanwhile: events that waited in the queue before are delivered, and counted, too.
 
             With --csv each row of a table is an event; the first line names the columns. Ids are derived from --id-from (else from all cells) and \
-            the day, so that a second import stores nothing. Columns that are not named become properties: numbers, true and false, text.
+            the day, so that a second import stores nothing. Columns that are not named become properties: numbers, true and false, text. A line \
+            at the end names columns that are mixed of these, since 10115 and "01067" are different values to every question, and rows of the future.
 
             A file may end without an end of line if its last line is a whole JSON object (or row). If not, somebody is still writing it: the line \
             is left for the next run, and the import exits with 2.
@@ -91,7 +92,7 @@ struct ImportCommand: AsyncParsableCommand {
         let (counts, ending) = await run.finish()
         let report = await client.shutdown(within: .zero)
         tell(counts, ending, run, waiting: report.stored)
-        for reason in run.reasons.withLock({ $0 }) { Terminal.complain(reason) }
+        for reason in run.reasons.withLock({ $0 }) + run.findings.withLock({ $0.warnings }) { Terminal.complain(reason) }
         if counts.rejected > 0, csvOptions == nil, file.lowercased().hasSuffix(".csv") {
             Terminal.complain("a file of lines of JSON was expected; for a table give --csv")
         }

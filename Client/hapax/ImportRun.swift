@@ -46,6 +46,8 @@ final class ImportRun: Sendable {
     private let signals = Locked<[any DispatchSourceProtocol]>([])
     /// Why the first lines were rejected.
     let reasons = Locked<[String]>([])
+    /// Of the rows that this run has read.
+    let findings = Locked(CSVFindings())
     let start: ImportNote
     /// Events of the lines before ``start`` that are in the dead letters.
     let deadLetteredBefore: Int
@@ -111,10 +113,11 @@ final class ImportRun: Sendable {
     private func run(_ counts: inout ImportCounts) async -> Ending {
         var note = start
         do {
-            var lines = LineReader(descriptor: descriptor, after: start.offset, lines: start.lines, isStopped: isStopped)
+            var lines = LineReader(
+                descriptor: descriptor, after: start.offset, lines: start.lines, encoding: csv?.encoding ?? .utf8, isStopped: isStopped)
             let csv = try mapping(&lines)
-            // The first line is none of the events.
-            if csv != nil, start.offset == 0 { note.lines = 1 }
+            // The names of the columns are none of the events.
+            if csv != nil, start.offset == 0 { note.lines = lines.count }
             if isConsentPending { return .undelivered(Self.consentPending) }
             var reader = RecordReader(lines, csv: csv)
             try truncateRejected()
@@ -148,12 +151,12 @@ final class ImportRun: Sendable {
         }
     }
 
-    /// The check sum of a file's first line; 0 of what has none yet.
+    /// The check sum of a file's first two lines, of which one names the columns; 0 of what has none yet.
     private static func header(of descriptor: Int32) -> UInt32 {
         var bytes = [UInt8](repeating: 0, count: LineReader.maximumLineBytes)
         let count = max(pread(descriptor, &bytes, bytes.count, 0), 0)
-        let line = bytes[..<count].prefix { $0 != 0x0A }
-        return line.withUnsafeBytes { CheckSum.crc32($0) }
+        let lines = bytes[..<count].split(separator: 0x0A, maxSplits: 2, omittingEmptySubsequences: false).prefix(2)
+        return Array(lines.joined()).withUnsafeBytes { CheckSum.crc32($0) }
     }
 
     private var isStopped: @Sendable () -> Bool { { [stop] in stop.withLock { $0 != nil } } }
@@ -161,10 +164,10 @@ final class ImportRun: Sendable {
     /// - Parameter lines: What an import begins with; behind the header then, if it begins with that.
     private func mapping(_ lines: inout LineReader) throws -> CSVMapping? {
         guard let csv else { return nil }
-        guard start.offset > 0 else { return try CSVMapping(csv, header: lines.next()?.bytes ?? []) }
+        guard start.offset > 0 else { return try CSVMapping.reading(&lines, csv) }
         lseek(descriptor, 0, SEEK_SET)
-        var first = LineReader(descriptor: descriptor, isStopped: isStopped)
-        let mapping = try CSVMapping(csv, header: first.next()?.bytes ?? [])
+        var first = LineReader(descriptor: descriptor, encoding: csv.encoding, isStopped: isStopped)
+        let mapping = try CSVMapping.reading(&first, csv)
         lseek(descriptor, off_t(start.offset), SEEK_SET)
         return mapping
     }
@@ -187,6 +190,11 @@ final class ImportRun: Sendable {
         counts.deadLettered += stored.deadLettered
         counts.rejected += chunk.rejectedLines
         reasons.withLock { $0 += chunk.reasons.prefix(ImportChunk.toldReasons - $0.count) }
+        let now = SystemClock().unixMilliseconds
+        findings.withLock { findings in
+            findings += chunk.findings
+            findings.future += chunk.events.count { $0.time > now }
+        }
         counts.lines += chunk.lines
         counts.records += chunk.events.count + chunk.rejectedLines
         counts.offset = chunk.end

@@ -3,7 +3,7 @@ import Foundation
 /// Reads a file's lines with their places, without ever holding more than a few of them.
 struct LineReader {
     struct Line {
-        /// Without its end.
+        /// Without its end, as UTF-8 if the file is what it is said to be.
         var bytes: [UInt8]
         /// From 1.
         var number: Int64
@@ -33,9 +33,12 @@ struct LineReader {
     private static let idleMilliseconds: Int32 = 5
 
     private let descriptor: Int32
+    private let encoding: TextEncoding
     private let isStopped: @Sendable () -> Bool
     private var chunk: [UInt8] = []
     private var position = 0
+    /// How many lines were given, those before the beginning included.
+    var count: Int64 { number }
     private var number: Int64
     /// Behind the last line that was given.
     private(set) var offset: Int64
@@ -54,10 +57,10 @@ struct LineReader {
     ///   - offset: The place where the descriptor stands.
     ///   - lines: How many lines lie before.
     init(
-        descriptor: Int32, after offset: Int64 = 0, lines: Int64 = 0,
+        descriptor: Int32, after offset: Int64 = 0, lines: Int64 = 0, encoding: TextEncoding = .utf8,
         isStopped: @escaping @Sendable () -> Bool
     ) {
-        self.descriptor = descriptor
+        (self.descriptor, self.encoding) = (descriptor, encoding)
         self.offset = offset
         number = lines
         self.isStopped = isStopped
@@ -102,6 +105,7 @@ struct LineReader {
         }
         number += 1
         offset = read
+        line.bytes = encoding.utf8(line.bytes)
         line.end = read
         return line
     }
