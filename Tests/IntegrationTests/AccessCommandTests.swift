@@ -125,7 +125,7 @@ struct AccessCommandTests {
         // A backup from before holds the user again, and the record erases it again.
         try FileManager.default.removeItem(atPath: directory.path("events.sqlite"))
         try FileManager.default.copyItem(atPath: before, toPath: directory.path("events.sqlite"))
-        #expect(try await erase("--replay", record).text.hasPrefix("150 events"))
+        #expect(try await erase("--replay", record).text.hasPrefix("line 1: 150 events received"))
         // A line that cannot be done keeps none of the others from it.
         let broken = directory.path("broken.ndjson")
         let line = try String(contentsOfFile: record, encoding: .utf8)
@@ -133,7 +133,7 @@ struct AccessCommandTests {
         let partly = try await erase("--replay", broken, "--yes")
         #expect(
             partly.exit == .exited(1) && partly.note.contains("line 1") && partly.note.contains("line 2") && partly.note.contains("150"))
-        #expect(try await erase("--replay", record, "--yes").text == "0 events erased\n")
+        #expect(try await erase("--replay", record, "--yes").text == "line 1: 0 events erased\n")
         #expect(bytes().range(of: Data("canary-1".utf8)) == nil)
         for (arguments, code) in [
             (["--project", "shop"], 64), ([], 64), (["--log", "--yes"], 64), (["--project", "nope", "--user", "u", "--yes"], 1),
@@ -141,12 +141,32 @@ struct AccessCommandTests {
             (["--replay", record, "--project", "shop"], 64), (["--project", "shop", "--user", "u", "--yes", "--record", "/nowhere/x"], 1),
             (["--unblock", "--yes", "--project", "shop", "--user", "u"], 64), (["--unblock", "--project", "shop", "--user", "u"], 1),
             (["--project", "shop", "--user", "canary-0", "--yes", "--block", "--record", record], 0),
-            (["--unblock", "--project", "shop", "--user", "canary-0"], 0),
+            (["--unblock", "--project", "shop", "--user", "canary-0", "--record", record], 0),
+            (["--unblock", "--project", "shop", "--user", "canary-0", "--record", record], 1),
         ] as [([String], Int32)] {
             let child = try ChildProcess("hapax-server", ["erase"] + arguments, environment: environment)
             #expect(await child.waitUntilExit() == .exited(code), "\(arguments)")
         }
-        #expect(try String(contentsOfFile: record, encoding: .utf8).contains(#""block":true"#))
+        // Each change is a line of its own, also behind one that was torn; what is replayed says of each line what became of it (A13).
+        let lines = try String(contentsOfFile: record, encoding: .utf8)
+        #expect(
+            lines.hasSuffix("\n")
+                && lines.split(separator: "\n", omittingEmptySubsequences: false).map { !$0.isEmpty } == [true, true, true, false])
+        #expect(lines.contains(#""block":true"#) && lines.contains(#""unblock":true"#), "\(lines)")
+        try (lines + "{\"torn").write(toFile: record, atomically: true, encoding: .utf8)
+        #expect(try await erase("--project", "shop", "--user", "nobody", "--yes", "--record", record).exit == .exited(0))
+        #expect(try String(contentsOfFile: record, encoding: .utf8).hasPrefix(lines + "{\"torn\n{"))
+        try lines.write(toFile: record, atomically: true, encoding: .utf8)
+        let planned = try await erase("--replay", record)
+        #expect(planned.text == "line 1: 0 events\nline 2: 0 events, to be blocked\nline 3: to be unblocked\n")
+        let again = try await erase("--replay", record, "--yes")
+        #expect(again.text == "line 1: 0 events erased\nline 2: 0 events erased, blocked\nline 3: unblocked\n", "\(again)")
+        let blocked = try await DatabaseQueue(path: directory.path("events.sqlite")).read {
+            try Int.fetchOne($0, sql: "SELECT count(*) FROM blocked_users")
+        }
+        #expect(blocked == 0, "who was unblocked stays so")
+        try #"{"project":"shop","user":"canary-0","unblock":true}"#.write(toFile: record, atomically: true, encoding: .utf8)
+        #expect(try await erase("--replay", record, "--yes").text == "line 1: not blocked\n")
     }
 
     @Test("retention shows what is kept, tells what would go, and with --yes lets it go; exit codes")

@@ -189,8 +189,10 @@ package struct Erasures: Sendable {
         let rows = try await settings.change([
             "DELETE FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key ?? "").hex(user)) RETURNING 1"
         ])
-        guard !rows.isEmpty else { throw Registry.Problem.notFound("this user is not blocked") }
+        guard !rows.isEmpty else { throw Registry.Problem.notFound(Self.notBlocked) }
     }
+
+    static let notBlocked = "this user is not blocked"
 
     /// - Returns: The project's number.
     /// - Throws: ``Registry/Problem`` for what nobody can be called.

@@ -23,9 +23,13 @@ struct EraseCommand: StoreCommand {
         false
     @Flag(help: "Take events of a user again who is blocked; nothing else.") var unblock = false
     @Flag(help: "Erase it. This cannot be taken back.") var yes = false
-    @Option(help: "A file to which a line with the project and the user is added before it is erased; the store keeps no such list.")
+    @Option(
+        help: """
+            A file to which a line with the project and the user is added before it is erased, or once it is unblocked; the store keeps no such \
+            list.
+            """)
     var record: String?
-    @Option(help: "Such a file: erases its users again, after a backup from before was restored.") var replay: String?
+    @Option(help: "Such a file: erases, blocks and unblocks its users again, after a backup from before was restored.") var replay: String?
     @Flag(help: "List the erasures.") var log = false
     var changes: Bool { yes || unblock }
 
@@ -36,6 +40,8 @@ struct EraseCommand: StoreCommand {
         var at: Int64?
         /// Whether the user's later events are refused.
         var block: Bool?
+        /// The user's events are taken again, and nothing is erased.
+        var unblock: Bool?
     }
 
     func validate() throws {
@@ -44,10 +50,10 @@ struct EraseCommand: StoreCommand {
         let isPlain = !linked && !block
         guard log || unblock || replay != nil ? isPlain : true,
             log ? isAlone && replay == nil && !yes && !unblock : replay == nil ? isNamed : isAlone,
-            !unblock || (replay == nil && record == nil && !yes)
+            !unblock || (replay == nil && !yes)
         else {
             throw ValidationError(
-                "name --project and --user, or a file to --replay, or ask for the --log of all, and for nothing else. --unblock goes with --project and --user alone."
+                "name --project and --user, or a file to --replay, or ask for the --log of all, and for nothing else. --unblock goes with --project, --user and --record alone."
             )
         }
     }
@@ -55,7 +61,10 @@ struct EraseCommand: StoreCommand {
     func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
         if log { return try await list(store) }
         if unblock {
-            try await store.erasures.unblock(project: project ?? "", user: user ?? "")
+            let line = Line(project: project ?? "", user: user ?? "", at: now, unblock: true)
+            try await store.erasures.unblock(project: line.project, user: line.user)
+            // Afterwards: a line too many would take events again of somebody who is still blocked.
+            if let record { try Self.add(line, to: record, otherwise: "the user is unblocked all the same") }
             return CommandOutput(text: "", note: "Events of this user are taken again, within five seconds.")
         }
         guard let replay else {
@@ -67,7 +76,7 @@ struct EraseCommand: StoreCommand {
                 guard let line = try? JSONDecoder().decode(Line.self, from: line) else {
                     throw Registry.Problem.invalid(parameter: "it", #"is no {"project": …, "user": …}"#)
                 }
-                texts.append(try await erase(line, store).text)
+                texts.append("line \(number + 1): \(try await replayed(line, store))")
             } catch let problem as Registry.Problem {
                 failures.append("line \(number + 1): \(problem.text)")
             }
@@ -77,6 +86,20 @@ struct EraseCommand: StoreCommand {
             throw Registry.Problem.invalid(parameter: "--replay", "could not be done in full; \(failures.joined(separator: "; "))")
         }
         return CommandOutput(text: texts.joined(separator: "\n"), note: yes ? nil : Self.nothing)
+    }
+
+    /// What has become of a line, without whom it is about.
+    private func replayed(_ line: Line, _ store: CommandStore) async throws -> String {
+        guard line.unblock == true else {
+            let text = try await erase(line, store).text
+            return line.block == true ? "\(text), \(yes ? "blocked" : "to be blocked")" : text
+        }
+        guard yes else { return "to be unblocked" }
+        do { try await store.erasures.unblock(project: line.project, user: line.user) } catch Registry.Problem.notFound(Erasures.notBlocked)
+        {
+            return "not blocked"
+        }
+        return "unblocked"
     }
 
     private static let nothing = "Nothing has been changed: --yes erases them, and cannot be taken back."
@@ -117,7 +140,7 @@ struct EraseCommand: StoreCommand {
         // Before it is erased, so that nobody is erased without a line; a line too many does no harm.
         if let record {
             try await store.erasures.checked(line.project, line.user)
-            try Self.add(line, to: record)
+            try Self.add(line, to: record, otherwise: "nothing was erased")
         }
         let blocks = line.block == true
         let erasure = try await store.erasures.add(
@@ -147,12 +170,18 @@ struct EraseCommand: StoreCommand {
     }
 
     /// On the disk on return. A line that was torn before is ended first.
-    private static func add(_ line: Line, to path: String) throws {
-        let bytes = Array("\n".utf8) + [UInt8](try JSONEncoder().encode(line)) + Array("\n".utf8)
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o600)
+    ///
+    /// - Parameter otherwise: What has happened if it cannot be written.
+    private static func add(_ line: Line, to path: String, otherwise: String) throws {
+        let descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o600)
         defer { if descriptor >= 0 { close(descriptor) } }
-        guard descriptor >= 0, write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
-            throw Registry.Problem.invalid(parameter: "--record", "names a file that cannot be written to; nothing was erased")
+        var last = UInt8(ascii: "\n")
+        let end = descriptor < 0 ? 0 : lseek(descriptor, 0, SEEK_END)
+        let isKnown = end <= 0 || pread(descriptor, &last, 1, end - 1) == 1
+        let torn = last == UInt8(ascii: "\n") ? "" : "\n"
+        let bytes = Array(torn.utf8) + [UInt8](try JSONEncoder().encode(line)) + Array("\n".utf8)
+        guard descriptor >= 0, isKnown, write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
+            throw Registry.Problem.invalid(parameter: "--record", "names a file that cannot be written to; \(otherwise)")
         }
     }
 
