@@ -10,7 +10,8 @@ struct ReconcileCommand: AsyncParsableCommand {
             Each client says of its numbers what became of them, and the server keeps book of each install in the transactions that store its \
             events. A number without an end is missing: the event was lost on the way, or with a store that was restored from before. Figures \
             are since each install began. Senders without numbers (curl, other SDKs) are not in it: of them only what arrived is known. A write \
-            key is public: the books audit honest clients, and prove nothing against forged ones.
+            key is public: the books audit honest clients, and prove nothing against forged ones. They are what was told: rows that somebody has \
+            removed by hand are looked for by hapax-server check --deep.
 
             Exits with 0 if every event is accounted for, with 1 if events are missing, with 2 if none is missing but installs have been silent \
             for a week with something waiting, and with 3 if it cannot be said: the server does not answer what it was asked, no install has \
@@ -132,7 +133,7 @@ private struct Books: Decodable {
 
     private var headline: String {
         switch verdict {
-        case "balanced": "Every event accounted for."
+        case "balanced": "Every event accounted for, as told; hapax-server check --deep looks for the rows."
         case "missing": "\(Self.count(missing, "event")) missing."
         case "unheard": "Nothing missing; \(Self.count(unheard.installs, "install")) unheard."
         default: "It cannot be said of every event."
