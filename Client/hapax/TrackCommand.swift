@@ -126,15 +126,20 @@ struct TrackCommand: AsyncParsableCommand {
             Terminal.complain(ofOthers: flush.leftovers)
         }
         let status = await client.status()
-        let damaged = status.damage == nil ? nil : await Self.damagedDeadLetter(of: stored, client)
+        let damaged = status.damage == nil ? .none : await Self.damagedDeadLetter(of: stored, client)
         _ = await client.shutdown(within: .zero)
         if let unsaid { Terminal.exit(after: unsaid) }
         var told = await fate.value
-        told.deadLetter = told.deadLetter ?? damaged
+        if case .found(let letter) = damaged { told.deadLetter = told.deadLetter ?? letter }
         told.isOfFlush = !isDeadLetterAlready
         Terminal.complain(of: [status.damage].compactMap(\.self))
         tell(stored, report, told)
         if told.deadLetter != nil { throw ExitCode.deadLettered }
+        if case .unknown = damaged {
+            Terminal.complain(
+                "whether the event is in the dead letters is not known: the queue cannot be read; see hapax dead-letters list")
+            throw ExitCode.undelivered
+        }
     }
 
     /// A commit that has failed may still succeed while the client ends: then it is on disk after all.
@@ -180,10 +185,17 @@ struct TrackCommand: AsyncParsableCommand {
     }
 
     /// The file was damaged under this command: its event may be one whose bytes changed.
-    private static func damagedDeadLetter(of id: EventID, _ client: OpenClient) async -> Letter? {
-        let found = await TimeLimit.result(after: .seconds(2)) { try? client.deadLetter(of: id) } ?? nil
-        guard let found, !found.holdsWhatWasTracked else { return nil }
-        return Letter(reason: found.reason, detail: found.detail)
+    private static func damagedDeadLetter(of id: EventID, _ client: OpenClient) async -> Look {
+        guard case .success(let found)? = await TimeLimit.result(after: .seconds(2), of: { Result { try client.deadLetter(of: id) } })
+        else { return .unknown }
+        guard let found, !found.holdsWhatWasTracked else { return .none }
+        return .found(Letter(reason: found.reason, detail: found.detail))
+    }
+
+    private enum Look {
+        case none
+        case found(Letter)
+        case unknown
     }
 
     private struct Letter: Sendable {
