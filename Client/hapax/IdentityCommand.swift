@@ -78,8 +78,9 @@ struct IdentityCommand: AsyncParsableCommand {
 
     struct Reset: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Makes a new anonymous id, as for another person.",
-            discussion: "The login id stays; see logout. " + changeDiscussion + "\n\nExample:\n  hapax identity reset")
+            abstract: "For another person: a new anonymous id, and no login id.",
+            discussion: "What an app's client.reset() does: it also forgets the app's common properties. " + changeDiscussion
+                + "\n\nExample:\n  hapax identity reset")
 
         @OptionGroup var queue: QueueOptions
         @OptionGroup var output: OutputOptions
@@ -87,7 +88,7 @@ struct IdentityCommand: AsyncParsableCommand {
         func run() async throws {
             var ids = UUIDv7Generator()
             let id = ids.next(unixMilliseconds: SystemClock().unixMilliseconds).description
-            try IdentityCommand.change(queue, output) { $0.anonymousID = id }
+            try IdentityCommand.change(queue, output) { $0 = KeptIdentity(anonymousID: id) }
         }
     }
 

@@ -95,7 +95,7 @@ struct StatusCommand: AsyncParsableCommand {
             "queue": .string(queue.path), "files": .array(files), "waiting": lines.contains(where: \.isUnknown) ? .null : sum(\.waiting),
             "held": sum(\.held), "bytes": sum(\.bytes),
             "oldest": .optional(statuses.compactMap(\.oldest).min()), "created": sum(\.created), "stored": sum(\.stored),
-            "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "gone": sum(\.removed),
+            "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "removed": sum(\.removed),
             "dead_letters": sum(\.deadLetters), "set_aside_files": .count(queue.directory.filesSetAside().count),
             "opted_out": .bool(consent == .denied), "consent": .string(consent.rawValue),
             "dropped": .object(dropped.mapValues { .integer($0) }),

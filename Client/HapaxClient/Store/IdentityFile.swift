@@ -9,6 +9,10 @@ package struct KeptIdentity: Hashable, Sendable {
     /// What each event of an app says besides.
     package var common: Properties = [:]
 
+    package init(anonymousID: String, loginID: String? = nil, common: Properties = [:]) {
+        (self.anonymousID, self.loginID, self.common) = (anonymousID, loginID, common)
+    }
+
     package var distinctID: String { loginID ?? anonymousID }
 }
 

@@ -107,7 +107,7 @@ struct QueueCommandTests {
         #expect(rest.status == 0 && rest.json["purged"] as? Int == 2 && rest.json["purged_dead_letters"] as? Int == 1)
         let status = try await hapax.run("status", "--json").json
         #expect(status["waiting"] as? Int == 0 && status["dropped"] as? [String: Int] == ["purged": 4])
-        let counts = try ["created", "dead_lettered", "gone"].map { try #require(status[$0] as? Int) }
+        let counts = try ["created", "dead_lettered", "removed"].map { try #require(status[$0] as? Int) }
         #expect(counts[0] == counts[1] + counts[2], "the books add up")
         #expect(try await hapax.run("flush").status == 0)
         let told = server.batches.map(\.scanned.envelope.gone).flatMap { $0.map(\.reason) }
