@@ -29,8 +29,8 @@ struct AnalysisOptions: ParsableArguments {
 
     /// Asks, and prints the answer.
     ///
-    /// - Parameter lines: Of a table.
-    func run(_ path: String, _ parameters: [(String, String?)], lines: (AnalysisAnswer) -> [String]) async throws {
+    /// - Parameter lines: Of a table; nil if the answer lacks what was asked for.
+    func run(_ path: String, _ parameters: [(String, String?)], lines: (AnalysisAnswer) -> [String]?) async throws {
         let all = [("from", from), ("to", to), ("basis", basis)] + parameters
         if csv { Terminal.write(try await reading.answer("v1/reports/\(path)", all, accept: "text/csv")) }
         guard !csv || final else { return }
@@ -41,10 +41,11 @@ struct AnalysisOptions: ParsableArguments {
                 PropertyLookup.value(of: "value", in: row).map { String(decoding: CanonicalJSON.text($0), as: UTF8.self) } ?? ""
             }
         }
+        guard let lines = lines(answer) else { throw ReadOptions.foreignAnswer() }
         if output.json, let line = EventLine(bytes[...]) {
             Terminal.write(line.oneLine)
         } else if !csv {
-            lines(answer).forEach(Terminal.say)
+            lines.forEach(Terminal.say)
             Terminal.say(answer.footer)
             for warning in answer.warnings { Terminal.complain(warning.text) }
         }
@@ -101,11 +102,12 @@ struct SeriesCommand: AsyncParsableCommand {
             let titles =
                 ["from", "state", "events", "users"] + (over.map { ["users of \($0) days"] } ?? [])
                 + (compare ? ["events before", "users before"] : [])
-            let points = answer.points?.map { point in
+            guard let points = answer.points else { return nil }
+            let rows = points.map { point in
                 [unit == "hour" ? String(point.start.prefix(16)).replacing("T", with: " ") : String(point.start.prefix(10)), point.state]
                     + cells(point.figures)
             }
-            return Terminal.table([titles] + (points ?? []) + (answer.total.map { [["total", ""] + cells($0)] } ?? []), texts: 2)
+            return Terminal.table([titles] + rows + (answer.total.map { [["total", ""] + cells($0)] } ?? []), texts: 2)
         }
     }
 }
@@ -139,7 +141,8 @@ struct BreakdownCommand: AsyncParsableCommand {
                 [name, figures.map { "\($0.events)" } ?? "", figures.map { "\($0.users)" } ?? ""]
             }
             // In full they are in --json and --csv.
-            let rows = zip(answer.values ?? [], answer.rows ?? []).map { line($0.count > 60 ? $0.prefix(59) + "…" : $0, $1) }
+            guard let values = answer.values, let figures = answer.rows else { return nil }
+            let rows = zip(values, figures).map { line($0.count > 60 ? $0.prefix(59) + "…" : $0, $1) }
             let others = answer.other?.values ?? 0
             return Terminal.table(
                 [[property, "events", "users"]] + rows + (others > 0 ? [line("(\(others) other values)", answer.other)] : [])
@@ -178,7 +181,8 @@ struct FunnelCommand: AsyncParsableCommand {
             parameters += parts.dropFirst().map { ("where\(number + 1)", String($0)) }
         }
         try await options.run("funnel", parameters) { answer in
-            let rows = (answer.steps ?? []).map { step in
+            guard let steps = answer.steps else { return nil }
+            let rows = steps.map { step in
                 [
                     step.step, "\(step.users)", Terminal.percent(step.from_previous), Terminal.percent(step.from_first),
                     Terminal.span(step.median_ms),
@@ -221,14 +225,14 @@ struct RetentionCommand: AsyncParsableCommand {
     func run() async throws {
         let parameters = [("start", start), ("return", `return`), ("unit", unit), ("mode", mode)] + filters.map { ("where", $0) }
         try await options.run("retention", parameters) { answer in
-            let cohorts = answer.cohorts ?? []
+            guard let cohorts = answer.cohorts, let averages = answer.average else { return nil }
             func cell(_ users: Int64, _ size: Int64) -> String { Terminal.percent(size > 0 ? Double(users) / Double(size) : nil) }
-            func padded(_ cells: [String]) -> [String] { cells + Array(repeating: "", count: cohorts.count - cells.count) }
+            func padded(_ cells: [String]) -> [String] { cells + Array(repeating: "", count: max(cohorts.count - cells.count, 0)) }
             let rows = cohorts.map { cohort in
                 [cohort.day, "\(cohort.size)"]
                     + padded(cohort.returned.map { $0.map { cell($0.users, cohort.size) + ($0.state == "open" ? "~" : "") } ?? "" })
             }
-            let average = padded((answer.average ?? []).map { cell($0.users, $0.size) })
+            let average = padded(averages.map { cell($0.users, $0.size) })
             let unassigned = answer.unassigned ?? 0
             return Terminal.table(
                 [["new on", "users"] + cohorts.indices.map(String.init)] + rows + [["average", ""] + average], texts: 1)

@@ -117,6 +117,19 @@ struct CommandFailureTests {
         #expect(output.status == 1 && output.error.contains("the queue cannot be used: Not a directory"))
     }
 
+    @Test(
+        "an answer that lacks what was asked for is no table without rows: exit 1",
+        arguments: ["series", "breakdown plan", "funnel a b", "retention"])
+    func foreignAnswerIsNoEmptyTable(report: String) async throws {
+        let body = #"{"time_zone":"UTC","basis":"all","as_of":"now","final":true,"late":0,"ahead":0,"warnings":[]}"#
+        let server = try LoopbackServer { _ in .answer("HTTP/1.1 200 OK\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)") }
+        let options = ["--server", "http://127.0.0.1:\(server.port)", "--read-key", "key-to-read"]
+        for format in [[], ["--json"]] {
+            let output = try await hapax.start(["report"] + report.split(separator: " ").map(String.init) + options + format).finish()
+            #expect(output.status == 1 && output.error.contains("no answer of a Hapax server") && output.out.isEmpty, "\(output)")
+        }
+    }
+
     @Test("a property whose value is not JSON is named, its value is not repeated (I14)", arguments: [#"card:={"number":4711"#, "4711"])
     func invalidPropertyIsNotEchoed(property: String) async throws {
         let output = try await hapax.run("track", "x", "--property", property)
