@@ -4,8 +4,8 @@ package final class EncodedProperties: Sendable {
         var name: SortedNames.Name
         /// The name, a colon and the value, as JSON.
         var bytes: [UInt8]
-        /// Why JSON cannot hold the value; ignored for an event that has a value of its own under this name.
-        var unencodable: EventProblem?
+        /// Why JSON cannot hold the value, and where in the bytes; ignored for an event that has a value of its own under this name.
+        var unencodable: (problem: EventProblem, position: Int)?
     }
 
     /// Sorted by the bytes of their names.
@@ -24,7 +24,7 @@ package final class EncodedProperties: Sendable {
             writer.string(name.text)
             writer.byte(UInt8(ascii: ":"))
             writer.value(value, depth: 3)
-            members.append(Member(name: name, bytes: writer.bytes, unencodable: writer.unencodable))
+            members.append(Member(name: name, bytes: writer.bytes, unencodable: writer.unencodableValue))
             extent.formUnion(writer.extent)
         }
         self.members = members

@@ -54,7 +54,9 @@ package struct Event: Hashable, Sendable {
             writer.extent.obeysLimits && bytes.count <= EventLimits.maximumEventBytes && time >= 0 && time <= EventLimits.maximumTime
             && sequence ?? 0 >= 0 && Self.isShort(name, EventLimits.maximumNameBytes)
             && Self.isShort(distinctID, EventLimits.maximumDistinctIDBytes)
-        return EncodedEvent(id: id, bytes: bytes, unencodable: writer.unencodable, obeysLimits: obeysLimits)
+        return EncodedEvent(
+            id: id, bytes: bytes, unencodable: writer.unencodableValue.map { $0.problem.located(at: $0.position, in: bytes) },
+            obeysLimits: obeysLimits)
     }
 
     private static func isShort(_ text: String, _ maximum: Int) -> Bool {

@@ -11,7 +11,8 @@ package struct EventProblem: Hashable, Sendable, Error {
         self.detail = Self.cut(detail)
     }
 
-    /// The writer put a text in place of the number, so the bytes do not show the problem: such dead letters are recognised by this detail.
+    /// The writer put a text in place of the number, so the bytes do not show the problem: such dead letters are recognised by the beginning of their
+    /// detail.
     package static let notFinite = EventProblem(.invalidNumber, detail: "a number is not finite")
 
     private static func cut(_ detail: String) -> String {

@@ -2,14 +2,26 @@
 ///
 /// The client checks its events with the same code before it stores them, so the server has no reason to refuse what the client uploads.
 package enum EventScanner {
-    /// Checks one encoded event, as the server will.
+    /// Checks one encoded event, as the server will, and says where in it the problem is.
     package static func check(_ bytes: [UInt8]) -> EventProblem? {
         scan(bytes[...]).problem
     }
 
-    /// Reads one event that must fill `bytes` except for surrounding white space, as a line of newline-delimited JSON does.
+    /// Reads one event that must fill `bytes` except for surrounding white space, as a line of newline-delimited JSON does. Its problem says
+    /// where in the event it is, which a server does not look for.
     package static func scan(_ bytes: ArraySlice<UInt8>) -> ScannedEvent {
-        bytes.withUnsafeBufferPointer { fields(of: $0, 0..<$0.count) }.event(in: bytes)
+        bytes.withUnsafeBufferPointer { buffer in
+            var fields = fields(of: buffer, 0..<buffer.count)
+            if let problem = fields.problem { fields.problem = problem.located(at: failure(in: buffer), in: buffer) }
+            return fields
+        }.event(in: bytes)
+    }
+
+    /// Where reading an event fails.
+    private static func failure(in bytes: UnsafeBufferPointer<UInt8>) -> Int {
+        var scan = EventScan(from: JSONCursor(bytes))
+        do throws(EventProblem) { try scan.event() } catch { return scan.cursor.position }
+        return 0
     }
 
     /// The same for one line of a body.

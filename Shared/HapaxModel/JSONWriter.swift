@@ -8,7 +8,9 @@ package struct JSONWriter: ~Copyable {
     package private(set) var count = 0
 
     /// The problem with the first value that JSON cannot hold or that is nested too deep; a substitute was written in its place.
-    package private(set) var unencodable: EventProblem?
+    package var unencodable: EventProblem? { unencodableValue?.problem }
+    /// The same with the place of that substitute.
+    private(set) var unencodableValue: (problem: EventProblem, position: Int)?
     /// What the values written so far mean for the limits of an event.
     private(set) var extent = Extent()
 
@@ -203,8 +205,9 @@ package struct JSONWriter: ~Copyable {
     private mutating func member(_ member: EncodedProperties.Member, _ keys: inout Int) {
         if keys > 0 { byte(UInt8(ascii: ",")) }
         keys += 1
+        let start = count
         raw(member.bytes)
-        if let problem = member.unencodable { note(problem) }
+        if let (problem, position) = member.unencodable { note(problem, at: start + position) }
     }
 
     private mutating func descend(to depth: Int) -> Bool {
@@ -238,8 +241,8 @@ package struct JSONWriter: ~Copyable {
         text(number)
     }
 
-    private mutating func note(_ problem: EventProblem) {
-        if unencodable == nil { unencodable = problem }
+    private mutating func note(_ problem: EventProblem, at position: Int? = nil) {
+        if unencodableValue == nil { unencodableValue = (problem, position ?? count) }
     }
 
     // MARK: - Text

@@ -48,7 +48,7 @@ public struct Properties: Sendable {
         encoder.dateEncodingStrategy = .custom { date, encoder in
             var container = encoder.singleValueContainer()
             guard case .integer(let milliseconds) = date.propertyValue else {
-                throw EventProblem(.invalidProperties, detail: "a date is beyond all years")
+                throw EventProblem(.invalidProperties, detail: "a date is beyond all years\(Self.place(encoder.codingPath))")
             }
             try container.encode(milliseconds)
         }
@@ -60,9 +60,19 @@ public struct Properties: Sendable {
             members = object.map { ($0.key, $0.value) }
         } catch {
             // The encoder's own error text may quote the value.
-            let problem = error as? EventProblem ?? EventProblem(.invalidProperties, detail: "the value cannot be encoded as JSON")
+            let problem =
+                error as? EventProblem
+                ?? EventProblem(.invalidProperties, detail: "the value cannot be encoded as JSON\(Self.place(of: error))")
             failure = Failure(problem, json ?? Self.text(of: value, encoder))
         }
+    }
+
+    private static func place(of error: any Error) -> String {
+        if case EncodingError.invalidValue(_, let context) = error { place(context.codingPath) } else { "" }
+    }
+
+    private static func place(_ path: [any CodingKey]) -> String {
+        path.isEmpty ? "" : path.reduce(": properties") { $0 + ($1.intValue.map { "[\($0)]" } ?? ".\($1.stringValue)") }
     }
 
     /// The value's JSON with substitutes for dates and non-finite numbers, as one JSON string: it cannot be taken for properties and sent.

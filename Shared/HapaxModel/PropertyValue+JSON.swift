@@ -9,7 +9,9 @@ extension PropertyValue {
         // Bounds the depth, above all: the code below recurses.
         let id = EventID.derived(name: "", key: "")
         let event = #"{"event_id":"\#(id)","event":"e","time":0,"distinct_id":"u","properties":{"value":\#(text)}}"#
-        if let problem = EventScanner.check(Array(event.utf8)) { throw problem }
+        if let problem = EventScanner.check(Array(event.utf8)) {
+            throw EventProblem(problem.reason, detail: problem.detail.replacing("properties.value", with: "properties"))
+        }
         let result = Array(text.utf8).withUnsafeBufferPointer { bytes -> Result<PropertyValue, EventProblem> in
             var cursor = JSONCursor(bytes)
             return Result { () throws(EventProblem) in

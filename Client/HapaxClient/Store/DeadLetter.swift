@@ -34,7 +34,7 @@ extension DeadLetter {
     /// Not if its bytes changed on the disk, or hold a text for a number that JSON has not, even if they obey the limits (I3).
     package var holdsWhatWasTracked: Bool {
         reason != Self.changed.reason
-            && (reason != EventProblem.notFinite.reason.rawValue || detail != EventProblem.notFinite.detail)
+            && (reason != EventProblem.notFinite.reason.rawValue || !detail.hasPrefix(EventProblem.notFinite.detail))
     }
 
     /// One line of JSON, its end included.
