@@ -14,25 +14,29 @@ extension OpenClient {
         }
         let anonymousID = change(IdentityChange(login: .some(id)))
         guard let id else { return }
-        let key = anonymousID + "\u{0}" + id
-        // Once for each user and run: two processes, and a run that ended in between, make one event of it (its id is derived).
-        let isNew = identified.withLock { identified in
-            defer { identified = key }
-            return identified != key
+        let eventID = newID()
+        // Whoever logs in meanwhile is not this user: both are recorded.
+        guard identifications.expect(Identified(anonymousID, id), eventID) else { return }
+        if track("$identify", properties: [EventContext.anonymousID: anonymousID], id: eventID, distinctID: id) == nil {
+            identifications.wasRefused(eventID)
         }
-        // Whoever logs in meanwhile is not this user: both are recorded here.
-        guard isNew else { return }
-        let tracked = track(
-            "$identify", properties: [EventContext.anonymousID: anonymousID], id: .derived(name: "$identify", key: key), distinctID: id)
-        // Refused, as while the user has opted out, it is still to be recorded.
-        if tracked == nil { identified.withLock { if $0 == key { $0 = nil } } }
     }
 
     package func reset() {
+        // The one who leaves has a session with an end, and the next one a session with a beginning.
+        endSession()
+        identifications.forget()
+        screens.withLock { $0.told = nil }
+        let change = IdentityChange(login: .some(nil), anonymousID: newID().description, forgetsCommon: true)
+        if writer.intake.withLock({ $0.changePerson(change, now: clock.unixMilliseconds) }) { writer.wake() }
+        session.changed()
+        writer.whenStored { [session] in session.eventsStored() }
+        beginSessionAgain()
+    }
+
+    private func newID() -> EventID {
         var ids = UUIDv7Generator()
-        let anonymousID = ids.next(unixMilliseconds: clock.unixMilliseconds).description
-        identified.withLock { $0 = nil }
-        change(IdentityChange(login: .some(nil), anonymousID: anonymousID, forgetsCommon: true))
+        return ids.next(unixMilliseconds: clock.unixMilliseconds)
     }
 
     /// - Returns: The anonymous id from then on.
@@ -48,15 +52,20 @@ extension OpenClient {
     package func setConsent(_ consent: Consent) throws(ConsentError) {
         do {
             // Of changes at the same time, the last one holds here and on disk.
-            try self.consent.withLock { mark in
+            let isTakenAgain = try self.consent.withLock { mark in
+                let wasDenied = writer.intake.withLock { $0.context.consent == .denied }
                 // From now on, whether it can be kept or not.
                 if consent == .denied {
                     writer.intake.withLock { $0.context.consent = .denied }
-                    Self.forget(session, identified)
+                    forgetSession()
                 }
                 let kept = try mark.set(consent, now: clock.unixMilliseconds)
                 writer.intake.withLock { $0.change(kept) }
+                return wasDenied && kept.consent != .denied
             }
+            // The next start does it otherwise; nothing of it is sent.
+            if consent == .denied { try? IdentityFile(file.directory).forgetWaiting() }
+            if isTakenAgain { beginSessionAgain() }
             Task { [delivery] in await delivery.consentChanged() }
         } catch {
             throw .notPersisted(StorageFailure(error))
@@ -82,8 +91,11 @@ extension OpenClient {
     package func updateCommonProperties(_ change: (inout Properties) -> Void) {
         while true {
             let before = writer.intake.withLock { $0.context }
-            var after = before.common
-            change(&after)
+            var wanted = before.common
+            change(&wanted)
+            guard wanted != before.common else { return }
+            let (after, refused) = SharedProperties.accepted(wanted, before: before.common, over: before.automatic)
+            defer { logRefused(refused) }
             let changes = after.changes(since: before.common)
             guard !changes.isEmpty else { return }
             let wake: Bool? = writer.intake.withLock { intake in
@@ -98,6 +110,13 @@ extension OpenClient {
             if wake { writer.wake() }
             return
         }
+    }
+
+    func logRefused(_ refused: [SharedProperties.Refused]) {
+        guard !refused.isEmpty else { return }
+        configuration.logger?.error(
+            "Properties that no event may hold are left out: with them each event would be a dead letter",
+            metadata: ["hapax.properties": .array(refused.map { "\($0.name): \($0.detail)" })])
     }
 
     package var sessionID: EventID? { writer.intake.withLock { $0.context.session?.id } }

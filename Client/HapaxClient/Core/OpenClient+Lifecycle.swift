@@ -19,6 +19,8 @@ extension OpenClient {
     }
 
     package func handle(_ signal: LifecycleSignal) {
+        let isFirst = lifecycle.stopAwaiting()
+        defer { if isFirst { beginUploads() } }
         if signal == .backgroundTimeExpired { endRequestedAssertions() }
         let waitsForUploads = uploads.waitsInBackground || configuration.debug.isOn
         if signal == .didEnterBackground && waitsForUploads { return enterBackgroundFlushed() }
@@ -52,7 +54,8 @@ extension OpenClient {
                 session.began(id, for: identity.distinctID)
                 writer.whenStored { [session] in session.eventsStored() }
             }
-        case .emitAppEnd: emitAppEnd(now: now)
+        case .emitAppEnd: endSession()
+        case .tellScreen: tellScreen()
         case .emitAppStartPassively: track(AutomaticEvent.appStartPassively.rawValue)
         case .markPassive(let isPassive):
             writer.intake.withLock { $0.context.isPassive = isPassive }
@@ -62,10 +65,10 @@ extension OpenClient {
         case .stopFlush: lifecycle.withRecord { $0.mayFlush = false }
         case .pauseTimers:
             timers.enteredBackground()
-            screen.withLock { $0?.stopwatch.enteredBackground(now: now) }
+            screens.withLock { $0.told?.stopwatch.enteredBackground(now: now) }
         case .resumeTimers:
             timers.becameActive()
-            screen.withLock { $0?.stopwatch.becameActive(now: now) }
+            screens.withLock { $0.told?.stopwatch.becameActive(now: now) }
         case .startForegroundTimer: lifecycle.withRecord { $0.foregroundSince = now }
         case .startPeriodicTimer: scheduler.startTimer()
         case .stopPeriodicTimer: scheduler.stopTimer()
@@ -74,25 +77,32 @@ extension OpenClient {
         return false
     }
 
-    private func emitAppEnd(now: Duration) {
+    /// Of a session that is shown, and has an event of its start.
+    func endSession() {
+        let now = clock.monotonic
         var properties: Properties = [:]
         if let since = lifecycle.withRecord({ $0.foregroundSince }) { properties["$event_duration"] = (now - since).eventDuration }
         // The screen is not left: it goes on when the app is back.
-        if var shown = screen.withLock({ $0 }) { properties["$screen_duration"] = shown.stopwatch.end(now: now).eventDuration }
+        if var told = screens.withLock({ $0.told }) { properties["$screen_duration"] = told.stopwatch.end(now: now).eventDuration }
         // Of a session whose start was refused, as before an opt-in, there is no end either.
         guard let start = session.ended() else { return }
-        track(AutomaticEvent.appEnd.rawValue, properties: properties, id: SessionMarker.endID(start))
-        writer.whenStored { [session] in session.forget(start) }
+        if track(AutomaticEvent.appEnd.rawValue, properties: properties, id: SessionMarker.endID(start)) == nil { endWasRefused(start) }
     }
+
+    private func endWasRefused(_ start: EventID) { writer.whenStored { [session] in session.endWasRefused(start) } }
 
     /// The last session ended without `$AppEnd`: the process crashed or was killed.
     func recoverAppEnd() {
         guard let open = try? file.openSession() else { return }
-        track(
+        session.ended(open.start)
+        let id = track(
             AutomaticEvent.appEnd.rawValue, properties: open.properties, id: SessionMarker.endID(open.start),
             time: Date(unixMilliseconds: open.lastActivity), distinctID: open.distinctID)
-        writer.whenStored { [session] in session.forget(open.start) }
+        if id == nil { endWasRefused(open.start) }
     }
+
+    /// What came before was another's: another person's, or of one who had denied consent. The app is shown all the same.
+    func beginSessionAgain() { lifecycle.handle(.beginsAgain, perform: perform) }
 
     // MARK: - In the background
 

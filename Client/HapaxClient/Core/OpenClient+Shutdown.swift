@@ -5,6 +5,7 @@ extension OpenClient {
         lifecycle.withRecord { $0.adapter }?.detach()
         writer.intake.withLock { $0.close() }
         scheduler.stop()
+        _ = lifecycle.stopAwaiting()
         let end = CommitWaiter()
         let failure = Locked<DeliveryFailure?>(nil)
         let start = clock.monotonic

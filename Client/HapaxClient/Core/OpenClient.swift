@@ -14,7 +14,7 @@ package final class OpenClient: Sendable {
     let transport: any EventTransport
     let clock: any ClientClock
     let timers: EventTimers
-    let screen = Locked<ShownScreen?>(nil)
+    let screens: Locked<Screens>
     let lifecycle: AppLifecycle
     let gate: RequestGate
     let session: SessionMarker
@@ -22,8 +22,7 @@ package final class OpenClient: Sendable {
     let isCountScheduled = Locked(false)
     /// Of the directory, for all who work in it.
     let consent: Locked<ConsentMark>
-    /// For whom `$identify` has been tracked in this run.
-    let identified = Locked<String?>(nil)
+    let identifications: Identifications
     /// Whether the file was still there when the client closed it; nil before.
     let wasThereAtClose = Locked<Bool?>(nil)
     let reporter: EventReporter
@@ -75,6 +74,8 @@ package final class OpenClient: Sendable {
             try ConsentFile(directory).begin(configuration.consent)
             consent = ConsentMark(directory)
             try file.decidePending(consent.known)
+            // Where it cannot be written, the next start tries again; nothing of it is sent.
+            if consent.known.consent == .denied { try? IdentityFile(directory).forgetWaiting() }
             kept = try IdentityFile(directory).load(newID: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
         } catch {
             file.close()
@@ -91,10 +92,32 @@ package final class OpenClient: Sendable {
         return client
     }
 
-    /// Tracks the end of a session that has none, and begins to upload. Called once.
+    /// What an app is given to say how it stands, before it is taken for one that never does.
+    private static let attachTime: Duration = .seconds(10)
+
+    /// Tracks the end of a session that has none, and begins to upload; of an app once it is known whether it is shown. Called once.
     func begin() {
         recoverAppEnd()
         scheduler.startTimer()
+        guard configuration.isApp else { return beginUploads() }
+        lifecycle.withRecord { $0.isAwaited = true }
+        let awaiting = clock.schedule(after: Self.attachTime) { [weak self] in self?.wasNotAttached() }
+        lifecycle.withRecord { $0.awaiting = awaiting }
+    }
+
+    private func wasNotAttached() {
+        guard lifecycle.stopAwaiting() else { return }
+        if scheduler.policy.uploadsByItself, lifecycle.withRecord({ $0.adapter == nil }) {
+            configuration.logger?.warning(
+                """
+                Events are uploaded without knowing whether the app is shown: call attach() of the client when the app starts, or handle(_:) with \
+                its signals; for what is no app set isApp = false
+                """)
+        }
+        beginUploads()
+    }
+
+    func beginUploads() {
         scheduler.eventsStored(depth: sendable, immediate: false)
         if scheduler.policy.uploadsByItself { Task { [leftovers] in await leftovers.sendIfDue() } }
     }
@@ -117,13 +140,17 @@ package final class OpenClient: Sendable {
         self.lifecycle = lifecycle
         let debug = configuration.debug.isOn ? DebugMode(output: configuration.debug.output) : nil
 
+        let automatic = SharedProperties.accepted(
+            configuration.automatic.properties ? AutomaticProperties.collect(appVersion: configuration.automatic.appVersion) : [:])
         var context = EventContext(
             identity: Identity(
                 anonymousID: identity.anonymousID, loginID: identity.loginID, configuredID: configuration.distinctID),
-            automatic: configuration.automatic.properties
-                ? AutomaticProperties.collect(appVersion: configuration.automatic.appVersion) : [:])
+            automatic: automatic.properties)
+        var refused = automatic.refused
         if configuration.isApp {
-            context.common = identity.common
+            let kept = SharedProperties.accepted(identity.common, over: automatic.properties)
+            context.common = kept.properties
+            refused += kept.refused
             context.session = (try? file.keptSession()) ?? AppSession(id: file.counters.installID, began: 0, lastActivity: 0)
         }
         let intake = Locked(
@@ -146,8 +173,10 @@ package final class OpenClient: Sendable {
         }
         self.gate = gate
         let currentConsent: @Sendable () -> KeptConsent = { consent.withLock { $0.current() } }
-        let (session, identified) = (SessionMarker(file: file, clock: clock) { intake.withLock { $0.context } }, identified)
-        self.session = session
+        let session = SessionMarker(file: file, clock: clock) { intake.withLock { $0.context } }
+        let (screens, identifications) = (Locked(Screens()), Identifications(IdentityFile(file.directory)))
+        (self.session, self.screens, self.identifications) = (session, screens, identifications)
+        let whenTakenAgain = Locked<(@Sendable () -> Void)?>(nil)
         let makeEvent: Delivery.MakeEvent = { name, id, properties, origin in
             let context = intake.withLock { $0.context }
             let time = origin.time ?? clock.unixMilliseconds
@@ -188,13 +217,15 @@ package final class OpenClient: Sendable {
             immediateEvents: { debug == nil ? policy.withLock { $0.settings.immediateEvents } : nil },
             learnConsent: {
                 // Under the lock of the mark, as in a change of our own, which this must not undo (D16).
-                consent.withLock { mark in
+                let change = consent.withLock { mark -> (now: KeptConsent, before: KeptConsent)? in
                     let (now, before) = (mark.current(), intake.withLock { $0.consent })
                     guard now != before else { return nil }
-                    if now.consent == .denied { Self.forget(session, identified) }
+                    if now.consent == .denied { Self.forgetSession(session, screens, identifications, intake) }
                     intake.withLock { $0.change(now) }
-                    return now
+                    return (now, before)
                 }
+                if let change, change.before.consent == .denied, change.now.consent != .denied { whenTakenAgain.withLock { $0 }?() }
+                return change?.now
             },
             keepIdentity: { change in
                 // In a directory that was removed no later run would find it.
@@ -208,14 +239,20 @@ package final class OpenClient: Sendable {
                 }
             },
             commit: { events, dropped, committed in
+                let (ends, consent) = (session.ends(in: events), currentConsent())
+                let commit = try identifications.prepare(events, consent)
                 let appended = try file.append(
-                    events, dropped: dropped, now: clock.unixMilliseconds, consent: currentConsent(), committed: committed)
-                debug?.stored(events, appended)
+                    commit.events, dropped: dropped, now: clock.unixMilliseconds, consent: consent, known: commit.known, ending: ends,
+                    committed: committed)
+                session.stored(ends)
+                debug?.stored(commit.events, appended)
                 if let onStored {
-                    for (index, event) in events.enumerated() where appended.sequences[index] != nil && appended.deadLetters[index] == nil {
+                    for (index, event) in commit.events.enumerated()
+                    where appended.sequences[index] != nil && appended.deadLetters[index] == nil {
                         onStored(event.bytes)
                     }
                 }
+                identifications.committed(commit, events, appended)
                 return QueueWriter.Committed(depth: Self.sendable(file), appended: appended)
             },
             flush: { try file.flushDrive() },
@@ -224,20 +261,29 @@ package final class OpenClient: Sendable {
                 session.eventsStored()
                 scheduler.eventsStored(depth: $0.depth, immediate: $0.immediate)
             })
+        whenTakenAgain.withLock { $0 = { [weak self] in self?.beginSessionAgain() } }
+        logRefused(refused)
     }
 
     deinit {
         scheduler.stop()
+        _ = lifecycle.stopAwaiting()
         transport.close()
         reporter.end()
         // Nobody is left who would count them.
         if writer.intake.withLock({ !$0.uncounted.isEmpty }) { writer.whenStored {} }
     }
 
-    /// The user has denied consent: of what was deleted there is no end, and a user who logs in again is identified again.
-    static func forget(_ session: SessionMarker, _ identified: Locked<String?>) {
-        _ = session.ended()
-        identified.withLock { $0 = nil }
+    /// The user has denied consent: of what was deleted there is no end and no screen, and a user who logs in again is identified again.
+    func forgetSession() { Self.forgetSession(session, screens, identifications, writer.intake) }
+
+    private static func forgetSession(
+        _ session: SessionMarker, _ screens: Locked<Screens>, _ identifications: Identifications, _ intake: Locked<Intake>
+    ) {
+        session.forget()
+        identifications.forget()
+        screens.withLock { $0.told = nil }
+        intake.withLock { $0.context.screenName = nil }
     }
 
     /// Events that an upload would send now, or what is still to be recovered.

@@ -154,7 +154,7 @@ package actor Leftovers {
             let end = makeEvent(
                 AutomaticEvent.appEnd.rawValue, SessionMarker.endID(session.start), session.properties,
                 Delivery.Origin(isOwn: false, time: session.lastActivity, distinctID: session.distinctID))
-            if let end { _ = try? file.append([end], consent: consent, endingSession: session.start) }
+            if let end { _ = try? file.append([end], consent: consent, ending: [session.start]) }
         }
     }
 }

@@ -12,7 +12,8 @@ struct RequestGate: Sendable {
     /// - Parameter isManual: Whether somebody asked; else a policy did.
     func permission(isManual: Bool) -> RequestPermission {
         let (machine, record) = lifecycle.snapshot()
-        guard isManual || policyAllows() else { return .denied }
+        // Of an app that has not been heard of nobody knows whether it is in the background.
+        guard isManual || !record.isAwaited && policyAllows() else { return .denied }
         switch machine.uploads {
         case .always: return .granted(timeout: nil)
         case .onlyOnRequest: return isManual ? .granted(timeout: nil) : .denied
@@ -31,7 +32,8 @@ struct RequestGate: Sendable {
     /// - Returns: What ends it.
     func beginPass() -> @Sendable () -> Void {
         let (machine, record) = lifecycle.snapshot()
-        guard machine.uploads == .underAssertion, !machine.holdsAssertion, policyAllows(), let adapter = record.adapter,
+        guard machine.uploads == .underAssertion, !machine.holdsAssertion, !record.isAwaited, policyAllows(),
+            let adapter = record.adapter,
             let assertion = adapter.beginAssertion()
         else { return {} }
         lifecycle.withRecord { $0.policyAssertion = assertion }

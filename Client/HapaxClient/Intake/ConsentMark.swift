@@ -147,6 +147,8 @@ extension QueueDirectory {
     /// Durable on return.
     package func setConsent(_ consent: Consent) throws {
         try ConsentFile(self).change(to: consent, now: SystemClock().unixMilliseconds)
+        // A client's start does it otherwise; nothing of it is sent.
+        if consent == .denied { try? IdentityFile(self).forgetWaiting() }
     }
 }
 

@@ -154,6 +154,13 @@ struct Intake: Sendable {
         mailbox.append(Entry(changes: [.consent(consent)]))
     }
 
+    /// The same for another person, with nothing of the one before.
+    mutating func changePerson(_ change: IdentityChange, now: Int64) -> Bool {
+        if context.session != nil { context.session = AppSession(id: ids.next(unixMilliseconds: now), began: now, lastActivity: now) }
+        context.screenName = nil
+        return self.change(change).wake
+    }
+
     /// To be called when something happens in the app: what happens after a long pause belongs to a new session.
     mutating func continueSession(at now: Int64) {
         guard let session = context.session else { return }

@@ -8,11 +8,17 @@ import HapaxModel
 final class AppLifecycle: Sendable {
     enum Input: Sendable {
         case signal(LifecycleSignal)
+        /// ``LifecycleStateMachine/beginsAgain()``
+        case beginsAgain
         case flushEnded
     }
 
     /// What the machine's actions leave behind.
     struct Record: Sendable {
+        /// An app from which nothing has been heard yet: nobody knows whether it is shown.
+        var isAwaited = false
+        /// Ends that.
+        var awaiting: (any ScheduledAction)?
         var adapter: (any ApplicationAdapter)?
         var assertion: Int?
         /// Of uploads that the app asked for in the background; the machine's own is `assertion`.
@@ -45,6 +51,16 @@ final class AppLifecycle: Sendable {
         state.withLock { body(&$0.record) }
     }
 
+    /// - Returns: Whether it was awaited until now.
+    func stopAwaiting() -> Bool {
+        let (wasAwaited, awaiting) = withRecord { record in
+            defer { (record.isAwaited, record.awaiting) = (false, nil) }
+            return (record.isAwaited, record.awaiting)
+        }
+        awaiting?.cancel()
+        return wasAwaited
+    }
+
     func attach(_ adapter: any ApplicationAdapter) {
         // The one before goes after the lock: its end is the app's code.
         _ = withRecord { record in
@@ -75,6 +91,7 @@ final class AppLifecycle: Sendable {
             }
             switch state.inputs.removeFirst() {
             case .signal(let signal): return state.machine.handle(signal)
+            case .beginsAgain: return state.machine.beginsAgain()
             // Another has begun meanwhile, under the same assertion, and will say so itself.
             case .flushEnded: return state.record.isFlushing ? [] : state.machine.backgroundFlushEnded()
             }

@@ -17,6 +17,8 @@ struct LifecycleStateMachine: Hashable, Sendable {
     enum Action: Hashable, Sendable {
         case emitAppStart
         case emitAppEnd
+        /// `$AppViewScreen` of the screen that is shown, if there is no event of it yet.
+        case tellScreen
         case emitAppStartPassively
         /// From now on events carry `$app_state = "background"`, or no longer do (R48).
         case markPassive(Bool)
@@ -88,6 +90,11 @@ struct LifecycleStateMachine: Hashable, Sendable {
         return endAssertion()
     }
 
+    /// Another session begins while the app is shown, and nothing else changes.
+    func beginsAgain() -> [Action] {
+        isSessionOpen ? [.emitAppEnd, .emitAppStart, .tellScreen, .startForegroundTimer] : []
+    }
+
     // MARK: - Transitions
 
     private mutating func didFinishLaunching(inBackground: Bool) -> [Action] {
@@ -102,7 +109,7 @@ struct LifecycleStateMachine: Hashable, Sendable {
         // Notification centre and back is the same session (R45).
         guard !isSessionOpen else { return [] }
         isSessionOpen = true
-        return [.markPassive(false), .emitAppStart, .resumeTimers, .startForegroundTimer, .startPeriodicTimer]
+        return [.markPassive(false), .emitAppStart, .tellScreen, .resumeTimers, .startForegroundTimer, .startPeriodicTimer]
     }
 
     private mutating func didEnterBackground() -> [Action] {

@@ -117,8 +117,9 @@ extension QueueFile {
     private func finish(_ recovery: Recovery, _ makeEvent: (String, EventID, Properties) -> PreparedEvent?) throws -> Bool {
         var damage = recovery.damage
         damage.isRecovered = true
-        // The same one, however often it is made.
-        let id = EventID.derived(name: QueueDamage.eventName, key: "\(recovery.install) \(recovery.name)")
+        // The same one, however often it is made, and no derived one (version 8), which a project may refuse from an app's key.
+        let hash = EventID.derived(name: QueueDamage.eventName, key: "\(recovery.install) \(recovery.name)")
+        let id = EventID(high: hash.high & ~0xF000 | 0x4000, low: hash.low) ?? hash
         let event = makeEvent(QueueDamage.eventName, id, damage.properties)
         let isMore = try transaction(growing: true) { db, counters in
             if let event { _ = try Self.place(event, try RowInsert(db), db, &counters, pending: event.pending) }

@@ -8,6 +8,8 @@ package struct KeptIdentity: Hashable, Sendable {
     package var loginID: String?
     /// What each event of an app says besides.
     package var common: Properties = [:]
+    /// Whose `$identify` is tracked, the latest last.
+    var identified: [Identified] = []
 
     package init(anonymousID: String, loginID: String? = nil, common: Properties = [:]) {
         (self.anonymousID, self.loginID, self.common) = (anonymousID, loginID, common)
@@ -22,6 +24,7 @@ extension KeptIdentity: Codable {
         case loginID = "login_id"
         /// An object as text: a decoder would round its numbers.
         case common = "common_properties"
+        case identified
     }
 
     package init(from decoder: any Decoder) throws {
@@ -29,6 +32,7 @@ extension KeptIdentity: Codable {
         anonymousID = try values.decode(String.self, forKey: .anonymousID)
         loginID = try values.decodeIfPresent(String.self, forKey: .loginID)
         // What no event may hold is not worth the identity.
+        identified = (try? values.decodeIfPresent([Identified].self, forKey: .identified)) ?? []
         common = (try? values.decodeIfPresent(String.self, forKey: .common)).flatMap { $0 }.flatMap { Properties(json: $0) } ?? [:]
     }
 
@@ -36,6 +40,7 @@ extension KeptIdentity: Codable {
         var values = encoder.container(keyedBy: CodingKeys.self)
         try values.encode(anonymousID, forKey: .anonymousID)
         try values.encodeIfPresent(loginID, forKey: .loginID)
+        if !identified.isEmpty { try values.encode(identified, forKey: .identified) }
         if !common.isEmpty { try values.encode(EncodedProperties(common).json, forKey: .common) }
     }
 }
@@ -69,6 +74,12 @@ package struct IdentityFile: Sendable {
         try file.begin(try JSONEncoder().encode(KeptIdentity(anonymousID: newID)))
         guard let identity = try read() else { throw POSIXError(.ENOENT) }
         return (identity, failure)
+    }
+
+    /// Forgets the `$identify` events that are not known to be stored: the user has denied consent, and no file keeps what was taken before.
+    func forgetWaiting() throws {
+        guard try read()?.identified.contains(where: { $0.event != nil }) == true else { return }
+        _ = try change { $0.identified.removeAll { $0.event != nil } }
     }
 
     /// Changes what is there; durable on return. Changes of several processes follow each other.

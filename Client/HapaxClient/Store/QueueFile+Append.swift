@@ -25,12 +25,13 @@ extension QueueFile {
     ///   - dropped: Added to the counts of events refused at intake.
     ///   - now: The clock in Unix milliseconds, for events that are too old.
     ///   - consent: What the user has agreed to by now.
-    ///   - endingSession: The start of a session that is over with these.
+    ///   - known: Places of events that need not be stored: they take no sequence.
+    ///   - ending: The starts of sessions that are over with these.
     ///   - committed: Called before anybody else can read what was stored.
     @discardableResult
     func append(
         _ events: some Collection<PreparedEvent>, dropped: [String: Int64] = [:], now: Int64 = 0,
-        consent: KeptConsent = KeptConsent(consent: .granted), endingSession: EventID? = nil,
+        consent: KeptConsent = KeptConsent(consent: .granted), known: Set<Int> = [], ending: [EventID] = [],
         committed: () -> Void = {}
     ) throws -> Appended {
         try decidePending(consent)
@@ -41,6 +42,10 @@ extension QueueFile {
             appended.sequences.reserveCapacity(events.count)
             let insert = try RowInsert(db)
             for (index, event) in events.enumerated() {
+                guard !known.contains(index) else {
+                    appended.sequences.append(nil)
+                    continue
+                }
                 let decision = event.pending.map { consent.decision(after: $0) } ?? true
                 if decision == false {
                     appended.sequences.append(nil)
@@ -53,7 +58,7 @@ extension QueueFile {
             }
             for (reason, count) in dropped { try counters.count(reason, count, db) }
             try counters.count(DropReason.optedOut.rawValue, Int64(appended.denied.count), db)
-            if let endingSession { try Self.removeSession(endingSession, db) }
+            for start in ending { try Self.removeSession(start, db) }
             let removed = try removeForQuota(db, &counters, now: now, limit: chunkLimit + events.count)
             for (index, sequence) in appended.sequences.enumerated() where removed.contains(where: { $0 >= first && $0 == sequence }) {
                 appended.removed.insert(index)

@@ -12,7 +12,9 @@ struct LifecycleStateMachineTests {
         return signals.map { LifecycleHistories.perform(.signal($0), on: &machine, grants: true) }
     }
 
-    private let start: [Action] = [.markPassive(false), .emitAppStart, .resumeTimers, .startForegroundTimer, .startPeriodicTimer]
+    private let start: [Action] = [
+        .markPassive(false), .emitAppStart, .tellScreen, .resumeTimers, .startForegroundTimer, .startPeriodicTimer,
+    ]
     private let end: [Action] = [.emitAppEnd, .beginAssertion, .flush, .pauseTimers, .stopPeriodicTimer]
 
     @Test("cold start, then background, then back: start, end, start, each in its order (R43, R44, R46, R52, D8)")
@@ -84,6 +86,7 @@ struct LifecycleStateMachineTests {
     /// Controls of the test above: each is a defect seen in published clients.
     enum PlantedBug: CaseIterable {
         case startOnEveryActivation, startLostAfterResign, timersNotResumed, timerRunsPassively, assertionNeverEnds, endTwice, noStoring
+        case startsAgainUnseen
 
         func apply(_ actions: [Action], _ step: LifecycleHistories.Step, before: LifecycleStateMachine) -> [Action] {
             switch self {
@@ -95,6 +98,7 @@ struct LifecycleStateMachineTests {
             case .assertionNeverEnds: step == .flushEnded ? [] : actions
             case .endTwice: step == .signal(.willTerminate) && !before.isSessionOpen ? [.emitAppEnd] + actions : actions
             case .noStoring: actions.filter { $0 != .storeAndStop }
+            case .startsAgainUnseen: step == .beginsAgain ? [.emitAppEnd, .emitAppStart, .tellScreen, .startForegroundTimer] : actions
             }
         }
     }

@@ -7,20 +7,23 @@ struct LifecycleHistories {
     enum Step: Hashable {
         case signal(LifecycleSignal)
         case flushEnded
+        case beginsAgain
     }
 
     static let steps: [Step] =
         [
             .didFinishLaunching(inBackground: false), .didFinishLaunching(inBackground: true), .willEnterForeground, .didBecomeActive,
             .willResignActive, .didEnterBackground, .willTerminate, .backgroundTimeExpired,
-        ].map { .signal($0) } + [.flushEnded]
+        ].map { .signal($0) } + [.flushEnded, .beginsAgain]
 
     let grants: Bool
     /// What is tested: the machine, or one with a bug.
     let perform: (Step, inout LifecycleStateMachine) -> [Action]
 
     static func perform(_ step: Step, on machine: inout LifecycleStateMachine, grants: Bool) -> [Action] {
-        guard case .signal(let signal) = step else { return machine.backgroundFlushEnded() }
+        guard case .signal(let signal) = step else {
+            return step == .flushEnded ? machine.backgroundFlushEnded() : machine.beginsAgain()
+        }
         return machine.handle(signal).flatMap { action in
             action == .beginAssertion ? [action] + machine.assertionAnswered(granted: grants) : [action]
         }
@@ -33,7 +36,7 @@ struct LifecycleHistories {
     }
 
     /// Both are values that depend on nothing else: two histories that lead to the same pair have the same futures, so that one of them
-    /// stands for both, and all 9⁷ are covered.
+    /// stands for both, and all 10⁷ are covered.
     private struct Point: Hashable {
         var machine: LifecycleStateMachine
         var model: Model
@@ -76,7 +79,7 @@ struct LifecycleHistories {
             case .signal(.didBecomeActive):
                 (wasSeen, isShown, isActive) = (true, true, true)
                 if !startIsSaid {
-                    said = [.markPassive(false), .emitAppStart, .resumeTimers, .startForegroundTimer, .startPeriodicTimer]
+                    said = [.markPassive(false), .emitAppStart, .tellScreen, .resumeTimers, .startForegroundTimer, .startPeriodicTimer]
                 }
                 startIsSaid = true
             case .signal(.willResignActive): isActive = false
@@ -99,6 +102,8 @@ struct LifecycleHistories {
             case .signal(.backgroundTimeExpired):
                 if assertions == 1 { said = [.stopFlush, .endAssertion] }
                 assertions = 0
+            case .beginsAgain:
+                if startIsSaid { said = [.emitAppEnd, .emitAppStart, .tellScreen, .startForegroundTimer] }
             case .flushEnded:
                 if assertions == 1 { said = [.endAssertion] }
                 assertions = 0

@@ -184,8 +184,37 @@ struct IdentityTests {
         _ = await second.client.flush()
         let ids = second.transport.batches.flatMap(\.scanned.events).map(\.id)
         let before = first.transport.batches.flatMap(\.scanned.events).filter { $0.name == Array("$identify".utf8)[...] }.map(\.id)
-        #expect(before.count == 2 && ids == [before[1]], "the server takes it for a duplicate")
+        #expect(before.count == 2 && ids.isEmpty, "the directory knows whose it has stored (C5)")
         await second.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "C5: what `$identify` said while consent was pending goes with a denial, from the disk as well; who agrees then is identified anew (D16)"
+    )
+    func deniedIdentifyIsForgotten() async throws {
+        let test = try TestClient { ($0.distinctID, $0.consent) = (nil, .pending) }
+        let path = test.directory.path("queue/identity.json")
+        func kept() throws -> [Identified] { try IdentityFile(QueueDirectory(path: test.directory.path("queue"))).read()?.identified ?? [] }
+        test.client.identify("anna")
+        try await test.client.waitUntilStored()
+        #expect(try kept().map { $0.event == nil } == [false] && !kept()[0].pair.contains("anna"))
+        try test.client.setConsent(.denied)
+        #expect(try kept().isEmpty && !String(contentsOfFile: path, encoding: .utf8).contains("$identify"))
+        try test.client.setConsent(.granted)
+        test.client.identify("anna")
+        _ = await test.client.flush()
+        #expect(test.transport.batches.flatMap(\.names) == ["$identify"])
+        #expect(try kept().map { $0.event == nil } == [true])
+        await test.client.shutdown(within: .zero)
+    }
+
+    @Test("C5: a hundred users are known to the directory; their `$identify` is stored once, however often they log in again (R56)")
+    func hundredUsersAreKnown() async throws {
+        let test = try TestClient { $0.distinctID = nil }
+        for _ in 0..<2 { for user in 0..<100 { test.client.identify("user \(user)") } }
+        _ = await test.client.flush()
+        #expect(test.transport.batches.flatMap(\.names).count == 100)
+        await test.client.shutdown(within: .zero)
     }
 
     @Test("a queue's directory that is away for a moment takes no opt-out with it (D16)")
