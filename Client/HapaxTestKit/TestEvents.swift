@@ -72,10 +72,21 @@ public final class TestEvents: Sendable {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Everything that was tracked, in order, once it is stored; without what broke a limit (`EventClient.deadLetters`).
+    /// What was tracked and is sent, or would be, in order, once it is stored: neither what broke a limit (`EventClient.deadLetters`) nor what a
+    /// denial of consent or a purge has deleted.
     public func all(named name: String? = nil) async -> [TrackedEvent] {
-        try? await client.open?.waitUntilStored()
+        await forgetDeleted()
         return stored.withLock { $0.events }.filter { name == nil || $0.name == name }
+    }
+
+    private func forgetDeleted() async {
+        // While the disk refuses, events are in memory, and none is deleted.
+        try? await client.open?.waitUntilStored()
+        let before = stored.withLock { Set($0.events.map(\.id)) }
+        // One that is sent meanwhile leaves the file behind its request. A file that nobody can read, as behind a shutdown, has deleted nothing.
+        guard let waiting = try? client.open?.waitingIDs() else { return }
+        let deleted = before.subtracting(waiting).subtracting(server.transport.batches.flatMap(\.ids))
+        stored.withLock { $0.events.removeAll { deleted.contains($0.id) } }
     }
 
     /// The first event of a name: one that was tracked, or the next one that is.
@@ -85,6 +96,7 @@ public final class TestEvents: Sendable {
     ///   - limit: Of real time, whatever ``clock`` says.
     /// - Throws: ``NotTracked``.
     public func first(named name: String, within limit: Duration = .seconds(1)) async throws -> TrackedEvent {
+        await forgetDeleted()
         let number = stored.withLock { stored in
             stored.next += 1
             return stored.next

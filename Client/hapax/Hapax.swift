@@ -12,8 +12,8 @@ struct Hapax: AsyncParsableCommand {
             refuses for good goes to the dead letters with its reason, and stays there until you decide. Any number of processes work \
             in one queue directory, each with a file of its own; what one leaves behind, the others deliver.
 
-            Environment: HAPAX_SERVER, HAPAX_KEY, HAPAX_READ_KEY and HAPAX_QUEUE stand for --server, --key, --read-key and --queue. Prefer \
-            variables for keys: arguments can be seen by other users of the machine.
+            Environment: HAPAX_SERVER, HAPAX_KEY, HAPAX_READ_KEY and HAPAX_QUEUE stand for --server, --key, --read-key and --queue; \
+            HAPAX_KEY_FILE names a file with the key. Prefer these for keys: arguments can be seen by other users of the machine.
 
             Shell completion: hapax --generate-completion-script bash (or zsh, fish) writes a script; see docs/client.md for where to put \
             it. `hapax help track` explains a command.
@@ -54,7 +54,7 @@ struct Hapax: AsyncParsableCommand {
             Terminal.complain("argument \(place) is not UTF-8; nothing was done")
             exit(withError: ExitCode.validationFailure)
         }
-        for name in ["HAPAX_QUEUE", "HAPAX_SERVER", "HAPAX_KEY", "HAPAX_READ_KEY", "XDG_STATE_HOME", "HOME"] {
+        for name in ["HAPAX_QUEUE", "HAPAX_SERVER", "HAPAX_KEY", "HAPAX_KEY_FILE", "HAPAX_READ_KEY", "XDG_STATE_HOME", "HOME"] {
             guard let value = getenv(name), String(validatingCString: value) == nil else { continue }
             Terminal.complain("\(name) is not UTF-8; nothing was done")
             exit(withError: ExitCode.validationFailure)

@@ -51,7 +51,7 @@ struct ServerOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The server's base URL. Default: $HAPAX_SERVER.", valueName: "url"))
     var server: String?
 
-    @Option(help: ArgumentHelp("The project's write key. Default: $HAPAX_KEY.", valueName: "key"))
+    @Option(help: ArgumentHelp("The project's write key. Default: $HAPAX_KEY, else what is in the file $HAPAX_KEY_FILE.", valueName: "key"))
     var key: String?
 
     @Option(
@@ -75,12 +75,18 @@ struct ServerOptions: ParsableArguments {
         }
     }
 
+    private func keyOfEnvironment() throws -> String? {
+        do throws(StartError) { return try EventClient.Configuration.writeKey(ProcessInfo.processInfo.environment) } catch {
+            throw ValidationError("\(error)")
+        }
+    }
+
     func configuration(queue: QueueOptions) throws -> EventClient.Configuration {
         guard let server = server ?? environment("HAPAX_SERVER") else {
             throw ValidationError("Where to? Give --server or set HAPAX_SERVER.")
         }
-        guard let key = key ?? environment("HAPAX_KEY") else {
-            throw ValidationError("With which write key? Set HAPAX_KEY or give --key.")
+        guard let key = try key ?? keyOfEnvironment() else {
+            throw ValidationError("With which write key? Set HAPAX_KEY or HAPAX_KEY_FILE, or give --key.")
         }
         var configuration = EventClient.Configuration(server: server, writeKey: key, queueDirectory: queue.path)
         configuration.uploads.interval = nil

@@ -23,7 +23,8 @@ struct OrdersSettings: Sendable {
           SHOP_DRAIN_SECONDS  8: how long to deliver what is left when stopped; with the 5 seconds that requests under way
                               have, less than the supervisor's grace period
           HAPAX_SERVER        the ingest server's URL; without it the shop runs without events
-          HAPAX_KEY           the project's write key
+          HAPAX_KEY           the project's write key, or
+          HAPAX_KEY_FILE      a file that holds it
           HAPAX_QUEUE         hapax-data/orders-queue: the directory of the event queue; any number of processes share it
 
         """
@@ -36,13 +37,11 @@ struct OrdersSettings: Sendable {
         if let host = environment["SHOP_HOST"] { self.host = host }
         if let port = try Self.number("SHOP_PORT", in: 0...65_535, environment) { self.port = port }
         if let seconds = try Self.number("SHOP_DRAIN_SECONDS", in: 0...3_600, environment) { drainSeconds = seconds }
-        guard let server = environment["HAPAX_SERVER"], !server.isEmpty else { return }
-        guard let url = URL(string: server) else { throw Problem(description: "HAPAX_SERVER must be a URL") }
-        var events = EventClient.Configuration(
-            server: url, writeKey: environment["HAPAX_KEY"] ?? "",
-            queueDirectory: URL(filePath: environment["HAPAX_QUEUE"] ?? "hapax-data/orders-queue"))
-        events.drainTime = .seconds(drainSeconds)
-        self.events = events
+        do throws(StartError) { events = try EventClient.Configuration(environment: environment) } catch {
+            throw Problem(description: "\(error)")
+        }
+        if environment["HAPAX_QUEUE", default: ""].isEmpty { events?.queue.directory = URL(filePath: "hapax-data/orders-queue") }
+        events?.drainTime = .seconds(drainSeconds)
     }
 
     private static func number(

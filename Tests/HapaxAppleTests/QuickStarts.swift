@@ -8,22 +8,21 @@ import Testing
 
 // SwiftUI
 struct ShopApp: App {
-    // Made once: a client that a view makes would be made with each view.
-    private let client = EventClient(server: URL(string: "https://events.example.org")!, writeKey: "…")
-
-    init() { client.attach() }
+    init() {
+        EventClient.bootstrap(EventClient.Configuration(server: URL(string: "https://events.example.org")!, writeKey: "…"))
+        EventClient.shared.attach()
+    }
 
     var body: some Scene {
-        WindowGroup { CartView().eventClient(client) }
+        WindowGroup { CartView().eventClient(.shared) }
     }
 }
 
 struct CartView: View {
-    @Environment(\.eventClient) private var events
     let amount = 12.5
 
     var body: some View {
-        Button("Pay") { events.track("paid", properties: ["amount": amount]) }
+        Button("Pay") { EventClient.shared.track("paid", properties: ["amount": amount]) }
             .trackScreen("cart")
     }
 }
@@ -31,12 +30,11 @@ struct CartView: View {
 
 // UIKit
 final class AppDelegate: UIResponder, UIApplicationDelegate {
-    private let client = EventClient(server: URL(string: "https://events.example.org")!, writeKey: "…")
-
     func application(
         _ application: UIApplication, didFinishLaunchingWithOptions launchOptions: [UIApplication.LaunchOptionsKey: Any]?
     ) -> Bool {
-        client.attach(application)
+        EventClient.bootstrap(EventClient.Configuration(server: URL(string: "https://events.example.org")!, writeKey: "…"))
+        EventClient.shared.attach(application)
         return true
     }
 }

@@ -5,8 +5,8 @@ import Logging
 import TestSupport
 import Testing
 
-/// The handler that docs/client.md shows.
-@Suite("The documented handler", .endsWhenItHangs)
+/// The handlers that docs/client.md and README.md show.
+@Suite("The documented handlers", .endsWhenItHangs)
 struct DocumentedHandlerTests {
     private func handle(_ order: (id: String, customer: String), _ events: EventClient) async throws {
         // In a handler:
@@ -16,6 +16,28 @@ struct DocumentedHandlerTests {
         } catch .refused(.disabled) where !events.isConfigured {
             // Without a configuration the shop sells all the same.
         }
+    }
+
+    private func sell(_ order: (id: String, amount: Double, customer: String), in orders: Orders, _ events: EventClient) async throws {
+        // The sale is in your own database; it neither waits for its event nor fails with it.
+        try await orders.store(order.id)
+        events.track(
+            "order_paid", properties: ["amount": order.amount],
+            id: .derived(name: "order_paid", key: order.id), distinctID: order.customer)
+
+        // Where the event is the only record: answer when it is on disk.
+        do throws(TrackError) {
+            try await events.trackDurably(
+                "order_paid", properties: ["amount": order.amount],
+                id: .derived(name: "order_paid", key: order.id), distinctID: order.customer)
+        } catch .refused(.disabled) where !events.isConfigured {
+            // Without a configuration the service works all the same.
+        }
+    }
+
+    private actor Orders {
+        private(set) var sold: [String] = []
+        func store(_ order: String) throws { sold.append(order) }
     }
 
     @Test("without a configuration it answers as ever; of a client that should take events and cannot it hears (C21)")
@@ -28,17 +50,27 @@ struct DocumentedHandlerTests {
         await #expect(throws: TrackError.refused(.disabled)) {
             try await handle(("A-17", "c"), EventClient(broken, logger: logger))
         }
+        let orders = Orders()
+        for (id, configuration) in [("A-17", nil), ("A-18", broken)] {
+            try? await sell((id, 1, "c"), in: orders, EventClient(configuration, logger: logger))
+        }
+        #expect(await orders.sold == ["A-17", "A-18"], "a sale does not depend on its event (C30)")
     }
 
-    @Test("control: it is the handler of docs/client.md, to the letter")
-    func handlerIsTheDocumentedOne() throws {
+    @Test(
+        "control: they are the handlers of docs/client.md and README.md, to the letter",
+        arguments: [
+            ("docs/client.md", "// In a handler:", 7),
+            ("README.md", "// The sale is in your own database; it neither waits for its event nor fails with it.", 12),
+        ])
+    func handlerIsTheDocumentedOne(file: String, first: String, count: Int) throws {
         func lines(_ file: String) throws -> [String] {
             try String(contentsOf: PackageLayout.root.appending(path: file), encoding: .utf8).split(separator: "\n").map {
                 $0.trimmingCharacters(in: .whitespaces)
-            }.drop { $0 != "// In a handler:" }.prefix(7).map(\.self)
+            }.drop { $0 != first }.prefix(count).map(\.self)
         }
-        let documented = try lines("docs/client.md")
-        #expect(documented.count == 7 && documented.last == "}")
+        let documented = try lines(file)
+        #expect(documented.count == count && documented.last == "}")
         #expect(try lines("Tests/HapaxClientServiceTests/DocumentedHandlerTests.swift") == documented)
     }
 }

@@ -58,24 +58,39 @@ extension EventClient {
             queue = QueueSettings(directory: queueDirectory)
         }
 
-        /// From `HAPAX_SERVER`, `HAPAX_KEY` and `HAPAX_QUEUE`, as the command line has them; the last one stands for the directory and may be
-        /// missing. What is empty counts as missing.
+        /// From `HAPAX_SERVER`, `HAPAX_KEY` or `HAPAX_KEY_FILE`, and `HAPAX_QUEUE`, as the command line has them; the last one stands for the
+        /// directory and may be missing. What is empty counts as missing.
         ///
         /// - Returns: nil if neither server nor key is there, as where a service runs without events: ``EventClient/init(_:logger:)`` takes that.
-        /// - Throws: ``StartError/missing(_:)`` if only one of them is there. One that is no URL is refused when the client starts.
+        /// - Throws: ``StartError``: only one of them is there, the key's file cannot be read, or what is there is no URL or no key. A service that
+        ///   ends with it is one that nobody has to find out about by its refusals.
         public init?(environment: [String: String] = ProcessInfo.processInfo.environment) throws(StartError) {
             let values = environment.filter { !$0.value.isEmpty }
-            switch (values["HAPAX_SERVER"], values["HAPAX_KEY"]) {
+            switch (values["HAPAX_SERVER"], try Self.writeKey(environment)) {
             case (nil, nil): return nil
             case (nil, _): throw .missing("HAPAX_SERVER")
             case (_, nil): throw .missing("HAPAX_KEY")
             case (let server?, let key?):
                 self.init(server: Self.url(server), writeKey: key)
                 if let path = values["HAPAX_QUEUE"] { queue.directory = URL(filePath: path, directoryHint: .isDirectory) }
+                _ = try endpoint()
             }
         }
 
-        private static var standardLogger: Logger {
+        /// `HAPAX_KEY`, or what is in the file that `HAPAX_KEY_FILE` names, as Docker and systemd give secrets; nil if neither is set.
+        package static func writeKey(_ environment: [String: String]) throws(StartError) -> String? {
+            let key = environment["HAPAX_KEY"].flatMap { $0.isEmpty ? nil : $0 }
+            guard let path = environment["HAPAX_KEY_FILE"], !path.isEmpty else { return key }
+            guard key == nil else { throw .keySetTwice }
+            do {
+                let text = try String(contentsOf: URL(filePath: path), encoding: .utf8)
+                return text.trimmingCharacters(in: .whitespacesAndNewlines)
+            } catch {
+                throw .keyFile(StorageFailure(error))
+            }
+        }
+
+        static var standardLogger: Logger {
             var logger = Logger(label: "hapax")
             logger.logLevel = .warning
             return logger
@@ -170,6 +185,8 @@ extension EventClient {
 
 /// Why a client could not start. Nothing has been changed.
 public enum StartError: Error, Hashable, Sendable {
+    /// ``EventClient/shared`` has no configuration yet: ``EventClient/bootstrap(_:)`` gives it one.
+    case notBootstrapped
     /// Not `http://host…` or `https://host…`, or with a user, a query, a fragment or a port outside 1…65535; an
     /// international name has to be in its ASCII form (`xn--`).
     case malformedURL
@@ -179,6 +196,10 @@ public enum StartError: Error, Hashable, Sendable {
     case invalidDistinctID
     /// This variable of the environment is not set, though the other one of server and key is.
     case missing(String)
+    /// `HAPAX_KEY` and `HAPAX_KEY_FILE` are both set.
+    case keySetTwice
+    /// The file that `HAPAX_KEY_FILE` names cannot be read.
+    case keyFile(StorageFailure)
     /// On iOS: the queue's directory is in a container that apps share, where the system kills an app that it suspends while it holds a lock.
     case sharedContainer
     /// The directory or its files cannot be made, read or locked, or an earlier or a newer version made them; then they are left untouched.
@@ -188,7 +209,7 @@ public enum StartError: Error, Hashable, Sendable {
     package var mayPass: Bool {
         switch self {
         case .queueUnusable: true
-        case .malformedURL, .invalidKey, .invalidDistinctID, .missing, .sharedContainer: false
+        case .notBootstrapped, .malformedURL, .invalidKey, .invalidDistinctID, .missing, .keySetTwice, .keyFile, .sharedContainer: false
         }
     }
 }
@@ -196,10 +217,13 @@ public enum StartError: Error, Hashable, Sendable {
 extension StartError: CustomStringConvertible {
     public var description: String {
         switch self {
+        case .notBootstrapped: "EventClient.shared has no configuration: call EventClient.bootstrap(configuration) first"
         case .malformedURL: "the server's URL must be http://host or https://host in visible ASCII, without user, query and fragment"
         case .invalidDistinctID: "the configuration's distinctID must have 1 to 200 bytes, none of them U+0000"
         case .invalidKey: "the write key is empty or holds characters other than visible ASCII"
         case .missing(let variable): "\(variable) is not set"
+        case .keySetTwice: "the write key is set twice: take HAPAX_KEY or HAPAX_KEY_FILE away"
+        case .keyFile(let failure): "the file that HAPAX_KEY_FILE names cannot be read: \(failure)"
         case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
         case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
         }

@@ -40,6 +40,8 @@ public final class EventClient: Sendable {
         var isShutDown = false
         /// Events refused while it is closed, and what counts them for metrics.
         var refused = 0
+        /// Whether it has been said that the shared client refuses while another one is open.
+        var isOvershadowed = false
         var refusals: Counter?
         /// Calls made while it was closed that are still to be performed.
         var wishes = Wishes()
@@ -153,7 +155,15 @@ public final class EventClient: Sendable {
 
     // MARK: - The shared one
 
-    private static let ofTheProcess = EventClient(nil)
+    private static let ofTheProcess = notBootstrapped(clock: SystemClock(), open: openQueue)
+
+    /// What is shared, before ``bootstrap(_:)``.
+    static func notBootstrapped(logger: Logger? = nil, clock: any ClientClock, open: @escaping Open) -> EventClient {
+        let client = EventClient(nil, logger: logger, clock: clock, open: open)
+        client.state.withLock { $0.startFailure = .notBootstrapped }
+        return client
+    }
+
     /// A test's own.
     @TaskLocal package static var sharedOfTask: EventClient?
 
@@ -170,7 +180,7 @@ public final class EventClient: Sendable {
         let isFirst = state.withLock { state in
             guard !state.isBootstrapped else { return false }
             state.isBootstrapped = true
-            (state.configuration, state.logger) = (configuration, configuration?.logger)
+            (state.configuration, state.logger, state.startFailure) = (configuration, configuration?.logger, nil)
             state.context.identity.configuredID = configuration?.distinctID
             if state.wishes.consent == nil { state.context.consent = configuration?.consent ?? .granted }
             return true
@@ -187,7 +197,8 @@ public final class EventClient: Sendable {
     /// Whether it was given a configuration. If so and it is disabled, an event is refused that it was meant to take.
     public var isConfigured: Bool { state.withLock { $0.configuration != nil } }
 
-    /// Why the latest attempt to open the queue failed; nil once it is open, and without a configuration.
+    /// Why the latest attempt to open the queue failed; nil once it is open, and for a client that was made with nil for its configuration. Of
+    /// ``shared`` it is ``StartError/notBootstrapped`` before ``bootstrap(_:)``.
     public var startFailure: StartError? { state.withLock { $0.startFailure } }
 
     /// What HapaxClientService needs to know.
@@ -322,6 +333,9 @@ public final class EventClient: Sendable {
             return (state.opened, state.refusals, state.configuration?.metricsFactory)
         }
         guard opened == nil else { return opened }
+        #if DEBUG
+        warnIfOvershadowed()
+        #endif
         // The client's own label, so that one alert covers all that is dropped. Not under the lock, since it is the app's code, and not before it is
         // needed: an app may still choose its metrics.
         let refusals =
@@ -332,6 +346,19 @@ public final class EventClient: Sendable {
         state.withLock { if $0.configuration != nil { $0.refusals = refusals } }
         refusals.increment()
         return nil
+    }
+
+    /// Who has made a client, and tracks with the shared one, learns it while the app is made.
+    private func warnIfOvershadowed() {
+        guard ClientPresence.isAny else { return }
+        let isNews = state.withLock { state in
+            defer { state.isOvershadowed = state.startFailure == .notBootstrapped }
+            return state.startFailure == .notBootstrapped && !state.isOvershadowed
+        }
+        guard isNews else { return }
+        (logger ?? Configuration.standardLogger).warning(
+            "EventClient.shared refuses events, while another client is open: give it its configuration by EventClient.bootstrap(_:), or track with that client"
+        )
     }
 
     // MARK: - Tracking

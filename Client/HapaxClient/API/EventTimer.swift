@@ -16,6 +16,8 @@ public final class EventTimer: Sendable {
         stopwatch = Locked(Stopwatch(now: clock.monotonic))
     }
 
+    deinit { client.timers.remove(self) }
+
     /// Stops the measuring for a while.
     public func pause() { change { $0.pause(now: $1) } }
 
@@ -38,6 +40,7 @@ public final class EventTimer: Sendable {
             return stopwatch?.end(now: now)
         }
         guard let measured else { return nil }
+        client.timers.remove(self)
         var properties = properties
         if properties["$event_duration"] == nil { properties["$event_duration"] = measured.eventDuration }
         return client.track(name, properties: properties, id: id, distinctID: distinctID)
@@ -59,18 +62,18 @@ final class EventTimers: Sendable {
         weak var timer: EventTimer?
     }
 
-    private let timers = Locked<[Weak]>([])
+    private let timers = Locked<[ObjectIdentifier: Weak]>([:])
 
-    func add(_ timer: EventTimer) {
-        timers.withLock { timers in
-            timers.removeAll { $0.timer == nil }
-            timers.append(Weak(timer: timer))
-        }
-    }
+    func add(_ timer: EventTimer) { timers.withLock { $0[ObjectIdentifier(timer)] = Weak(timer: timer) } }
+
+    /// Of one that has ended, or that nobody keeps any more.
+    func remove(_ timer: EventTimer) { timers.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(timer)) } }
+
+    var count: Int { timers.withLock { $0.count } }
 
     func enteredBackground() { for timer in current { timer.change { $0.enteredBackground(now: $1) } } }
 
     func becameActive() { for timer in current { timer.change { $0.becameActive(now: $1) } } }
 
-    private var current: [EventTimer] { timers.withLock { $0.compactMap(\.timer) } }
+    private var current: [EventTimer] { timers.withLock { $0.values.compactMap(\.timer) } }
 }

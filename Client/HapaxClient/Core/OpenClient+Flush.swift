@@ -106,6 +106,9 @@ extension OpenClient {
         try await writer.barrier(retrying: true)
     }
 
+    /// What waits in the client's file, for tests.
+    package func waitingIDs() throws -> Set<EventID> { Set(try file.events(after: 0, limit: .max).whole.map(\.id)) }
+
     package var uploads: UploadSettings { scheduler.policy.settings }
 
     package func updateUploads(_ change: (inout UploadSettings) -> Void) { scheduler.change(change) }

@@ -339,6 +339,9 @@ final class ClientPresence: Sendable {
     /// Whether it was the only one at its place when it came.
     let isAlone: Bool
 
+    /// Whether any client works in this process.
+    static var isAny: Bool { all.withLock { !$0.isEmpty } }
+
     init(_ place: String) {
         self.place = place
         isAlone = Self.all.withLock { all in

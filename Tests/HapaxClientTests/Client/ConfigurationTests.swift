@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import TestSupport
 import Testing
 
 @testable import HapaxClient
@@ -59,6 +60,21 @@ struct ConfigurationTests {
         #expect(standard.queue.directory == Configuration.standardQueueDirectory)
         let own = try #require(try Configuration(environment: both.merging(["HAPAX_QUEUE": "/q"]) { $1 }))
         #expect(own.queue.directory.path == "/q")
+        #expect(throws: StartError.malformedURL) { try Configuration(environment: ["HAPAX_SERVER": "shop", "HAPAX_KEY": "k"]) }
+    }
+
+    @Test("the key may stand in a file, as secrets do; one that cannot be read, is empty or is given twice is an error (C30)")
+    func keyMayStandInAFile() throws {
+        typealias Configuration = EventClient.Configuration
+        let directory = TemporaryDirectory()
+        let both = ["HAPAX_SERVER": "http://h", "HAPAX_KEY_FILE": directory.path("key")]
+        #expect(throws: StartError.keyFile(StorageFailure(errno: ENOENT))) { try Configuration(environment: both) }
+        try Data("hapax_w_k\n".utf8).write(to: URL(filePath: directory.path("key")))
+        #expect(try Configuration(environment: both)?.writeKey == "hapax_w_k")
+        #expect(throws: StartError.keySetTwice) { try Configuration(environment: both.merging(["HAPAX_KEY": "k"]) { $1 }) }
+        #expect(throws: StartError.missing("HAPAX_SERVER")) { try Configuration(environment: ["HAPAX_KEY_FILE": directory.path("key")]) }
+        try Data("\n".utf8).write(to: URL(filePath: directory.path("key")))
+        #expect(throws: StartError.invalidKey) { try Configuration(environment: both) }
     }
 
     @Test("a directory without a name is refused: it would be the working directory")

@@ -19,8 +19,10 @@ struct SharedClientTests {
     }
 
     /// As the process's own, of which there is one: without a configuration yet.
-    private func shared(opened: Locked<Int> = Locked(0)) -> EventClient {
-        EventClient(nil, clock: TestClock()) { configuration, hub, timers in
+    private func shared(opened: Locked<Int> = Locked(0), logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        -> EventClient
+    {
+        EventClient.notBootstrapped(logger: logger, clock: TestClock()) { configuration, hub, timers in
             opened.withLock { $0 += 1 }
             do throws(StartError) {
                 return .success(try OpenClient.open(configuration, clock: TestClock(), hub: hub, timers: timers) { ScriptedTransport() })
@@ -69,6 +71,20 @@ struct SharedClientTests {
         while let next = seen, next != .stored(id) { seen = await told.next() }
         #expect(seen == .stored(id))
         await shared.shutdown(within: .zero)
+    }
+
+    @Test("without a configuration the shared client says so, warns once beside a client that is open, and no more once it has one (C28)")
+    func missingConfigurationIsSaid() async throws {
+        let log = RecordedLog()
+        let shared = shared(logger: Logger(label: "test") { _ in log })
+        #expect(shared.startFailure == .notBootstrapped)
+        #expect(await shared.status().startFailure == .notBootstrapped)
+        let other = try EventClient.start(configuration, clock: TestClock()) { ScriptedTransport() }
+        for _ in 0..<3 { #expect(shared.track("event") == nil) }
+        #expect(log.lines.count == 1 && log.lines[0].contains("EventClient.bootstrap"))
+        await other.shutdown(within: .zero)
+        shared.take(nil)
+        #expect(shared.startFailure == nil && shared.track("event") == nil && log.lines.count == 1)
     }
 
     @Test("what the app has configured may ask for it while it opens, and is refused then; nobody waits for itself (R2)")
@@ -179,7 +195,7 @@ struct SharedClientTests {
     @Test("the process's client is one object for ever; the first configuration holds, and it stays after its end (R1, R2)")
     func processHasOne() async throws {
         let shared = EventClient.shared
-        #expect(shared.track("early") == nil)
+        #expect(shared.startFailure == .notBootstrapped && shared.track("early") == nil)
         EventClient.bootstrap(configuration)
         let id = try #require(shared.track("event"))
         var other = configuration

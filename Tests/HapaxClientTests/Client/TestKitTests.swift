@@ -103,6 +103,30 @@ struct TestKitTests {
         #expect(try await events.first(named: "$AppEnd")["$event_duration"] == 90)
     }
 
+    @Test("what is sent, or would be, is listed: not what a denial or a purge has deleted, but what the server was sent (C33)")
+    func deletedEventsAreNotListed() async throws {
+        let events = try TestEvents { $0.consent = .pending }
+        events.client.track("before")
+        #expect(await events.all().map(\.name) == ["before"])
+        try events.client.setConsent(.denied)
+        #expect(await events.all() == [])
+        await #expect(throws: TestEvents.NotTracked.self) { try await events.first(named: "before", within: .milliseconds(1)) }
+        try events.client.setConsent(.granted)
+        events.client.track("sent")
+        #expect(await events.client.flush().stored == 1)
+        events.client.track("waits")
+        #expect(await events.all().map(\.name) == ["sent", "waits"])
+        #expect(try await events.client.purge() == 1)
+        #expect(await events.all().map(\.name) == ["sent"])
+    }
+
+    @Test("whether events have a session is the test's to say, on every system (C33)", arguments: [false, true])
+    func sessionIsTheTests(isApp: Bool) async throws {
+        let events = try TestEvents { if isApp { $0.isApp = true } }
+        events.client.track("event")
+        #expect((try await events.first(named: "event")["$session_id"] != nil) == isApp && (events.client.sessionID != nil) == isApp)
+    }
+
     @Test("each of two tests at once has a shared client of its own, for its task and its children")
     func sharedIsTheTests() async throws {
         let pair = (try TestEvents(), try TestEvents())

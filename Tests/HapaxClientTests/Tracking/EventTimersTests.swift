@@ -39,6 +39,23 @@ struct EventTimersTests {
         #expect(measured == [.seconds(20), .zero])
     }
 
+    @Test("a hundred thousand run beside each other, and all follow the app; one that has ended, or that nobody keeps, is gone (C9, R54)")
+    func anyNumberMayRun() async throws {
+        let test = try TestClient()
+        let timers = (0..<100_000).map { _ in test.client.startTimer("load") }
+        test.client.handle(.didEnterBackground)
+        test.clock.advance(by: .seconds(60))
+        test.client.handle(.didBecomeActive)
+        test.clock.advance(by: .seconds(1))
+        for timer in timers.suffix(2) { timer.end() }
+        _ = test.client.startTimer("dropped")
+        #expect(test.client.timers.count == 99_998)
+        withExtendedLifetime(timers) {}
+        _ = await test.client.flush()
+        let body = String(decoding: try #require(test.transport.batches.first).body, as: UTF8.self)
+        #expect(body.ranges(of: #""properties":{"$event_duration":1}"#).count == 2)
+    }
+
     @Test("ending tracks the event with its duration in seconds, whatever the wall clock says (R53)")
     func endingTracks() async throws {
         let test = try TestClient()

@@ -27,13 +27,13 @@ struct NotesView: View {
 
 /// As the app's `@main` would be.
 struct NotesApp: App {
-    // Made once: a client that a view makes would be made with each view.
-    private let client = EventClient(server: URL(string: "https://events.example.org")!, writeKey: "…")
-
-    init() { client.attach() }
+    init() {
+        EventClient.bootstrap(EventClient.Configuration(server: URL(string: "https://events.example.org")!, writeKey: "…"))
+        EventClient.shared.attach()
+    }
 
     var body: some Scene {
-        WindowGroup { NotesView(model: NotesModel(events: client)).eventClient(client) }
+        WindowGroup { NotesView(model: NotesModel(events: EventClient.shared)).eventClient(.shared) }
     }
 }
 #endif
