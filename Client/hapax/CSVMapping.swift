@@ -96,7 +96,7 @@ struct CSVMapping {
         }
         var (columns, named): ([String], [Int]) = ([], [])
         for (index, cell) in cells.enumerated() {
-            guard let text = String(validating: cell, as: UTF8.self) else {
+            guard let text = String(validUTF8: cell) else {
                 throw Failure(reason: "the first line is not UTF-8; is it --encoding windows-1252? iconv makes UTF-8 of others")
             }
             let name = text.trimmingCharacters(in: .whitespaces)
@@ -155,7 +155,7 @@ struct CSVMapping {
         }
         var cells: [String] = []
         for cell in raw {
-            guard let text = String(validating: cell, as: UTF8.self) else {
+            guard let text = String(validUTF8: cell) else {
                 throw EventProblem(.invalidUTF8, detail: "the column '\(columns[cells.count])' is not UTF-8; see --encoding")
             }
             cells.append(text)

@@ -69,16 +69,7 @@ struct DocumentationTests {
     }
 
     private func symbols(of module: String) async throws -> [Symbol] {
-        let output = TemporaryDirectory()
-        let process = try ChildProcess(
-            "/usr/bin/env",
-            [
-                "swift", "symbolgraph-extract", "-module-name", module, "-minimum-access-level", "public", "-skip-synthesized-members",
-                "-output-dir", output.path,
-            ] + BuiltModules.flags)
-        while await process.nextLine() != nil {}
-        #expect(await process.waitUntilExit() == .exited(0), "\(process.standardErrorTail)")
-        let graph = try Data(contentsOf: URL(fileURLWithPath: output.path + "/\(module).symbols.json"))
+        let graph = try #require(try await BuiltModules.symbolGraphs(of: module, BuiltModules.flags)["\(module).symbols.json"])
         return try JSONDecoder().decode(Graph.self, from: graph).symbols
     }
 }

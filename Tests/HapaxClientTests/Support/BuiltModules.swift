@@ -22,6 +22,21 @@ enum BuiltModules {
         return ["-I", products.appending(path: "Modules").path, "-target", target] + maps
     }
 
+    /// What a module declares for everybody, as the compiler describes it: in a file for the module, and one for each module that it extends.
+    static func symbolGraphs(of module: String, _ flags: [String]) async throws -> [String: Data] {
+        let output = TemporaryDirectory()
+        let process = try ChildProcess(
+            "/usr/bin/env",
+            [
+                "swift", "symbolgraph-extract", "-module-name", module, "-minimum-access-level", "public", "-skip-synthesized-members",
+                "-output-dir", output.path,
+            ] + flags)
+        while await process.nextLine() != nil {}
+        #expect(await process.waitUntilExit() == .exited(0), "\(process.standardErrorTail)")
+        let files = try FileManager.default.contentsOfDirectory(at: output.url, includingPropertiesForKeys: nil)
+        return Dictionary(uniqueKeysWithValues: try files.map { ($0.lastPathComponent, try Data(contentsOf: $0)) })
+    }
+
     /// What the compiler says of a program that uses the modules: its errors, by line.
     static func errors(of program: String) async throws -> [Int: [String]] {
         let directory = TemporaryDirectory()
