@@ -17,8 +17,12 @@ extension EventClient {
         public var queue: QueueSettings
         /// When events are uploaded; ``EventClient/updateUploads(_:)`` changes it later.
         public var uploads = UploadSettings()
-        /// Whom events concern that do not say it themselves while nobody is logged in; nil stands for the install's anonymous id.
+        /// Whom events concern that do not say it themselves while nobody is logged in; nil stands for the install's anonymous id. For services: in an
+        /// app it would be whoever comes after a ``EventClient/reset()`` as well, which is warned of.
         public var distinctID: String?
+        /// The anonymous id at the first start in a directory, as the one that another SDK has given this device; nil has one made. Later starts do
+        /// not look at it, and ``EventClient/reset()`` replaces it. One that no event may have (1…200 bytes, no U+0000) is left aside, with a warning.
+        public var anonymousID: String?
         /// What the user has agreed to, where no consent has been set yet (``EventClient/setConsent(_:)``); kept from the first start on.
         public var consent = Consent.granted
         /// Whether this is an app, which has one user at a time: then each event has a session (``EventClient/sessionID``), and
@@ -239,6 +243,18 @@ extension EventClient.Configuration {
         if Self.missingHome != nil, directory == Self.commandQueueDirectory { throw .queueUnusable(StorageFailure(errno: ENOENT)) }
         #endif
         if isRefused && SharedContainer.holds(directory.path) { throw .sharedContainer }
+    }
+
+    /// Settings that look as if they said who the user is.
+    func warnOfIdentity() {
+        if isApp, distinctID != nil {
+            logger?.warning(
+                "configuration.distinctID is a service's: in an app the next person has it, too, after reset(). Who is logged in says identify(_:), who the device was before configuration.anonymousID"
+            )
+        }
+        if let anonymousID, !Identity.isValid(anonymousID) {
+            logger?.warning("configuration.anonymousID has not 1 to 200 bytes, or holds U+0000, and is left aside")
+        }
     }
 
     /// Whose files in the directory are sent.

@@ -76,7 +76,9 @@ package final class OpenClient: Sendable {
             try file.decidePending(consent.known)
             // Where it cannot be written, the next start tries again; nothing of it is sent.
             if consent.known.consent == .denied { try? IdentityFile(directory).forgetWaiting() }
-            kept = try IdentityFile(directory).load(newID: ids.next(unixMilliseconds: clock.unixMilliseconds).description)
+            kept = try IdentityFile(directory).load(
+                newID: ids.next(unixMilliseconds: clock.unixMilliseconds).description,
+                first: configuration.anonymousID.flatMap { Identity.isValid($0) ? $0 : nil })
         } catch {
             file.close()
             throw .queueUnusable(StorageFailure(error))
@@ -89,6 +91,7 @@ package final class OpenClient: Sendable {
                 "Another client of this process sends to the same server from the same directory: keep one for all")
         }
         if let failure = kept.failure { client.reporter.identityIsUnknown(failure) }
+        configuration.warnOfIdentity()
         return client
     }
 

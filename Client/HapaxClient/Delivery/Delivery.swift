@@ -72,7 +72,7 @@ package actor Delivery {
 
     /// Of an event that the client makes itself.
     struct Origin: Sendable {
-        /// Whether it is of the client's own file: another process's events have nothing of this one's super properties.
+        /// Whether it is of the client's own file: another process's events have nothing of this one's common properties.
         var isOwn: Bool
         /// nil: now.
         var time: Int64?

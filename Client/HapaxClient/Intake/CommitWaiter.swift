@@ -68,7 +68,7 @@ public enum TrackError: Error, Hashable, Sendable {
     case refused(DropReason)
     /// A commit failed. The event waits at the head and is stored as soon as that is possible, unless the process ends first: to make
     /// sure, call again with the same id, which is to be a derived one. Under any other id the second call is a dead letter `conflict` if a
-    /// property has changed meanwhile, a super, automatic or computed one included.
+    /// property has changed meanwhile, a common or automatic one, or an enricher's, included.
     case notStored(StorageFailure)
     /// The quota removed it in the very commit that stored it: it is older than ``QueueQuota/maximumAge``, or, with
     /// ``QueueQuota/Policy/dropOldest``, there was no room for it beside those that were stored with it. It is counted in ``EventClient/Status/dropped`` and

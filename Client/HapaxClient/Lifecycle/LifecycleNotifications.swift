@@ -19,8 +19,8 @@ package final class LifecycleNotifications: Sendable {
     /// nil once nobody else keeps it.
     package var client: EventClient? { held.withLock { $0.client } }
 
-    /// - Parameter application: Whose notifications are meant.
-    package func follow(_ signals: [(NSNotification.Name, LifecycleSignal)], of application: AnyObject) {
+    /// - Parameter application: Whose notifications are meant; nil for those of any.
+    package func follow(_ signals: [(NSNotification.Name, LifecycleSignal)], of application: AnyObject?) {
         for (name, signal) in signals {
             // Without a queue of its own the block runs on the poster's thread, before the post returns: on termination the process ends then.
             let subscription = NotificationCenter.default.addObserver(forName: name, object: application, queue: nil) { [weak self] _ in

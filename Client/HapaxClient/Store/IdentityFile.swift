@@ -58,8 +58,9 @@ package struct IdentityFile: Sendable {
     /// What is there, or a new one; who comes first makes it. One that cannot be understood, or is
     /// another user's, is set aside.
     ///
+    /// - Parameter first: The anonymous id where there is none yet. Not in place of one that cannot be read: that may be another person's.
     /// - Returns: Also why an earlier one could not be read.
-    func load(newID: String) throws -> (identity: KeptIdentity, failure: StorageFailure?) {
+    func load(newID: String, first: String? = nil) throws -> (identity: KeptIdentity, failure: StorageFailure?) {
         var failure: StorageFailure?
         do {
             if let identity = try read() { return (identity, nil) }
@@ -71,7 +72,7 @@ package struct IdentityFile: Sendable {
                 isUnreadable ? StorageFailure(errno: EACCES) : StorageFailure(code: 0, description: "identity.json holds something else")
             _ = rename(file.path, file.path + ".damaged")
         }
-        try file.begin(try JSONEncoder().encode(KeptIdentity(anonymousID: newID)))
+        try file.begin(try JSONEncoder().encode(KeptIdentity(anonymousID: failure == nil ? first ?? newID : newID)))
         guard let identity = try read() else { throw POSIXError(.ENOENT) }
         return (identity, failure)
     }

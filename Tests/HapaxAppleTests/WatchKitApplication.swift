@@ -1,0 +1,1 @@
+../../Client/HapaxClient/Apple/WatchKitApplication.swift
