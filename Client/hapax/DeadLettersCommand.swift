@@ -9,7 +9,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         abstract: "Lists, exports, retries or deletes events that were refused.",
         discussion: """
             An event becomes a dead letter when it breaks a limit or the server refuses it for good. It is kept, in the file it was in, until you decide. \
-            Those in files that running processes hold are theirs, and are named.
+            Files that running processes hold are skipped and named.
 
             Examples:
               hapax dead-letters list

@@ -40,7 +40,7 @@ struct FlushCommand: AsyncParsableCommand {
         _ = await client.shutdown(within: .zero)
         let rest = await TimeLimit.result(after: .seconds(5)) { [directory = queue.directory] in Rest(directory, destinations) }
         let (report, counts) = (flush.own, flush.leftovers?.counts ?? DeliveryCounts())
-        let failure = (report.failure ?? flush.leftovers?.failure)?.text(timeout: timeout)
+        let failure = (report.failure ?? flush.leftovers?.failure)?.text(timeout: timeout, client.latestDetail)
         let (stored, duplicates) = (report.stored + counts.stored, report.duplicates + counts.duplicates)
         let deadLettered = report.deadLettered + counts.deadLettered
         // What nobody can tell is not nothing.
@@ -64,7 +64,7 @@ struct FlushCommand: AsyncParsableCommand {
             Terminal.complain("whether anything remains is not known: the disk did not answer in time")
             throw ExitCode.undelivered
         }
-        rest.complain()
+        rest.complain(in: queue.directory)
         Terminal.complain(of: damages + rest.damages)
         if !rest.unopened.unusable.isEmpty { throw ExitCode.failure }
         let isDone = remaining == 0 && rest.waitingForOthers == 0 && rest.recovering == 0 && failure == nil
@@ -80,6 +80,8 @@ struct FlushCommand: AsyncParsableCommand {
         var waiting = 0
         /// Of other servers and keys.
         var waitingForOthers = 0
+        /// Which those are.
+        var others: Set<EventID> = []
         /// Of these nobody knows yet how many events they hold.
         var recovering = 0
         /// Of files of other servers and keys that turned out to be damaged as they were looked into.
@@ -98,30 +100,33 @@ struct FlushCommand: AsyncParsableCommand {
                 // Nothing of another's that is clean has to be looked into.
                 if !isOurs, note?.isClean == true { continue }
                 if let file = unopened.open(number, in: directory) {
-                    add(Int(file.counters.waiting), file.isRecovering, isOurs)
+                    add(Int(file.counters.waiting), file.isRecovering, isOurs, note)
                     if !isOurs, let damage = file.latestDamage { damages.append(damage) }
                     file.close()
                 } else if unopened.owned.last == number {
                     let status = FileStatus.read(number, in: directory)
-                    add(Int(status?.waiting ?? 0), status?.recovering ?? false, isOurs)
+                    add(Int(status?.waiting ?? 0), status?.recovering ?? false, isOurs, note)
                     if status == nil { isUnknown = true }
                     if status.map({ $0.waiting > 0 || $0.recovering }) ?? true { holding.append(number) }
                 }
             }
         }
 
-        private mutating func add(_ count: Int, _ isRecovering: Bool, _ isOurs: Bool) {
+        private mutating func add(_ count: Int, _ isRecovering: Bool, _ isOurs: Bool, _ note: FileClaim.FileNote?) {
             if isOurs { waiting += count } else { waitingForOthers += count }
+            if !isOurs, count > 0, let note { others.insert(note.destination) }
             if isRecovering { recovering += 1 }
         }
 
-        func complain() {
+        func complain(in directory: QueueDirectory) {
             unopened.complain(of: "what waits", inOwned: holding)
             if isUnknown { Terminal.complain("how many events wait there is not known: try again, or ask that process") }
             if recovering > 0 { Terminal.complain("more is still to be recovered from damaged files; the next hapax flush goes on") }
             if waitingForOthers > 0 {
+                let destinations = Destinations(in: directory)
+                let names = others.map { destinations.name($0) }.sorted().joined(separator: ", ")
                 Terminal.complain(
-                    "\(waitingForOthers) events wait for another server or key. If this one replaces it: hapax flush --replaces \"URL KEY\", with the old ones"
+                    "\(waitingForOthers) events wait for another server or key: \(names). If this one replaces it: hapax flush --replaces \"URL KEY\", with the old ones"
                 )
             }
         }

@@ -95,7 +95,7 @@ final class ImportRun: Sendable {
     func finish() async -> (counts: ImportCounts, ending: Ending) {
         let timer = watch()
         progress.start()
-        progress.explain { [client, stop] in stop.withLock { $0 == nil } ? client.latestFailure.map { "\($0)" } : nil }
+        progress.explain { [client, stop] in stop.withLock { $0 == nil } ? client.latestFailure : nil }
         var counts = ImportCounts(offset: start.offset)
         let ending = await run(&counts)
         timer?.cancel()
@@ -217,7 +217,7 @@ final class ImportRun: Sendable {
             switch step.next {
             case .more: continue
             case .drained: return nil
-            default: return .undelivered(step.failure.map { "\($0)" } ?? "events wait")
+            default: return .undelivered(step.failure?.described(step.detail) ?? "events wait")
             }
         }
     }
@@ -228,7 +228,7 @@ final class ImportRun: Sendable {
         counts.stored += look.counts.stored
         counts.duplicates += look.counts.duplicates
         counts.deadLettered += look.counts.deadLettered
-        return look.failure.map { .undelivered("\($0)") }
+        return look.failure.map { .undelivered($0.described(client.latestDetail)) }
     }
 
     /// Delivered is only what each file that was given lines has settled; the counts alone hold events of others as well.
@@ -289,7 +289,7 @@ final class ImportRun: Sendable {
         timer.schedule(deadline: .now() + .seconds(1), repeating: .seconds(1))
         timer.setEventHandler { [weak self] in
             guard let self, progress.quiet >= giveUpAfter else { return }
-            let why = client.latestFailure.map { ": \($0)" } ?? ""
+            let why = client.latestFailure.map { ": " + $0 } ?? ""
             end(.undelivered("nothing was delivered for \(giveUpAfter.components.seconds) seconds\(why)"))
         }
         timer.resume()

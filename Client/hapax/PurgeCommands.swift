@@ -8,7 +8,7 @@ struct PurgeQueue: AsyncParsableCommand {
         commandName: "purge",
         abstract: "Deletes every event that waits, for ever.",
         discussion: """
-            In all files that nobody works on. The events are counted as `purged`, which the server is told. Dead letters stay unless \
+            In all files that nobody works on, or in those of one destination (--destination), as of a server that is gone. The events are counted as `purged`, which the server is told. Dead letters stay unless \
             --with-dead-letters is given. Asks first on a terminal; elsewhere give --yes. Durable on return.
 
             Exits with 0 if nothing waits any more, 1 if a file cannot be used or the answer was no, 64 without a terminal and without \
@@ -16,7 +16,14 @@ struct PurgeQueue: AsyncParsableCommand {
 
             Example:
               hapax queue purge --with-dead-letters --yes --json
+              hapax queue purge --destination hapax_w_AhyY --yes
             """)
+
+    @Option(
+        help: ArgumentHelp(
+            "Only what waits for this server and key, as hapax status names them: the server's URL, the beginning of the key, or the id of --json.",
+            valueName: "destination"))
+    var destination: String?
 
     @Flag(help: "Delete the dead letters as well.")
     var withDeadLetters = false
@@ -25,8 +32,9 @@ struct PurgeQueue: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let numbers = try queue.numbers()
-        try confirmation.ask("Delete every waiting event\(withDeadLetters ? " and dead letter" : "") in \(queue.path) for ever?")
+        let (numbers, name) = try chosen()
+        let what = "every waiting event\(withDeadLetters ? " and dead letter" : "")\(name.map { " for " + $0 } ?? "")"
+        try confirmation.ask("Delete \(what) in \(queue.path) for ever?")
         var unopened = UnopenedFiles()
         var (waiting, deadLetters) = (0, 0)
         defer { tell(waiting, deadLetters, unopened) }
@@ -41,6 +49,22 @@ struct PurgeQueue: AsyncParsableCommand {
         }
         unopened.complain(of: "what waits")
         try unopened.requireAll()
+    }
+
+    /// Which files are meant, and for what.
+    private func chosen() throws -> (files: [Int], name: String?) {
+        let numbers = try queue.numbers()
+        guard let destination else { return (numbers, nil) }
+        let places = numbers.map { ($0, FileClaim.note(of: $0, in: queue.directory)?.destination) }
+        let (all, ids) = (Destinations(in: queue.directory), Set(places.compactMap(\.1)))
+        let found = all.matching(destination, among: ids)
+        guard let id = found.first, found.count == 1 else {
+            let names = (found.isEmpty ? ids : found).map { "\(all.name($0)), id \($0)" }.sorted().joined(separator: "; ")
+            let problem = found.isEmpty ? "no file of the queue is for" : "more than one destination is called"
+            Terminal.complain("\(problem) \(destination). There are: \(names.isEmpty ? "none" : names)")
+            throw ExitCode.failure
+        }
+        return (places.filter { $0.1 == id }.map(\.0), all.name(id))
     }
 
     private func tell(_ waiting: Int, _ deadLetters: Int, _ unopened: UnopenedFiles) {

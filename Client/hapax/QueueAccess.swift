@@ -45,7 +45,7 @@ struct UnopenedFiles {
         let owned = files ?? owned
         if !owned.isEmpty {
             let files = owned.map { "\($0)" }.joined(separator: ", ")
-            Terminal.complain("running processes hold file \(files) of the queue: \(what) there are theirs")
+            Terminal.complain("running processes hold file \(files) of the queue: only they can work on \(what) there")
         }
         for (number, failure) in unusable.sorted(by: { $0.key < $1.key }) {
             Terminal.complain("file \(number) of the queue cannot be used: \(failure)")
@@ -86,8 +86,8 @@ struct RowName: ExpressibleByArgument, Hashable, Comparable, CustomStringConvert
 
 extension DeliveryFailure {
     /// For people. What a command ends itself, it ends because its time is over.
-    func text(timeout: Int) -> String {
-        self == .transport(.aborted) ? "it was not done within the \(timeout) seconds of --timeout" : "\(self)"
+    func text(timeout: Int, _ detail: String?) -> String {
+        self == .transport(.aborted) ? "it was not done within the \(timeout) seconds of --timeout" : described(detail)
     }
 }
 

@@ -8,7 +8,8 @@ struct StatusCommand: AsyncParsableCommand {
         commandName: "status",
         abstract: "Shows what waits, what was delivered and what was refused.",
         discussion: """
-            File by file, and in all. Of a file that a running process works on, what that has written beside it at its latest commit. Exits \
+            By destination (a server and a write key, of which the beginning is shown): why the latest request failed, what the server said, and when \
+            the next one is made. Then file by file. Of a file that a running process works on, what that has written beside it at its latest commit. Exits \
             with 0 also if something waits, with 1 if a file cannot be used, with 2 if such a process says nothing: then what waits is not known.
 
             Example:
@@ -53,11 +54,14 @@ struct StatusCommand: AsyncParsableCommand {
         if consent == .denied { Terminal.say("opted out    events are refused; see hapax identity") }
         if consent == .pending { Terminal.say("pending      events are not sent before the user's consent; see hapax identity") }
         for file in queue.directory.filesSetAside() { Terminal.say("damaged      \(file), set aside") }
-        let destinations = lines.compactMap(\.note?.destination)
+        let (destinations, ids) = (Destinations(in: queue.directory), ids(lines))
+        for id in ids {
+            for (index, text) in destinations.lines(id).enumerated() {
+                Terminal.say((index == 0 ? "destination  " : "             ") + text)
+            }
+        }
         for line in lines {
-            let place =
-                Set(destinations).count > 1
-                ? ", destination \((destinations.firstIndex(of: line.note?.destination ?? .none) ?? 0) + 1)" : ""
+            let place = ids.count > 1 ? ", for \(destinations.name(line.note?.destination))" : ""
             let owner = line.isOwned ? ", held by a running process" : ""
             Terminal.say("file \(line.number)\(owner)\(place)")
             if let failure = line.failure { Terminal.say("  cannot be used: \(failure)") }
@@ -70,6 +74,21 @@ struct StatusCommand: AsyncParsableCommand {
             Terminal.say("  dead letters \(status.deadLetters)")
             for (reason, count) in status.dropped.sorted(by: { $0.key < $1.key }) { Terminal.say("  dropped      \(count) (\(reason))") }
         }
+    }
+
+    /// Where the files' events go, in the files' order.
+    private func ids(_ lines: [Line]) -> [EventID] {
+        lines.compactMap(\.note?.destination).reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
+    }
+
+    private func fields(_ id: EventID, _ lines: [Line], _ destinations: Destinations) -> PropertyValue {
+        let (files, note) = (lines.filter { $0.note?.destination == id }, destinations.note(id))
+        return .object([
+            "destination": .optional(id), "server": .optional(note?.server), "key": .optional(note?.key),
+            "waiting": files.contains(where: \.isUnknown) ? .null : .integer(files.reduce(0) { $0 + ($1.status?.waiting ?? 0) }),
+            "failure": .optional(note?.failure), "detail": .optional(note?.detail), "since": .optional(note?.since),
+            "next_try": .optional(destinations.nextTry(id)),
+        ])
     }
 
     private func age(_ oldest: Int64?) -> String {
@@ -89,10 +108,13 @@ struct StatusCommand: AsyncParsableCommand {
                 "waiting": .optional(line.status?.waiting), "failure": .optional(line.failure.map { "\($0)" }),
             ])
         }
+        let destinations = Destinations(in: queue.directory)
         let consent = queue.directory.consent
         let dropped = statuses.reduce(into: [String: Int64]()) { $0.merge($1.dropped, uniquingKeysWith: +) }
         return [
-            "queue": .string(queue.path), "files": .array(files), "waiting": lines.contains(where: \.isUnknown) ? .null : sum(\.waiting),
+            "queue": .string(queue.path), "files": .array(files),
+            "destinations": .array(ids(lines).map { fields($0, lines, destinations) }),
+            "waiting": lines.contains(where: \.isUnknown) ? .null : sum(\.waiting),
             "held": sum(\.held), "bytes": sum(\.bytes),
             "oldest": .optional(statuses.compactMap(\.oldest).min()), "created": sum(\.created), "stored": sum(\.stored),
             "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "removed": sum(\.removed),
@@ -101,9 +123,4 @@ struct StatusCommand: AsyncParsableCommand {
             "dropped": .object(dropped.mapValues { .integer($0) }),
         ]
     }
-}
-
-extension EventID {
-    /// Of a file that does not say where its events go.
-    fileprivate static let none = EventID.derived(name: "hapax", key: "no destination")
 }

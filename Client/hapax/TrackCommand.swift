@@ -133,6 +133,9 @@ struct TrackCommand: AsyncParsableCommand {
         if case .found(let letter) = damaged { told.deadLetter = told.deadLetter ?? letter }
         told.isOfFlush = !isDeadLetterAlready
         Terminal.complain(of: [status.damage].compactMap(\.self))
+        told.detail = client.latestDetail
+        // Without an attempt nothing has failed now.
+        if report?.failure == nil { told.resting = client.notedFailure }
         tell(stored, report, told)
         if told.deadLetter != nil { throw ExitCode.deadLettered }
         if case .unknown = damaged {
@@ -182,6 +185,10 @@ struct TrackCommand: AsyncParsableCommand {
         var deadLetter: Letter?
         /// Whether a letter was made by the flush, which counts it.
         var isOfFlush = false
+        /// What the server said as it refused it.
+        var detail: String?
+        /// Why the server is not asked again yet.
+        var resting: String?
     }
 
     /// The file was damaged under this command: its event may be one whose bytes changed.
@@ -209,7 +216,9 @@ struct TrackCommand: AsyncParsableCommand {
         let delivered = deadLetter == nil && (fate.isDelivered || report?.remaining == 0)
         // Without an attempt nothing has failed.
         let isResting = report.map { !delivered && deadLetter == nil && $0.failure == nil } ?? false
-        let failure = report?.failure?.text(timeout: timeout) ?? (isResting ? "the server is not asked again so soon after a failure" : nil)
+        let failure =
+            report?.failure?.text(timeout: timeout, fate.detail)
+            ?? (isResting ? "the server is not asked again so soon after a failure" + (fate.resting.map { ": " + $0 } ?? "") : nil)
         if output.json {
             Terminal.say(json: [
                 "event_id": .string(id.description), "delivered": .bool(delivered), "dead_letter": .optional(deadLetter?.reason),

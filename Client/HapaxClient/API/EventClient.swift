@@ -467,6 +467,17 @@ extension EventClient {
     /// What was not stored and is not sent again by itself.
     public var deadLetters: DeadLetters { DeadLetters(client: open) }
 
+    /// What waits in this client's file to be delivered, the oldest first; for people who look at a running process. What is still in memory is not in it.
+    ///
+    /// The disk is read on the delivery's thread, beside what it sends.
+    ///
+    /// - Parameter limit: At most so many; none if it is less than 1.
+    /// - Throws: ``StorageFailure``; also while the queue is closed.
+    public func waiting(limit: Int = 100) async throws(StorageFailure) -> [WaitingEvent] {
+        guard let open else { throw .notOpen }
+        return try await open.waiting(limit: limit)
+    }
+
     /// How the client's file and its delivery stand.
     ///
     /// While the queue is closed all of it is nothing, but for ``Status/startFailure`` and what was refused.

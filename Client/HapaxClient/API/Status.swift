@@ -23,6 +23,8 @@ extension EventClient {
         public var oldest: Date?
         /// Why the latest attempt to deliver failed; nil if it did not.
         public var failure: DeliveryFailure?
+        /// What the server said of it, for people: why it does not know the key, for example. Of an answer that is not our server's nothing.
+        public var failureDetail: String?
         /// Why the latest commit failed; nil if it did not.
         public var storageFailure: StorageFailure?
         /// When the next attempt to deliver is made after a failure.

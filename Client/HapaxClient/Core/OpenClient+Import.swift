@@ -49,6 +49,12 @@ extension OpenClient {
         await delivery.stop()
     }
 
-    /// Why the latest attempt to deliver failed, without waiting.
-    package var latestFailure: DeliveryFailure? { delivery.latestState.failure }
+    /// Why the latest attempt to deliver failed, with what the server said of it; without waiting.
+    package var latestFailure: String? {
+        let state = delivery.latestState
+        return state.failure?.described(state.detail)
+    }
+
+    /// What the server said of the latest request, of any file.
+    package var latestDetail: String? { delivery.latestState.detail }
 }

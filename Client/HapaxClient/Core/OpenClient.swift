@@ -195,7 +195,8 @@ package final class OpenClient: Sendable {
             file,
             Delivery.Parts(
                 endpoint: endpoint, transport: transport, clock: clock,
-                pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination), logger: configuration.logger,
+                pause: DestinationPause(path: file.directory.pausePath, destination: endpoint.destination),
+                notes: DestinationNotes(file.directory, endpoint), logger: configuration.logger,
                 consent: currentConsent, gate: { gate.permission(isManual: $0) }, beginPass: { gate.beginPass() },
                 attempted: { reporter.attempted(in: $0, answer: $1) }, named: { projects.note($0) },
                 settled: { reporter.settled($0, $1) }, makeEvent: makeEvent))

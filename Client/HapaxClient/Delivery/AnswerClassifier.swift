@@ -1,3 +1,4 @@
+import Foundation
 import HapaxModel
 
 /// What an answer means for the batch it answers: the client's table of answers, in one place.
@@ -15,6 +16,23 @@ enum AnswerClassifier {
         /// Nothing that time alone is likely to change: probe rarely.
         case pause(DeliveryFailure)
     }
+
+    /// What our own server says of a refusal, for people: of any other answer nothing (I14).
+    ///
+    /// - Parameter key: The write key, which another server could repeat.
+    static func detail(of outcome: Result<TransportAnswer, TransportFailure>, without key: String) -> String? {
+        guard case .success(let answer) = outcome,
+            RequestProblem.code(status: answer.status, contentType: answer.headers["content-type"], body: answer.body) != nil,
+            let detail = (try? JSONDecoder().decode(Sentence.self, from: Data(answer.body)))?.detail, !detail.isEmpty
+        else { return nil }
+        return String(detail.replacing(key, with: "…").printable.prefix(maximumDetail))
+    }
+
+    private struct Sentence: Decodable {
+        var detail: String?
+    }
+
+    private static let maximumDetail = 300
 
     /// - Parameters:
     ///   - ids: What was sent, in order.

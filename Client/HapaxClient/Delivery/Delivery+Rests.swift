@@ -39,12 +39,12 @@ extension Delivery {
         switch step.next {
         case .more:
             if step.failure == nil, step.counts.attempts > 0 { answered() }
-            if step.failure != nil || step.counts.attempts > 0 { note(step.failure, isOwn) }
+            if step.failure != nil || step.counts.attempts > 0 { note(step, isOwn) }
             return
         case .drained:
             if step.failure == nil, isOwn { lastFailure = nil }
         case .wait(let delay), .pause(let delay):
-            note(step.failure, isOwn)
+            note(step, isOwn)
             // Another file's trouble is its own.
             if !isOwn, case .queue? = step.failure { break }
             // One reading, and the timer last: whenever it fires, what it ends is over.
@@ -57,7 +57,7 @@ extension Delivery {
             schedule(delay, from: now)
         case .onlyHeld:
             // Others may come meanwhile, and are sent at once.
-            note(step.failure, isOwn)
+            note(step, isOwn)
             if isOwn { schedule(DeliveryStateMachine.probeInterval, from: parts.clock.reading) }
             return
         case .held: return
@@ -66,23 +66,40 @@ extension Delivery {
         machine(of: file) { $0.rested() }
     }
 
-    private func note(_ failure: DeliveryFailure?, _ isOwn: Bool) {
-        if let failure {
+    private func note(_ step: Step, _ isOwn: Bool) {
+        if let failure = step.failure {
             // That we ended an attempt ourselves says less than why the one before failed.
             if failure == .transport(.aborted), lastFailure != nil { return }
-            parts.logger?.info("Upload failed", metadata: ["hapax.failure": "\(failure)"])
+            parts.notes.failed(failure, step.detail, now: parts.clock.unixMilliseconds)
+            log(failure, step)
         }
-        if isOwn { lastFailure = failure }
+        if isOwn { lastFailure = step.failure }
+        lastDetail = step.detail
+    }
+
+    private func log(_ failure: DeliveryFailure, _ step: Step) {
+        var metadata: Logger.Metadata = ["hapax.failure": "\(failure)"]
+        metadata["hapax.detail"] = step.detail.map { "\($0)" }
+        if case .pause = step.next, failure.isOfServer, refusals.refused(failure, now: parts.clock.monotonic) {
+            metadata["hapax.server"] = "\(parts.endpoint.baseURL)"
+            metadata["hapax.key"] = "\(parts.endpoint.keyBeginning)"
+            parts.logger?.error(
+                "The server refuses what this client sends, for a reason that time does not change: events wait on disk", metadata: metadata
+            )
+        } else {
+            parts.logger?.info("Upload failed", metadata: metadata)
+        }
     }
 
     private func answered() {
+        if refusals.accepted() { parts.logger?.notice("The server accepts this client's events again") }
         failures = 0
         notBefore = .zero
         timer?.cancel()
         timer = nil
         nextAttempt = nil
         endRests()
-        parts.pause.set(nil)
+        parts.notes.succeeded(isNews: parts.pause.set(nil))
     }
 
     private func schedule(_ delay: Duration, from now: ClockReading) {

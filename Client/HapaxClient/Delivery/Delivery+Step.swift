@@ -61,8 +61,9 @@ extension Delivery {
         // Events that do not fit a shorter deadline stay where they are.
         let limit = size.limit(within: deadline, of: parts.endpoint.timeout)
         batch.events.removeLast(max(batch.events.count - limit, 0))
-        let (answer, time) = await send(batch, timeout: deadline)
+        let (answer, time, detail) = await send(batch, timeout: deadline)
         step.counts.attempts += 1
+        step.detail = detail
         if case .accepted = answer { size.answered(after: time, within: deadline, wasFull: batch.events.count >= limit) }
         return received(answer, batch, limit: limit, wasHeld: plan == .batch(.held), file, step)
     }
@@ -117,7 +118,7 @@ extension Delivery {
         body(&machines[file.counters.installID, default: DeliveryStateMachine(batchSize: EventLimits.maximumEventsPerBatch)])
     }
 
-    private func send(_ batch: QueueBatch, timeout: Duration) async -> (AnswerClassifier.Answer, Duration) {
+    private func send(_ batch: QueueBatch, timeout: Duration) async -> (AnswerClassifier.Answer, Duration, detail: String?) {
         let batchID = batchIDs.next(unixMilliseconds: parts.clock.unixMilliseconds)
         var envelope = batch.report.envelope
         envelope.batchID = batchID
@@ -130,7 +131,7 @@ extension Delivery {
             outcome, batchID: batchID, sent: batch.events.map(\.id), now: parts.clock.unixMilliseconds)
         let time = parts.clock.monotonic - start
         parts.attempted(time, answer)
-        return (answer, time)
+        return (answer, time, AnswerClassifier.detail(of: outcome, without: parts.endpoint.key))
     }
 
     private func received(

@@ -37,6 +37,9 @@ package actor Delivery {
     /// What calls have reported already.
     private var reported = DeliveryCounts()
     var lastFailure: DeliveryFailure? { didSet { publish() } }
+    /// What the server said of it, or of what it refused in another file.
+    var lastDetail: String? { didSet { publish() } }
+    var refusals = RefusalEpisode()
     var nextAttempt: Int64? { didSet { publish() } }
     /// Why events are held.
     var lastRefusal: DeliveryFailure?
@@ -48,6 +51,7 @@ package actor Delivery {
         var transport: any EventTransport
         var clock: any ClientClock
         var pause: DestinationPause
+        var notes: DestinationNotes
         var logger: Logger?
         var retryPolicy = RetryPolicy.delivery
         var randomness: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator()
@@ -103,6 +107,8 @@ package actor Delivery {
         package var next: Next
         package var counts = DeliveryCounts()
         package var failure: DeliveryFailure?
+        /// What the server said of it.
+        package var detail: String?
     }
 
     init(_ file: QueueFile, _ parts: Parts) {
@@ -114,7 +120,7 @@ package actor Delivery {
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    package var state: DeliveryState { DeliveryState(counts: counts, failure: lastFailure, nextAttempt: nextAttempt) }
+    package var state: DeliveryState { DeliveryState(counts: counts, failure: lastFailure, detail: lastDetail, nextAttempt: nextAttempt) }
 
     /// The same for those who must not wait: the actor may be waiting for the disk.
     package nonisolated var latestState: DeliveryState { published.withLock { $0 } }

@@ -26,6 +26,13 @@ public enum DeliveryFailure: Error, Hashable, Sendable {
     case outOfTime
 }
 
+extension DeliveryFailure {
+    /// With what the server said of it.
+    package func described(_ detail: String?) -> String {
+        if case .status = self, let detail { "\(self): \(detail)" } else { "\(self)" }
+    }
+}
+
 extension DeliveryFailure: CustomStringConvertible {
     public var description: String {
         switch self {

@@ -5,19 +5,21 @@ import HapaxModel
 /// not knock a thousand times (I16).
 ///
 /// A hint: one that cannot be read or written is none, and of two who write at once the last one stays.
-struct DestinationPause: Sendable {
+package struct DestinationPause: Sendable {
     let path: String
     let destination: EventID
 
-    struct Pause: Hashable, Sendable, Codable {
+    package init(path: String, destination: EventID) { (self.path, self.destination) = (path, destination) }
+
+    package struct Pause: Hashable, Sendable, Codable {
         /// Unix milliseconds.
-        var until: Int64
+        package var until: Int64
         /// In a row.
         var failures: Int
     }
 
     /// - Parameter now: Unix milliseconds: what lies farther ahead than any pause comes from a clock that ran ahead.
-    func current(now: Int64) -> Pause? {
+    package func current(now: Int64) -> Pause? {
         guard var pause = all[destination.description], pause.until <= now + Int64(RetryPolicy.delivery.cap / .milliseconds(1)) else {
             return nil
         }
@@ -29,12 +31,15 @@ struct DestinationPause: Sendable {
     private static let maximumFailures = 1_000
 
     /// - Parameter pause: nil once the server has answered.
-    func set(_ pause: Pause?) {
+    /// - Returns: Whether that changes anything.
+    @discardableResult
+    func set(_ pause: Pause?) -> Bool {
         var all = all
-        guard all[destination.description] != pause else { return }
+        guard all[destination.description] != pause else { return false }
         all[destination.description] = pause
-        guard let data = try? JSONEncoder().encode(all) else { return }
+        guard let data = try? JSONEncoder().encode(all) else { return true }
         try? data.write(to: URL(fileURLWithPath: path), options: .atomic)
+        return true
     }
 
     /// The next failure is a first one.

@@ -108,6 +108,8 @@ package struct DeliveryState: Hashable, Sendable {
     package var counts: DeliveryCounts
     /// Why the latest attempt failed; nil after one that did not.
     package var failure: DeliveryFailure?
+    /// What the server said of it.
+    package var detail: String?
     /// When the next attempt is made without being asked, in Unix milliseconds.
     package var nextAttempt: Int64?
 }

@@ -22,8 +22,9 @@ package struct QueueDirectory: Hashable, Sendable {
     var ballastPath: String { path + "/ballast" }
     func statusPath(_ number: Int) -> String { path + "/\(number).status" }
     package var identityPath: String { path + "/identity.json" }
-    var pausePath: String { path + "/pause" }
+    package var pausePath: String { path + "/pause" }
     var projectsPath: String { path + "/projects" }
+    var destinationsPath: String { path + "/destinations" }
     package var consentPath: String { path + "/consent" }
     /// Of versions before 0.1.
     var optOutPath: String { path + "/opt-out" }

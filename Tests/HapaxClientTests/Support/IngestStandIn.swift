@@ -16,6 +16,8 @@ final class IngestStandIn: Sendable {
         /// Answers 503 to so many requests first.
         var failuresLeft = 0
         var status = 503
+        /// Answers so in place of ``status``, in our own words.
+        var problem: RequestProblem?
         /// Stops answering after so many batches; the request stays open.
         var silentAfter: Int?
         /// Answers `retry` for this event so many times.
@@ -59,19 +61,24 @@ final class IngestStandIn: Sendable {
         }
     }
 
+    static func answer(_ problem: RequestProblem) -> LoopbackServer.Reaction {
+        let body = String(decoding: problem.encoded(requestID: "1"), as: UTF8.self)
+        return .answer(
+            "HTTP/1.1 \(problem.code.status) No\r\nContent-Type: \(RequestProblem.contentType)\r\n"
+                + "Content-Length: \(body.utf8.count)\r\n\r\n\(body)")
+    }
+
     private static func react(_ batch: SentBatch?, _ state: inout State) -> LoopbackServer.Reaction {
         guard let batch else { return .answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") }
         if state.failuresLeft > 0 {
             state.failuresLeft -= 1
+            if let problem = state.problem { return answer(problem) }
             return .answer("HTTP/1.1 \(state.status) No\r\nContent-Length: 0\r\n\r\n")
         }
         if let silentAfter = state.silentAfter, state.batches.count >= silentAfter { return .silence }
         if batch.scanned.events.contains(where: { state.isPoison($0) }) {
             state.poisonedBatches += 1
-            let problem = String(decoding: RequestProblem(.malformed, detail: "refused").encoded(requestID: "1"), as: UTF8.self)
-            return .answer(
-                "HTTP/1.1 400 Bad Request\r\nContent-Type: \(RequestProblem.contentType)\r\n"
-                    + "Content-Length: \(problem.utf8.count)\r\n\r\n\(problem)")
+            return answer(RequestProblem(.malformed, detail: "refused"))
         }
         state.batches.append(batch)
         let answer = batch.receipt { event in

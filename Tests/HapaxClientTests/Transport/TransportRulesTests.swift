@@ -117,7 +117,9 @@ struct TransportRulesTests {
         let lines = log.lines
         #expect(lines.count == 3)
         for (line, status) in zip(lines, ["401", "503", "200"]) {
-            #expect(line.hasPrefix("info Upload failed ") && line.contains(status) && !line.contains("secret"))
+            #expect(
+                line.hasPrefix(status == "401" ? "error The server refuses " : "info Upload failed ") && line.contains(status)
+                    && !line.contains("secret"))
         }
     }
 
