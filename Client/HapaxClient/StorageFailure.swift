@@ -16,12 +16,17 @@ extension StorageFailure {
     static let sharedDisk = StorageFailure(
         code: 0, description: "the directory is on a network file system: use one on a disk of this machine")
 
+    static let withoutFirstNames = StorageFailure(
+        code: 0,
+        description:
+            "the directory's file system can neither link files nor rename one only to a name that is free: use one on another disk")
+
     static let notOpen = StorageFailure(code: 0, description: "the queue is not open")
 
     static let newerVersion = StorageFailure(code: 0, description: "the queue was made by a newer version")
 
-    /// Whether it lies with one queue file, of a newer version or of another user, while another may be opened.
-    var isOfOneFile: Bool { self == .newerVersion || self == StorageFailure(errno: EACCES) }
+    /// Whether it lies with one queue file, of a newer version, of another user or without a note, while another may be opened.
+    var isOfOneFile: Bool { [.newerVersion, .withoutNote, StorageFailure(errno: EACCES)].contains(self) }
 
     static let tooManyFiles = StorageFailure(
         code: 0, description: "the directory holds 10,000 files that somebody owns or that are of others")
@@ -36,6 +41,8 @@ extension StorageFailure {
     package init(_ error: any Error) {
         if let failure = error as? StorageFailure {
             self = failure
+        } else if let error = error as? UnreadableFile {
+            self = error.failure
         } else if error is NewerSchema {
             self = .newerVersion
         } else if let error = error as? DatabaseError {

@@ -38,7 +38,7 @@ struct IdentityCommand: AsyncParsableCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            IdentityCommand.printIdentity(try Terminal.working { try IdentityFile(queue.directory).read() }, queue, output)
+            try IdentityCommand.printIdentity(try Terminal.working { try IdentityFile(queue.directory).read() }, queue, output)
         }
     }
 
@@ -144,7 +144,7 @@ struct IdentityCommand: AsyncParsableCommand {
             try queue.directory.make()
             return try IdentityFile(queue.directory).change(change)
         }
-        printIdentity(identity, queue, output)
+        try printIdentity(identity, queue, output)
     }
 
     private static func set(_ consent: Consent, _ queue: QueueOptions, _ output: OutputOptions) throws {
@@ -153,11 +153,11 @@ struct IdentityCommand: AsyncParsableCommand {
             try queue.directory.setConsent(consent)
             return try IdentityFile(queue.directory).read()
         }
-        printIdentity(identity, queue, output)
+        try printIdentity(identity, queue, output)
     }
 
-    private static func printIdentity(_ identity: KeptIdentity?, _ queue: QueueOptions, _ output: OutputOptions) {
-        let consent = queue.directory.consent
+    private static func printIdentity(_ identity: KeptIdentity?, _ queue: QueueOptions, _ output: OutputOptions) throws {
+        let consent = try Terminal.working { try queue.directory.consent }
         if output.json {
             return Terminal.say(json: [
                 "distinct_id": .optional(identity?.distinctID), "login_id": .optional(identity?.loginID),

@@ -42,18 +42,25 @@ struct StatusCommand: AsyncParsableCommand {
             }
             return line
         }
-        if output.json { Terminal.say(json: fields(lines)) } else { tell(lines) }
+        let setAside = try Terminal.working { try queue.directory.filesSetAside() }
+        let consent = Result { try queue.directory.consent }
+        if output.json {
+            Terminal.say(json: fields(lines, setAside, try? consent.get()))
+        } else {
+            tell(lines, setAside, try? consent.get())
+        }
+        _ = try Terminal.working { try consent.get() }
         if lines.contains(where: { $0.failure != nil }) { throw ExitCode.failure }
         if lines.contains(where: \.isUnknown) { throw ExitCode.undelivered }
     }
 
-    private func tell(_ lines: [Line]) {
+    /// - Parameter consent: nil if it cannot be read, which is said behind it.
+    private func tell(_ lines: [Line], _ setAside: [String], _ consent: Consent?) {
         Terminal.say("queue        \(queue.path)")
         if lines.isEmpty { Terminal.say("             does not exist yet") }
-        let consent = queue.directory.consent
         if consent == .denied { Terminal.say("opted out    events are refused; see hapax identity") }
         if consent == .pending { Terminal.say("pending      events are not sent before the user's consent; see hapax identity") }
-        for file in queue.directory.filesSetAside() { Terminal.say("damaged      \(file), set aside") }
+        for file in setAside { Terminal.say("damaged      \(file), set aside") }
         let (destinations, ids) = (Destinations(in: queue.directory), ids(lines))
         for id in ids {
             for (index, text) in destinations.lines(id).enumerated() {
@@ -97,7 +104,7 @@ struct StatusCommand: AsyncParsableCommand {
         return ", the oldest \(max(seconds, 0)) s old"
     }
 
-    private func fields(_ lines: [Line]) -> [String: PropertyValue] {
+    private func fields(_ lines: [Line], _ setAside: [String], _ consent: Consent?) -> [String: PropertyValue] {
         let statuses = lines.compactMap(\.status)
         func sum(_ number: KeyPath<FileStatus, Int64>) -> PropertyValue { .integer(statuses.reduce(0) { $0 + $1[keyPath: number] }) }
         let files = lines.map { line in
@@ -109,7 +116,6 @@ struct StatusCommand: AsyncParsableCommand {
             ])
         }
         let destinations = Destinations(in: queue.directory)
-        let consent = queue.directory.consent
         let dropped = statuses.reduce(into: [String: Int64]()) { $0.merge($1.dropped, uniquingKeysWith: +) }
         return [
             "queue": .string(queue.path), "files": .array(files),
@@ -118,8 +124,8 @@ struct StatusCommand: AsyncParsableCommand {
             "held": sum(\.held), "bytes": sum(\.bytes),
             "oldest": .optional(statuses.compactMap(\.oldest).min()), "created": sum(\.created), "stored": sum(\.stored),
             "duplicates": sum(\.duplicates), "dead_lettered": sum(\.deadLettered), "removed": sum(\.removed),
-            "dead_letters": sum(\.deadLetters), "set_aside_files": .count(queue.directory.filesSetAside().count),
-            "opted_out": .bool(consent == .denied), "consent": .string(consent.rawValue),
+            "dead_letters": sum(\.deadLetters), "set_aside_files": .count(setAside.count),
+            "opted_out": consent.map { .bool($0 == .denied) } ?? .null, "consent": .optional(consent?.rawValue),
             "dropped": .object(dropped.mapValues { .integer($0) }),
         ]
     }

@@ -25,7 +25,7 @@ package enum DatabaseFile {
     package static let busyMode = Database.BusyMode.timeout(Double(busyMilliseconds) / 1_000)
     package static let busyMilliseconds = 5_000
 
-    /// Makes directory and file if they are missing, readable by their owner only, and follows links, so that two names of one file share one
+    /// Makes directory and file if they are missing, readable by the directory's owner only, and follows links, so that two names of one file share one
     /// lock.
     ///
     /// Reports no error: if something could not be made, locking or opening it fails next.
@@ -35,13 +35,7 @@ package enum DatabaseFile {
         let directory = URL(fileURLWithPath: path).deletingLastPathComponent().path
         try? FileManager.default.createDirectory(
             atPath: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-        #if canImport(Darwin)
-        let descriptor = Darwin.open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
-        #elseif canImport(Musl)
-        let descriptor = Musl.open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
-        #else
-        let descriptor = Glibc.open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
-        #endif
+        let descriptor = OwnedFile.descriptor(path)
         if descriptor >= 0 { close(descriptor) }
         return resolved(path)
     }

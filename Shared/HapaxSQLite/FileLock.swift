@@ -24,10 +24,10 @@ package final class FileLock: Sendable {
     /// Takes the lock without waiting; it is held until the last reference is released. The file is not deleted.
     ///
     /// - Parameters:
-    ///   - path: The lock file, readable by its owner only.
+    ///   - path: The lock file, readable by its directory's owner only.
     ///   - creates: Whether it is created if missing.
     package init(path: String, creates: Bool = true) throws(Failure) {
-        let descriptor = open(path, (creates ? O_CREAT : 0) | O_RDWR | O_CLOEXEC, 0o600)
+        let descriptor = creates ? OwnedFile.descriptor(path) : open(path, O_RDWR | O_CLOEXEC)
         guard descriptor >= 0 else { throw .system(errno) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             let reason = errno
@@ -43,11 +43,12 @@ package final class FileLock: Sendable {
         self.path = path
     }
 
-    /// The file's first `count` bytes, fewer if it is shorter; none if it cannot be read.
-    package func contents(atMost count: Int) -> [UInt8] {
+    /// The file's first `count` bytes, fewer if it is shorter.
+    package func contents(atMost count: Int) throws(Failure) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         let read = pread(descriptor, &bytes, count, 0)
-        return Array(bytes.prefix(max(read, 0)))
+        guard read >= 0 else { throw .system(errno) }
+        return Array(bytes.prefix(read))
     }
 
     /// Overwrites the file's bytes from `offset` on; durable on return.

@@ -208,11 +208,14 @@ public enum StartError: Error, Hashable, Sendable {
     case sharedContainer
     /// The directory or its files cannot be made, read or locked, or an earlier or a newer version made them; then they are left untouched.
     case queueUnusable(StorageFailure)
+    /// A file of the directory that says what the user has agreed to, or whom events concern, is there and cannot be read, as another user's. Setting
+    /// the consent writes that file anew.
+    case unreadable(StorageFailure)
 
     /// Whether the same configuration may start another time.
     package var mayPass: Bool {
         switch self {
-        case .queueUnusable: true
+        case .queueUnusable, .unreadable: true
         case .notBootstrapped, .malformedURL, .invalidKey, .invalidDistinctID, .missing, .keySetTwice, .keyFile, .sharedContainer: false
         }
     }
@@ -230,6 +233,7 @@ extension StartError: CustomStringConvertible {
         case .keyFile(let failure): "the file that HAPAX_KEY_FILE names cannot be read: \(failure)"
         case .sharedContainer: "the queue's directory is in a container that apps share: use the app's own"
         case .queueUnusable(let failure): "the queue cannot be used: \(failure)"
+        case .unreadable(let failure): "\(failure); give it to the directory's owner, or say anew what it said (hapax identity)"
         }
     }
 }

@@ -38,11 +38,13 @@ public final class EventClient: Sendable {
         var failures = 0
         var nextAttempt: (any ScheduledAction)?
         var isShutDown = false
-        /// Events refused while it is closed, and what counts them for metrics.
-        var refused = 0
+        /// Events refused while it is closed, by reason, and what counts them for metrics.
+        var refused: [String: Int64] = [:]
+        var refusals: [String: Counter] = [:]
+        /// Why events are refused while it is closed.
+        var refusal: DropReason { if case .unreadable? = startFailure { .unreadable } else { .disabled } }
         /// Whether it has been said that the shared client refuses while another one is open.
         var isOvershadowed = false
-        var refusals: Counter?
         /// Calls made while it was closed that are still to be performed.
         var wishes = Wishes()
         /// All calls made while it was closed, for getters.
@@ -209,7 +211,12 @@ public final class EventClient: Sendable {
     package var open: OpenClient? { first ?? state.withLock { $0.opened } }
 
     private func tryToOpen() {
-        guard let configuration = state.withLock({ $0.isShutDown ? nil : $0.configuration }) else { return }
+        let (configuration, consent) = state.withLock { state in
+            (state.isShutDown ? nil : state.configuration, state.refusal == .unreadable ? state.wishes.consent : nil)
+        }
+        guard let configuration else { return }
+        // What the user says now needs no earlier word. Where it cannot be written, opening fails as before.
+        if let consent { try? QueueDirectory(path: configuration.queue.directory.path).setConsent(consent) }
         switch openQueue(configuration, hub, timers) {
         case .success(let client): opened(client)
         case .failure(let failure): failed(failure)
@@ -239,11 +246,14 @@ public final class EventClient: Sendable {
             guard let wishes else {
                 guard failure != nil else { return }
                 client.configuration.logger?.notice(
-                    "Events are enabled: the client has started", metadata: ["hapax.refused": "\(state.withLock { $0.refused })"])
+                    "Events are enabled: the client has started",
+                    metadata: ["hapax.refused": "\(state.withLock { $0.refused.values.reduce(0, +) })"])
                 return
             }
             // Before anything is tracked or sent (D16).
-            if let consent = wishes.consent { try? client.setConsent(consent) }
+            if let consent = wishes.consent {
+                do throws(ConsentError) { try client.setConsent(consent) } catch { client.reporter.consentIsNotKept(error) }
+            }
             if let uploads = wishes.uploads { client.updateUploads { $0.take(uploads.changed, over: uploads.before) } }
             if !hasBegun { client.begin() }
             hasBegun = true
@@ -328,9 +338,10 @@ public final class EventClient: Sendable {
         let alreadyOpened = state.locked.pointee.opened
         state.unlock()
         if let alreadyOpened { return alreadyOpened }
-        let (opened, known, factory) = state.withLock { state in
-            if state.opened == nil { state.refused += 1 }
-            return (state.opened, state.refusals, state.configuration?.metricsFactory)
+        let (opened, reason, known, factory) = state.withLock { state in
+            let reason = state.refusal.rawValue
+            if state.opened == nil { state.refused[reason, default: 0] += 1 }
+            return (state.opened, reason, state.refusals[reason], state.configuration?.metricsFactory)
         }
         guard opened == nil else { return opened }
         #if DEBUG
@@ -341,9 +352,8 @@ public final class EventClient: Sendable {
         let refusals =
             known
             ?? Counter(
-                label: "hapax.client.dropped", dimensions: [("reason", DropReason.disabled.rawValue)],
-                factory: factory ?? MetricsSystem.factory)
-        state.withLock { if $0.configuration != nil { $0.refusals = refusals } }
+                label: "hapax.client.dropped", dimensions: [("reason", reason)], factory: factory ?? MetricsSystem.factory)
+        state.withLock { if $0.configuration != nil { $0.refusals[reason] = refusals } }
         refusals.increment()
         return nil
     }
@@ -407,7 +417,7 @@ public final class EventClient: Sendable {
     public func trackDurably(
         _ name: String, properties: Properties = [:], id: EventID = .made, time: Date? = nil, distinctID: String? = nil
     ) async throws(TrackError) -> EventID {
-        guard let open = openOrRefusal() else { throw .refused(.disabled) }
+        guard let open = openOrRefusal() else { throw .refused(state.withLock { $0.refusal }) }
         return try await open.trackDurably(name, properties: properties, id: id, time: time, distinctID: distinctID)
     }
 }

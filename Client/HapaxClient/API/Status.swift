@@ -49,9 +49,9 @@ extension EventClient {
 
 extension EventClient.Status {
     /// Of a client whose queue is closed.
-    init(startFailure: StartError?, refused: Int) {
+    init(startFailure: StartError?, refused: [String: Int64]) {
         self.init(
             startFailure: startFailure, depth: 0, held: 0, bytes: 0, inMemory: 0, created: 0, stored: 0, duplicates: 0, deadLettered: 0,
-            removed: 0, dropped: refused > 0 ? [DropReason.disabled.rawValue: Int64(refused)] : [:])
+            removed: 0, dropped: refused)
     }
 }

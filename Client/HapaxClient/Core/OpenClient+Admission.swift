@@ -22,9 +22,8 @@ extension OpenClient {
     }
 
     /// Events were refused while there was no client, and counted by the metric then. What is to come is that the server learns of them.
-    package func takeOverRefusals(_ count: Int) {
-        guard count > 0 else { return }
-        let counts = [DropReason.disabled.rawValue: Int64(count)]
+    package func takeOverRefusals(_ counts: [String: Int64]) {
+        guard !counts.isEmpty else { return }
         reporter.hasReported(counts)
         writer.intake.withLock { $0.addRefusals(counts) }
         countRefusalsSoon()

@@ -72,7 +72,7 @@ package final class OpenClient: Sendable {
         let consent: ConsentMark
         do {
             try ConsentFile(directory).begin(configuration.consent)
-            consent = ConsentMark(directory)
+            consent = try ConsentMark(directory)
             try file.decidePending(consent.known)
             // Where it cannot be written, the next start tries again; nothing of it is sent.
             if consent.known.consent == .denied { try? IdentityFile(directory).forgetWaiting() }
@@ -81,7 +81,7 @@ package final class OpenClient: Sendable {
                 first: configuration.anonymousID.flatMap { Identity.isValid($0) ? $0 : nil })
         } catch {
             file.close()
-            throw .queueUnusable(StorageFailure(error))
+            throw error is UnreadableFile ? .unreadable(StorageFailure(error)) : .queueUnusable(StorageFailure(error))
         }
         let client = OpenClient(
             configuration, endpoint, destinations, file, kept.identity, consent, clock: clock, hub: hub, timers: timers,
@@ -175,7 +175,11 @@ package final class OpenClient: Sendable {
             return policy.withLock { $0.uploadsByItself && $0.allows(network) }
         }
         self.gate = gate
-        let currentConsent: @Sendable () -> KeptConsent = { consent.withLock { $0.current() } }
+        let currentConsent: @Sendable () -> KeptConsent = {
+            let (kept, failure) = consent.withLock { ($0.current(), $0.takeFailure()) }
+            if let failure { reporter.consentIsUnreadable(failure) }
+            return kept
+        }
         let session = SessionMarker(file: file, clock: clock) { intake.withLock { $0.context } }
         let (screens, identifications) = (Locked(Screens()), Identifications(IdentityFile(file.directory)))
         (self.session, self.screens, self.identifications) = (session, screens, identifications)
@@ -190,7 +194,7 @@ package final class OpenClient: Sendable {
             if kept.consent == .denied { return nil }
             return PreparedEvent(id: id, time: time, bytes: encoded.bytes, problem: encoded.problem, pending: kept.pending)
         }
-        let projects = ProjectNotes(file.directory, endpoint)
+        let projects = ProjectNotes(file.directory, endpoint) { reporter.projectsAreUnreadable($0) }
         let delivery = Delivery(
             file,
             Delivery.Parts(

@@ -90,6 +90,7 @@ extension TrackError: CustomStringConvertible {
         case .refused(.optedOut): "the user has opted out"
         case .refused(.enricher): "an enricher dropped the event"
         case .refused(.disabled): "events are disabled"
+        case .refused(.unreadable): "what the user has agreed to, or whom events concern, cannot be read (see startFailure)"
         case .refused(.invalidID): "an id must have 1 to 200 bytes, none of them U+0000"
         case .removed: "the queue's quota removed the event at once: it is too old, or there was no room for it"
         case .cancelled: "the task was cancelled; the event is stored all the same"

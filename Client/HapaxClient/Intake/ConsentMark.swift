@@ -44,7 +44,7 @@ struct KeptConsent: Hashable, Sendable {
     /// More are never about events that still wait: each is followed by events and by a question.
     private static let maximumDecisions = 100
 
-    /// Nobody who may have denied it is taken for somebody who has not.
+    /// What a change follows if what was kept cannot be read: nobody who may have denied it is taken for somebody who has not.
     static let unknown = KeptConsent(consent: .denied, decisions: nil)
 
     /// The latest decision's; 0 if there was none, nil if that is not known.
@@ -107,7 +107,7 @@ struct ConsentFile: Sendable {
     ///
     /// - Throws: Also if it cannot be understood, or if it is not known whether it is there.
     func read() throws -> KeptConsent? {
-        if let data = try file.read() { return try JSONDecoder().decode(KeptConsent.self, from: data) }
+        if let kept = try file.decoded(KeptConsent.self) { return kept }
         // As versions before 0.1 kept it: a file that is there or not.
         return try SmallFile(path: directory.optOutPath).read().map { _ in KeptConsent(consent: .denied) }
     }
@@ -131,18 +131,16 @@ struct ConsentFile: Sendable {
 
     /// Where no consent has been set, this one is from now on.
     func begin(_ consent: Consent) throws {
-        guard consent != .granted else { return }
-        // A file that cannot be read held some decision.
-        do { if try read() != nil { return } } catch { return }
+        guard consent != .granted, try read() == nil else { return }
         try file.begin(try JSONEncoder().encode(KeptConsent(consent: consent)))
     }
 }
 
 extension QueueDirectory {
     /// What holds for who only looks.
-    package var consent: Consent {
-        do { return try ConsentFile(self).read()?.consent ?? .granted } catch { return .denied }
-    }
+    ///
+    /// - Throws: If it cannot be read.
+    package var consent: Consent { get throws { try ConsentFile(self).read()?.consent ?? .granted } }
 
     /// Durable on return.
     package func setConsent(_ consent: Consent) throws {
@@ -157,18 +155,22 @@ struct ConsentMark: Sendable {
     private let file: ConsentFile
     private let directory: QueueDirectory
     /// What was found last.
-    private(set) var known = KeptConsent.unknown
+    private(set) var known: KeptConsent
     /// Whether that was a file: what somebody deletes says nothing.
-    private var wasThere = false
+    private var wasThere: Bool
+    /// Why it could not be read when it was last looked for, and whether somebody has said so.
+    private var failure: (why: StorageFailure, isSaid: Bool)?
     /// A denial that could not be kept holds as long as this value does, or until something else is kept.
     private var unwritten: KeptConsent?
 
-    init(_ directory: QueueDirectory, file: ConsentFile? = nil) {
+    /// - Throws: If it cannot be read.
+    init(_ directory: QueueDirectory, file: ConsentFile? = nil) throws {
         (self.directory, self.file) = (directory, file ?? ConsentFile(directory))
-        _ = current()
+        let found = try self.file.read()
+        (known, wasThere) = (found ?? KeptConsent(consent: .granted), found != nil)
     }
 
-    /// What holds now. While the directory or the file is away, it is what was found last.
+    /// What holds now. While the directory or the file is away, or cannot be read, it is what was found last.
     mutating func current() -> KeptConsent {
         if let unwritten { return unwritten }
         do {
@@ -178,10 +180,19 @@ struct ConsentMark: Sendable {
             } else if !wasThere, access(directory.path, F_OK) == 0 {
                 known = KeptConsent(consent: .granted)
             }
+            failure = nil
         } catch {
-            // Not known.
+            let why = StorageFailure(error)
+            if failure?.why != why { failure = (why, false) }
         }
         return known
+    }
+
+    /// Why it cannot be read, once.
+    mutating func takeFailure() -> StorageFailure? {
+        guard let failure, !failure.isSaid else { return nil }
+        self.failure?.isSaid = true
+        return failure.why
     }
 
     /// Durable on return. If it throws, a denial holds as long as this value does.

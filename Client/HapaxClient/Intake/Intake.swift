@@ -239,6 +239,8 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     case enricher
     /// The queue is not open: the client has no configuration, or could not open it yet.
     case disabled
+    /// The same, since a file that says what the user has agreed to, or whom events concern, cannot be read (``StartError/unreadable(_:)``).
+    case unreadable
     /// An id given to ``EventClient/identify(_:)`` that has not 1…200 bytes, or holds U+0000. Not an event's.
     case invalidID = "invalid_id"
 
@@ -246,7 +248,7 @@ public enum DropReason: String, Sendable, Hashable, CaseIterable {
     var passes: Bool {
         switch self {
         case .mailboxFull, .quotaFull, .shutDown: true
-        case .optedOut, .enricher, .disabled, .invalidID: false
+        case .optedOut, .enricher, .disabled, .unreadable, .invalidID: false
         }
     }
 }

@@ -12,25 +12,40 @@ struct DamagedFile {
     /// Where nobody knows how many rows there were, those behind so many that cannot be read are looked for in steps that double.
     private static let hopelessRows = Int64(300)
 
-    init(path: String) throws {
+    /// - Returns: nil if it is not there, or SQLite finds that it cannot read it.
+    /// - Throws: What may pass, as that the process may open no more files: the file can be read another time.
+    static func unlessUnreadable(_ path: String) throws -> DamagedFile? {
         // SQLite would remove the log beside an empty one.
-        guard (FileStatus.size(of: path) ?? 0) > 0 else { throw DatabaseError(resultCode: .SQLITE_NOTADB) }
+        guard try FileStatus.size(of: path) ?? 0 > 0 else { return nil }
+        return try unlessUnreadable { try DamagedFile(path) }
+    }
+
+    private init(_ path: String) throws {
         var configuration = Configuration()
         configuration.readonly = true
         configuration.busyMode = DatabaseFile.busyMode
         database = try DatabaseQueue(path: path, configuration: configuration)
     }
 
-    var counters: QueueCounters? { try? database.unsafeRead { try QueueCounters($0) } }
+    private static func unlessUnreadable<Value>(_ read: () throws -> Value?) throws -> Value? {
+        do { return try read() } catch  where error.isUnreadable { return nil }
+    }
+
+    /// nil if it does not say, or not what can be right; so are the others.
+    var counters: QueueCounters? {
+        get throws { try Self.unlessUnreadable { try database.unsafeRead { try QueueCounters($0) } } }
+    }
 
     /// What it was still to recover from files that were damaged before it.
-    var recoveries: [Recovery] { (try? database.unsafeRead { try Recovery.all($0) }) ?? [] }
+    var recoveries: [Recovery]? {
+        get throws { try Self.unlessUnreadable { try database.unsafeRead { try Recovery.all($0) } } }
+    }
 
     var highestSequence: Int64? {
-        try? database.unsafeRead { db in
+        get throws {
             let highest = "SELECT max((SELECT max(sequence) FROM events), ifnull((SELECT max(sequence) FROM dead_letters), 0))"
-            return try Int64.fetchOne(db, sql: highest)
-        } ?? nil
+            return try Self.unlessUnreadable { try database.unsafeRead { try Int64.fetchOne($0, sql: highest) } }
+        }
     }
 
     /// What one call has read.
@@ -83,6 +98,7 @@ struct DamagedFile {
                             throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                         }
                         (chunk.reached, lost) = (sequence, 0)
+                        // Of both only the decoding fails, which is damage.
                         bytes += (try? row.value("payload") as Data).map { Int64($0.count) } ?? 0
                         if let found = try? element(row) { chunk.rows.append(found) }
                         if chunk.rows.count == QueueFile.chunkRows || bytes >= maximumBytes { return }
@@ -114,6 +130,9 @@ struct DamagedFile {
 }
 
 extension Error {
-    /// Whether SQLite cannot give what it was asked for, and will not another time.
-    fileprivate var isUnreadable: Bool { isDamageAtOpening || (self as? DatabaseError)?.resultCode == .SQLITE_IOERR }
+    /// Whether SQLite cannot give what it was asked for, and will not another time: of failures of the disk only that of the reading itself.
+    fileprivate var isUnreadable: Bool {
+        let ofReading: [ResultCode] = [.SQLITE_IOERR_READ, .SQLITE_IOERR_SHORT_READ, .SQLITE_IOERR_CORRUPTFS, .SQLITE_IOERR_DATA]
+        return isDamageAtOpening || (self as? DatabaseError).map { ofReading.contains($0.extendedResultCode) } ?? false
+    }
 }

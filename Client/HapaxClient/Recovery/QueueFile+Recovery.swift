@@ -17,6 +17,7 @@ extension QueueFile {
     ///
     /// - Parameter makeEvent: Makes the event about the damage once all has been recovered; nil for none.
     /// - Returns: Whether there is more.
+    /// - Throws: Also if the damaged file cannot be opened at the moment; the next call goes on at the same place.
     func recoverChunk(
         now: Int64, consent: KeptConsent = KeptConsent(consent: .granted),
         makeEvent: (_ name: String, _ id: EventID, Properties) -> PreparedEvent?
@@ -28,16 +29,14 @@ extension QueueFile {
             writeStatus()
             return false
         }
-        let opened = Result { try DamagedFile(path: directory.path + "/" + recovery.name) }
-        guard case .success(let file) = opened, recovery.reached < recovery.highest || !recovery.isOfDeadLetters else {
+        let opened = try DamagedFile.unlessUnreadable(directory.path + "/" + recovery.name)
+        guard let file = opened, recovery.reached < recovery.highest || !recovery.isOfDeadLetters else {
             let isMore = try finish(recovery, makeEvent)
-            // One that could not be opened for another reason may be read another time, by people.
-            if case .failure(let error) = opened, !error.isDamage { return isMore }
             removeDamagedFiles([recovery.name])
             return isMore
         }
         // What the damaged file itself says of what waits for consent.
-        let note = file.counters
+        let note = try file.counters
         func isDenied(_ sequence: Int64, wasPending: Bool) -> Bool {
             guard let note else { return wasPending && consent.decision(after: -1) == false }
             return note.pendingFrom > 0 && sequence >= note.pendingFrom && consent.decision(after: note.pendingSince) == false

@@ -24,15 +24,16 @@ struct Recovery: Hashable, Sendable {
     /// Where nobody knows how many rows there are.
     static let anyRow = Int64(1) << 40
 
-    /// - Parameter install: Whose file it was, if it does not say so itself.
-    init(name: String, in directory: QueueDirectory, of install: EventID) {
-        let file = try? DamagedFile(path: directory.path + "/" + name)
-        let counters = file?.counters
+    /// - Parameters:
+    ///   - file: nil if nothing of it can be read.
+    ///   - install: Whose file it was, if it does not say so itself.
+    init(name: String, _ file: DamagedFile?, of install: EventID) throws {
+        let counters = try file?.counters
         (self.name, self.install) = (name, counters?.installID ?? install)
         waiting = counters?.waiting
         deadLetters = counters?.deadLetters
         lowest = counters.map { $0.acknowledged + 1 }
-        highest = counters?.created ?? file?.highestSequence ?? Self.anyRow
+        highest = try counters?.created ?? file?.highestSequence ?? Self.anyRow
     }
 
     var damage: QueueDamage {

@@ -1,4 +1,5 @@
 import Foundation
+import HapaxSQLite
 
 /// A file that takes up room while there is enough, and is removed to have some when there is none. All who work in a directory share one.
 struct Ballast: Sendable {
@@ -24,9 +25,9 @@ struct Ballast: Sendable {
     mutating func keep() -> Bool {
         // Another process may have given it up.
         if isKept, access(path, F_OK) == 0 { return true }
-        var descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        var descriptor = OwnedFile.descriptor(path)
         // Another user's is replaced.
-        if descriptor < 0, errno == EACCES, unlink(path) == 0 { descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600) }
+        if descriptor < 0, errno == EACCES, unlink(path) == 0 { descriptor = OwnedFile.descriptor(path) }
         guard descriptor >= 0 else { return false }
         defer { close(descriptor) }
         isKept = Self.holds(descriptor, bytes) || Self.fill(descriptor, bytes)

@@ -64,7 +64,8 @@ package final class FileClaim: Sendable {
         throw .taken
     }
 
-    /// - Returns: nil if there is none, or none that was written as a whole.
+    /// - Returns: nil if there is none, none that was written as a whole, or none that can be read: then whoever needs it claims the file, and
+    ///   learns why.
     package static func note(of number: Int, in directory: QueueDirectory) -> FileNote? {
         guard let file = FileHandle(forReadingAtPath: directory.lockPath(number)) else { return nil }
         return (try? file.read(upToCount: FileNote.byteCount + 1)).flatMap { FileNote([UInt8]($0)) }
@@ -75,9 +76,9 @@ package final class FileClaim: Sendable {
     /// - Parameter destinations: Whose it may be; nil for anybody's.
     package init(_ number: Int, in directory: QueueDirectory, of destinations: Set<EventID>? = nil) throws(QueueOpenError) {
         // Where somebody has deleted it, the file's owner may still live.
-        guard FileManager.default.fileExists(atPath: directory.lockPath(number)) else { throw .unusable(.withoutNote) }
+        guard try Self.isThere(directory.lockPath(number)) else { throw .unusable(.withoutNote) }
         let lock = try Self.lock(directory.lockPath(number), creates: false)
-        guard let note = FileNote(lock.contents(atMost: FileNote.byteCount + 1)) else { throw .unusable(.withoutNote) }
+        guard let note = FileNote(try Self.contents(of: lock)) else { throw .unusable(.withoutNote) }
         guard destinations?.contains(note.destination) != false else { throw .taken }
         (self.directory, self.number, self.lock, noted) = (directory, number, Locked(lock), Locked(note))
     }
@@ -85,23 +86,32 @@ package final class FileClaim: Sendable {
     private init(newFile number: Int, in directory: QueueDirectory, _ note: FileNote) throws(QueueOpenError) {
         let lock = try Self.lock(directory.lockPath(number), creates: true)
         // Somebody has begun it at the same moment, and has ended since; or works on it, and somebody else has deleted the lock file.
-        guard lock.contents(atMost: 1).isEmpty, !FileManager.default.fileExists(atPath: directory.databasePath(number)) else {
-            throw .taken
-        }
+        guard try Self.contents(of: lock).isEmpty, try !Self.isThere(directory.databasePath(number)) else { throw .taken }
         let failure = lock.write(note.bytes, at: 0)
         guard failure == 0 else { throw .unusable(StorageFailure(errno: failure)) }
         (self.directory, self.number, self.lock, noted) = (directory, number, Locked(lock), Locked(note))
     }
 
     private static func lock(_ path: String, creates: Bool) throws(QueueOpenError) -> FileLock {
-        do throws(FileLock.Failure) {
-            return try FileLock(path: path, creates: creates)
-        } catch {
+        try Self.locking { () throws(FileLock.Failure) in try FileLock(path: path, creates: creates) }
+    }
+
+    /// As far as it may be a note.
+    private static func contents(of lock: FileLock) throws(QueueOpenError) -> [UInt8] {
+        try Self.locking { () throws(FileLock.Failure) in try lock.contents(atMost: FileNote.byteCount + 1) }
+    }
+
+    private static func locking<Value>(_ work: () throws(FileLock.Failure) -> Value) throws(QueueOpenError) -> Value {
+        do throws(FileLock.Failure) { return try work() } catch {
             switch error {
             case .taken: throw .taken
             case .system(let number): throw .unusable(StorageFailure(errno: number))
             }
         }
+    }
+
+    private static func isThere(_ path: String) throws(QueueOpenError) -> Bool {
+        do throws(StorageFailure) { return try FileStatus.size(of: path) != nil } catch { throw .unusable(error) }
     }
 
     /// The file that is made now is a new install's.

@@ -1,5 +1,6 @@
 import Foundation
 import HapaxModel
+import HapaxSQLite
 
 /// What a file's counters were after its owner's latest commit, for those who must not open the file. It stands in `N.status`, behind its check sum.
 package struct FileStatus: Hashable, Sendable, Codable {
@@ -68,7 +69,7 @@ final class StatusFile: Sendable {
         #if os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)
         state = Locked((-1, 0))
         #else
-        let descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        let descriptor = OwnedFile.descriptor(path)
         var length = descriptor < 0 ? 0 : Int(lseek(descriptor, 0, SEEK_END))
         // What no owner has written so.
         if length > Self.maximumLength, ftruncate(descriptor, 0) == 0 { length = 0 }
@@ -98,8 +99,12 @@ final class StatusFile: Sendable {
 }
 
 extension FileStatus {
-    /// - Returns: nil if there is no file, or nobody can see it.
-    static func size(of path: String) -> Int64? {
-        (try? FileManager.default.attributesOfItem(atPath: path))?[.size].flatMap { ($0 as? NSNumber)?.int64Value }
+    /// - Returns: nil if there is no file.
+    /// - Throws: If nobody can tell.
+    static func size(of path: String) throws(StorageFailure) -> Int64? {
+        var status = stat()
+        if stat(path, &status) == 0 { return Int64(status.st_size) }
+        guard errno == ENOENT else { throw StorageFailure(errno: errno) }
+        return nil
     }
 }

@@ -53,24 +53,20 @@ package struct IdentityFile: Sendable {
 
     /// - Returns: nil if there is none.
     /// - Throws: Also if it cannot be understood, or if it is not known whether it is there.
-    package func read() throws -> KeptIdentity? { try file.read().map { try JSONDecoder().decode(KeptIdentity.self, from: $0) } }
+    package func read() throws -> KeptIdentity? { try file.decoded(KeptIdentity.self) }
 
-    /// What is there, or a new one; who comes first makes it. One that cannot be understood, or is
-    /// another user's, is set aside.
+    /// What is there, or a new one; who comes first makes it. One that cannot be understood is set aside.
     ///
     /// - Parameter first: The anonymous id where there is none yet. Not in place of one that cannot be read: that may be another person's.
-    /// - Returns: Also why an earlier one could not be read.
+    /// - Returns: Also why an earlier one could not be understood.
+    /// - Throws: Also if it is there and cannot be read, as another user's: it may name somebody.
     func load(newID: String, first: String? = nil) throws -> (identity: KeptIdentity, failure: StorageFailure?) {
         var failure: StorageFailure?
         do {
             if let identity = try read() { return (identity, nil) }
-        } catch {
-            // Of another user it is as good as none.
-            let isUnreadable = (error as? POSIXError)?.code == .EACCES
-            guard error is DecodingError || isUnreadable else { throw error }
-            failure =
-                isUnreadable ? StorageFailure(errno: EACCES) : StorageFailure(code: 0, description: "identity.json holds something else")
-            _ = rename(file.path, file.path + ".damaged")
+        } catch let error as UnreadableFile where error.isForeign {
+            failure = error.failure
+            file.setAside()
         }
         try file.begin(try JSONEncoder().encode(KeptIdentity(anonymousID: failure == nil ? first ?? newID : newID)))
         guard let identity = try read() else { throw POSIXError(.ENOENT) }

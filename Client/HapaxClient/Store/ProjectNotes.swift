@@ -14,8 +14,12 @@ final class ProjectNotes: Sendable {
     private let destination: EventID
     /// What is known to be in the file of the own destination.
     private let known = Locked<Note?>(nil)
+    /// Why they could not be read or written last; said when it begins.
+    private let failure = Locked<StorageFailure?>(nil)
+    private let report: @Sendable (StorageFailure) -> Void
 
-    init(_ directory: QueueDirectory, _ endpoint: Endpoint) {
+    init(_ directory: QueueDirectory, _ endpoint: Endpoint, report: @escaping @Sendable (StorageFailure) -> Void) {
+        self.report = report
         file = SmallFile(path: directory.projectsPath)
         (server, destination) = (endpoint.server, endpoint.destination)
     }
@@ -24,23 +28,39 @@ final class ProjectNotes: Sendable {
     func note(_ project: String) {
         let note = Note(server: server, project: project)
         guard known.withLock({ $0 != note }) else { return }
-        let isWritten: Void? = try? file.replace {
-            var notes = try read()
-            notes[destination.description] = note
-            return try JSONEncoder().encode(notes)
+        let isWritten: Void? = reporting {
+            try file.replace {
+                var notes: [String: Note] = [:]
+                do throws(UnreadableFile) { notes = try read() } catch {
+                    guard error.isForeign else { throw error }
+                    report(error.failure)
+                    file.setAside()
+                }
+                notes[destination.description] = note
+                return try JSONEncoder().encode(notes)
+            }
         }
         if isWritten != nil { known.withLock { $0 = note } }
     }
 
-    /// All of the directory that are for the same project; none before a receipt has named it.
+    /// All of the directory that are for the same project; none before a receipt has named it, and none while nobody can read them, which is said.
     var destinations: Set<EventID> {
-        guard let notes = try? read(), let own = notes[destination.description] else { return [] }
+        guard let notes = reporting({ try read() }), let own = notes[destination.description] else { return [] }
         return Set(notes.filter { $0.value == own }.compactMap { EventID(uuidString: $0.key) })
     }
 
-    /// What cannot be understood is begun anew: it holds nothing that receipts do not say again.
-    private func read() throws -> [String: Note] {
-        guard let data = try file.read() else { return [:] }
-        return (try? JSONDecoder().decode([String: Note].self, from: data)) ?? [:]
+    private func read() throws(UnreadableFile) -> [String: Note] { try file.decoded([String: Note].self) ?? [:] }
+
+    /// - Returns: nil if it fails, which is tried again with the next receipt or look.
+    private func reporting<Value>(_ work: () throws -> Value) -> Value? {
+        do {
+            let value = try work()
+            failure.withLock { $0 = nil }
+            return value
+        } catch {
+            let now = StorageFailure(error)
+            if failure.withLock({ before in (before != now, before = now).0 }) { report(now) }
+            return nil
+        }
     }
 }

@@ -55,10 +55,10 @@ package struct QueueDirectory: Hashable, Sendable {
                 name.hasSuffix(suffix) ? Int(name.dropLast(suffix.count)).flatMap { "\($0)\(suffix)" == name && $0 > 0 ? $0 : nil } : nil
             }
         }
-        let files = Set(numbers(".sqlite"))
         // An empty lock file without a database is somebody's attempt to begin one.
-        let begun = numbers(".lock").filter { files.contains($0) || FileStatus.size(of: lockPath($0)) != 0 }
-        return files.union(begun).sorted()
+        var all = Set(numbers(".sqlite"))
+        for number in numbers(".lock") where try FileStatus.size(of: lockPath(number)) != 0 { all.insert(number) }
+        return all.sorted()
     }
 
     /// Whether an earlier version keeps its queue here: it is left as it is.
@@ -67,8 +67,10 @@ package struct QueueDirectory: Hashable, Sendable {
     }
 
     /// The names of damaged files that were set aside, of one file or of all, in the order in which that happened.
-    package func filesSetAside(_ number: Int? = nil) -> [String] {
-        ((try? names()) ?? []).compactMap { name -> (name: String, file: Int, aside: Int)? in
+    ///
+    /// - Throws: If the directory cannot be listed: that is not the same as none.
+    package func filesSetAside(_ number: Int? = nil) throws(StorageFailure) -> [String] {
+        try names().compactMap { name -> (name: String, file: Int, aside: Int)? in
             guard let range = name.range(of: Self.setAsideSuffix), let aside = Int(name[range.upperBound...]),
                 let file = Int(name[..<range.lowerBound])
             else { return nil }
@@ -78,11 +80,16 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// Renames a damaged database and its log to a name that no file had.
     func setAside(_ number: Int) throws {
-        let taken = filesSetAside(number).last.flatMap { name in name.range(of: Self.setAsideSuffix).flatMap { Int(name[$0.upperBound...]) }
+        let taken = try filesSetAside(number).last.flatMap { name in
+            name.range(of: Self.setAsideSuffix).flatMap { Int(name[$0.upperBound...]) }
         }
         let database = databasePath(number)
         // Of one that somebody deleted only the log is left.
-        if !FileManager.default.fileExists(atPath: database) { _ = FileManager.default.createFile(atPath: database, contents: nil) }
+        if try FileStatus.size(of: database) == nil {
+            let descriptor = OwnedFile.descriptor(database)
+            guard descriptor >= 0 else { throw StorageFailure(errno: errno) }
+            close(descriptor)
+        }
         try move(database, "\(path)/\(number)\(Self.setAsideSuffix)\((taken ?? 0) + 1)")
         try finishSettingAside(number)
     }
@@ -92,9 +99,9 @@ package struct QueueDirectory: Hashable, Sendable {
     /// - Parameter keepsLog: Whether a log of which there is no database stays.
     func finishSettingAside(_ number: Int, keepsLog: Bool = false) throws {
         let database = databasePath(number)
-        guard !FileManager.default.fileExists(atPath: database) else { return }
-        if let name = filesSetAside(number).last, !FileManager.default.fileExists(atPath: "\(path)/\(name)-wal"),
-            FileManager.default.fileExists(atPath: database + "-wal")
+        guard try FileStatus.size(of: database) == nil else { return }
+        if let name = try filesSetAside(number).last, try FileStatus.size(of: "\(path)/\(name)-wal") == nil,
+            try FileStatus.size(of: database + "-wal") != nil
         {
             try move(database + "-wal", "\(path)/\(name)-wal")
         }
@@ -103,10 +110,11 @@ package struct QueueDirectory: Hashable, Sendable {
 
     /// Whether a file in which there was something is empty or missing. SQLite takes such a one for a new database, and removes the log beside it, also
     /// for who only reads.
-    func isEmptied(_ number: Int, isNew: Bool) throws -> Bool {
+    func isEmptied(_ number: Int, isNew: Bool) throws(StorageFailure) -> Bool {
         let path = databasePath(number)
-        guard let size = FileStatus.size(of: path) else { return (FileStatus.size(of: path + "-wal") ?? 0) > 0 }
-        return size == 0 && (!isNew || (FileStatus.size(of: path + "-wal") ?? 0) > 0)
+        let hasLog = try FileStatus.size(of: path + "-wal") ?? 0 > 0
+        guard let size = try FileStatus.size(of: path) else { return hasLog }
+        return size == 0 && (!isNew || hasLog)
     }
 
     private func move(_ path: String, _ name: String) throws {
@@ -131,4 +139,7 @@ package enum QueueOpenError: Error, Hashable, Sendable {
     /// Another process, or another client in this one, works on the file.
     case taken
     case unusable(StorageFailure)
+
+    /// Whether it lies with one queue file, while another may be opened.
+    var isOfOneFile: Bool { if case .unusable(let failure) = self { failure.isOfOneFile } else { false } }
 }

@@ -21,12 +21,18 @@ extension QueueFile {
             numbers = try directory.numbers()
         } catch { throw .unusable(error) }
         for number in numbers where FileClaim.note(of: number, in: directory).map({ destinations.contains($0.destination) }) ?? true {
-            guard let claim = try? FileClaim(number, in: directory, of: destinations) else { continue }
+            let claim: FileClaim
+            do throws(QueueOpenError) {
+                claim = try FileClaim(number, in: directory, of: destinations)
+            } catch {
+                guard error == .taken || error.isOfOneFile else { throw error }
+                continue
+            }
             do throws(QueueOpenError) {
                 return try QueueFile(claim, durability: durability, quota: quota, keepsDamagedFiles: keepsDamagedFiles)
             } catch {
                 // Where the disk is to blame, a new file would fail as well.
-                guard case .unusable(let failure) = error, failure.isOfOneFile else { throw error }
+                guard error.isOfOneFile else { throw error }
             }
         }
         let claim = try FileClaim.next(after: Set(numbers), of: destination, in: directory, install: install)
@@ -43,29 +49,35 @@ extension QueueFile {
     }
 
     /// Opens the file, or sets it aside and begins a new one if it is damaged or something else (D17).
-    static func openOrReplace(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
+    ///
+    /// - Parameter former: Whose file it was, if the lock file may say already whose the next one is.
+    static func openOrReplace(
+        _ claim: FileClaim, _ durability: Durability, _ room: QueueRoom, former: EventID? = nil
+    ) throws -> Opened {
+        let former = former ?? claim.note.install
         try claim.directory.finishSettingAside(claim.number, keepsLog: true)
-        if try claim.directory.isEmptied(claim.number, isNew: claim.note.isNew) { return try replace(claim, durability, room) }
+        if try claim.directory.isEmptied(claim.number, isNew: claim.note.isNew) {
+            return try replace(claim, durability, room, former: former)
+        }
         do {
-            return try open(claim, durability, room)
+            return try open(claim, durability, room, former: former)
         } catch  where error.isDamageAtOpening {
-            return try replace(claim, durability, room)
+            return try replace(claim, durability, room, former: former)
         }
     }
 
     /// Sets the file aside and begins a new one, a new install, which remembers what is to be recovered.
-    static func replace(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
+    static func replace(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom, former: EventID) throws -> Opened {
         try claim.directory.setAside(claim.number)
-        return try open(claim, durability, room)
+        return try open(claim, durability, room, former: former)
     }
 
-    private static func open(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom) throws -> Opened {
+    private static func open(_ claim: FileClaim, _ durability: Durability, _ room: QueueRoom, former: EventID) throws -> Opened {
         let path = claim.directory.databasePath(claim.number)
         try claim.directory.finishSettingAside(claim.number)
-        // In the place of a file that was set aside, or that somebody has deleted, it is another install: no sequence comes again (I7). InstallReport before
+        // In the place of a file that was set aside, or that somebody has deleted, it is another install: no sequence comes again (I7). Before
         // there is an empty file, which is damage otherwise.
-        let former = claim.note.install
-        if !FileManager.default.fileExists(atPath: path), !claim.note.isNew { try claim.beginAnew() }
+        if try FileStatus.size(of: path) == nil, !claim.note.isNew { try claim.beginAnew() }
         // SQLite does not say that this is why.
         if access(path, R_OK | W_OK) != 0, errno == EACCES { throw POSIXError(.EACCES) }
         // For its permissions, which the write-ahead log inherits. Nobody has it open, so closing it here loses no lock of SQLite's.
@@ -91,10 +103,10 @@ extension QueueFile {
     private static func make(_ db: Database, _ claim: FileClaim, former: EventID) throws {
         if !claim.note.isNew { try claim.beginAnew() }
         try QueueSchema.make(db, install: claim.note.install)
-        if let name = claim.directory.filesSetAside(claim.number).last {
-            let damaged = try? DamagedFile(path: claim.directory.path + "/" + name)
-            for unfinished in damaged?.recoveries ?? [] { try unfinished.insert(db) }
-            try Recovery(name: name, in: claim.directory, of: former).insert(db)
+        if let name = try claim.directory.filesSetAside(claim.number).last {
+            let damaged = try DamagedFile.unlessUnreadable(claim.directory.path + "/" + name)
+            for unfinished in try damaged?.recoveries ?? [] { try unfinished.insert(db) }
+            try Recovery(name: name, damaged, of: former).insert(db)
         }
     }
 

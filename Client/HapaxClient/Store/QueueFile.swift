@@ -13,8 +13,8 @@ package final class QueueFile: Sendable {
     let quota: QueueQuota
     let keepsDamagedFiles: Bool
     let room: QueueRoom
-    let connection: Locked<DatabaseQueue?>
-    /// The file that the connection writes; its name may be removed, or another file's.
+    private let connection: Locked<Connection>
+    /// The file that the connection writes; its name may be removed, or another file's. nil while none could be opened in a damaged one's place.
     private let identity: Locked<FileIdentity?>
     private let current: Locked<QueueCounters>
     /// The time of the oldest waiting event, as the latest commit left it.
@@ -26,6 +26,13 @@ package final class QueueFile: Sendable {
     private let status: StatusFile
     /// Whether a power cut may take commits that must survive one at the level `power`; of those of an earlier process nobody knows.
     private let isInDriveCache = Locked(true)
+
+    private struct Connection {
+        /// nil once it is closed, and between a damaged file and the one that takes over.
+        var database: DatabaseQueue?
+        /// The file is damaged, and none could be opened in its place yet.
+        var isMissing = false
+    }
 
     /// What one transaction does at most, so that nobody waits long for the next (I13).
     static let chunkRows = 1_000
@@ -56,7 +63,7 @@ package final class QueueFile: Sendable {
                 ballast.withLock { $0.release() }
                 opened = try Self.openOrReplace(claim, durability, room)
             }
-            connection = Locked(opened.database)
+            connection = Locked(Connection(database: opened.database))
             identity = Locked(FileIdentity(path: claim.directory.databasePath(claim.number)))
             current = Locked(opened.counters)
             oldest = Locked(opened.oldest)
@@ -77,7 +84,7 @@ package final class QueueFile: Sendable {
 
     /// Whether the file is still where a later client will look for it: somebody may have deleted or moved the directory.
     package var hasFile: Bool {
-        claim.isInPlace && identity.withLock { $0 } == FileIdentity(path: directory.databasePath(number))
+        claim.isInPlace && identity.withLock { $0 }.map { $0 == FileIdentity(path: directory.databasePath(number)) } ?? true
     }
 
     /// - Throws: SQLITE_READONLY_DBMOVED: what is stored in a file without a name is lost with the process.
@@ -93,8 +100,11 @@ package final class QueueFile: Sendable {
     /// The one connection. Who works with it keeps it open until done, also while the file is being closed.
     var database: DatabaseQueue {
         get throws {
-            guard let database = connection.withLock({ $0 }) else { throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "closed") }
-            return database
+            try connection.withLock { current in
+                if current.isMissing { try takeOver(&current) }
+                guard let database = current.database else { throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "closed") }
+                return database
+            }
         }
     }
 
@@ -223,46 +233,56 @@ package final class QueueFile: Sendable {
 
     /// After a failure: whether it was this file's damage, and the work goes on in another file now.
     private func takesOver(from database: DatabaseQueue, after error: any Error) throws -> Bool {
-        let isOfAnotherFile = connection.withLock { $0 !== database }
+        let (open, isMissing) = connection.withLock { ($0.database, $0.isMissing) }
         // Used while it was being set aside.
-        if (error as? DatabaseError)?.resultCode == .SQLITE_MISUSE { return isOfAnotherFile && connection.withLock { $0 != nil } }
+        if (error as? DatabaseError)?.resultCode == .SQLITE_MISUSE { return open !== database && (open != nil || isMissing) }
         guard error.isDamage else { return false }
         return try connection.withLock { current in
-            guard let open = current else { return false }
+            guard let open = current.database else { return current.isMissing }
             // Somebody else met the damage first.
             guard open === database else { return true }
             try requireFile()
             // Before it is renamed: closing looks for the log under the name that the file had.
             try? open.close()
-            current = nil
-            let opened = try withRoom { try Self.replace(claim, durability, room) }
-            current = opened.database
-            identity.withLock { $0 = FileIdentity(path: directory.databasePath(number)) }
-            let before = self.current.withLock { counters in
-                defer { counters = opened.counters }
-                return counters
-            }
-            oldest.withLock { $0 = opened.oldest }
-            account.withLock { $0.committed(opened.counters.usage - before.usage, releasing: QueueUsage()) }
-            damage.withLock { $0 = DamageRecord(isPending: true, latest: opened.damage) }
-            status.write(FileStatus(opened.counters, oldest: opened.oldest, isRecovering: true))
+            current = Connection(isMissing: true)
+            identity.withLock { $0 = nil }
+            try takeOver(&current, settingAside: true)
             return true
         }
+    }
+
+    /// Opens the file that takes over from a damaged one. Where that fails, as while the process may open no more files, whoever needs a file
+    /// next tries again: the damaged one lies under its own name still, or under its new one.
+    private func takeOver(_ current: inout Connection, settingAside: Bool = false) throws {
+        try requireFile()
+        let before = counters
+        let opened = try withRoom {
+            try settingAside
+                ? Self.replace(claim, durability, room, former: before.installID)
+                : Self.openOrReplace(claim, durability, room, former: before.installID)
+        }
+        current = Connection(database: opened.database)
+        identity.withLock { $0 = FileIdentity(path: directory.databasePath(number)) }
+        self.current.withLock { $0 = opened.counters }
+        oldest.withLock { $0 = opened.oldest }
+        account.withLock { $0.committed(opened.counters.usage - before.usage, releasing: QueueUsage()) }
+        damage.withLock { $0 = DamageRecord(isPending: opened.isRecovering, latest: opened.damage) }
+        status.write(FileStatus(opened.counters, oldest: opened.oldest, isRecovering: opened.isRecovering))
     }
 
     /// A new file begins in the ballast's room if there is no other.
     private func withRoom(_ open: () throws -> Opened) throws -> Opened {
         do { return try open() } catch  where error.isDiskFull {
             ballast.withLock { $0.release() }
-            return try Self.openOrReplace(claim, durability, room)
+            return try Self.openOrReplace(claim, durability, room, former: counters.installID)
         }
     }
 
     /// Closes the file and gives it up. What comes after fails. A file with nothing to send says so for those who look for one.
     package func close() {
-        let closed = connection.withLock { database in
-            defer { database = nil }
-            return database
+        let closed = connection.withLock { current in
+            defer { current = Connection() }
+            return current.database
         }
         if let closed {
             // Behind what is under way; a commit that still comes takes the mark back.

@@ -19,6 +19,19 @@ struct SmallFile: Sendable {
         return try FileHandle(fileDescriptor: descriptor, closeOnDealloc: true).readToEnd() ?? Data()
     }
 
+    /// What is there as JSON.
+    ///
+    /// - Returns: nil if there is none.
+    /// - Throws: ``UnreadableFile``, also if it holds something else.
+    func decoded<Value: Decodable>(_ type: Value.Type) throws(UnreadableFile) -> Value? {
+        do { return try read().map { try JSONDecoder().decode(type, from: $0) } } catch {
+            throw UnreadableFile((path as NSString).lastPathComponent, error)
+        }
+    }
+
+    /// Makes room for a new one where what is there is something else; people may look at it.
+    func setAside() { _ = rename(path, path + ".damaged") }
+
     /// Durable on return. Changes of several processes follow each other.
     ///
     /// - Parameters:
@@ -31,13 +44,13 @@ struct SmallFile: Sendable {
         Self.lock(directory)
         defer { flock(directory, LOCK_UN) }
         let temporary = try write(try content())
-        let former = temporary + ".former"
-        let isAnyFormer = link(path, former) == 0
-        defer { for name in [temporary, former] { unlink(name) } }
+        defer { unlink(temporary) }
+        let former = mayStay ? nil : try secondName(temporary + ".former")
+        defer { if let former { unlink(former) } }
         guard rename(temporary, path) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         guard flush(directory) != 0 else { return }
         let failure = POSIXError(.init(rawValue: errno) ?? .EIO)
-        if !mayStay { _ = isAnyFormer ? rename(former, path) : unlink(path) }
+        if !mayStay { _ = former.map { rename($0, path) } ?? unlink(path) }
         throw failure
     }
 
@@ -45,17 +58,31 @@ struct SmallFile: Sendable {
     func begin(_ content: Data) throws {
         let temporary = try write(content)
         defer { unlink(temporary) }
-        // Unlike a rename, it fails if another client was first.
-        guard link(temporary, path) == 0 || errno == EEXIST else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        do { try FirstName.give(path, to: temporary) } catch {
+            switch error {
+            case .taken: break
+            case .unsupported: throw StorageFailure.withoutFirstNames
+            case .system(let number): throw POSIXError(.init(rawValue: number) ?? .EIO)
+            }
+        }
         let directory = open((path as NSString).deletingLastPathComponent, O_RDONLY | O_CLOEXEC)
         defer { close(directory) }
         guard directory >= 0, flush(directory) == 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
     }
 
+    /// Keeps what is there under another name as well, before that is needed: the disk may fail then.
+    ///
+    /// - Returns: nil if there is none.
+    private func secondName(_ name: String) throws -> String? {
+        if link(path, name) == 0 { return name }
+        // A file system without hard links keeps a copy.
+        return errno == ENOENT ? nil : try read().map { try write($0) }
+    }
+
     /// - Returns: Where it is, under a name that no other process uses.
     private func write(_ content: Data) throws -> String {
         let path = path + "." + UUID().uuidString
-        let descriptor = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0o600)
+        let descriptor = OwnedFile.descriptor(path, isNew: true)
         guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         defer { close(descriptor) }
         let bytes = [UInt8](content)
@@ -78,4 +105,17 @@ struct SmallFile: Sendable {
 
     private static let lockAttempts = 1_000
     private static let lockPause: UInt32 = 1_000
+}
+
+/// A small file is there, or may be, and nobody knows what it says: it is not taken for none.
+struct UnreadableFile: Error {
+    var failure: StorageFailure
+    /// It can be read, and is not what we write.
+    var isForeign: Bool
+
+    init(_ name: String, _ error: any Error) {
+        isForeign = error is DecodingError
+        let reason = isForeign ? "it holds something else" : StorageFailure(error).description
+        failure = StorageFailure(code: 0, description: "the file \(name) of the queue's directory cannot be read: \(reason)")
+    }
 }

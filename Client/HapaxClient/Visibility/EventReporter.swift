@@ -146,8 +146,23 @@ final class EventReporter: Sendable {
     }
 
     func identityIsUnknown(_ failure: StorageFailure) {
-        logger?.warning(
+        logger?.error(
             "Whom events concern cannot be read: where they do not say it, they concern a new anonymous id",
+            metadata: ["hapax.failure": "\(failure)"])
+    }
+
+    func consentIsUnreadable(_ failure: StorageFailure) {
+        logger?.error(
+            "The user's consent cannot be read: what was known before holds until it can", metadata: ["hapax.failure": "\(failure)"])
+    }
+
+    func consentIsNotKept(_ failure: ConsentError) {
+        logger?.error("A change of the user's consent is lost", metadata: ["hapax.failure": "\(failure)"])
+    }
+
+    func projectsAreUnreadable(_ failure: StorageFailure) {
+        logger?.error(
+            "Which project each key is for cannot be read or noted: what waits for a key that was rotated is not sent",
             metadata: ["hapax.failure": "\(failure)"])
     }
 

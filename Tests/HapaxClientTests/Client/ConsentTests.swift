@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import HapaxModel
 import HapaxTestKit
+import Logging
 import TestSupport
 import Testing
 
@@ -251,8 +252,8 @@ struct ConsentTests {
         await first.client.shutdown(within: .zero)
         if wasDenied { try queue.setConsent(.denied) }
         try Data("noise".utf8).write(to: URL(filePath: queue.consentPath))
+        try queue.setConsent(.pending)
         let later = try TestClient(directory: first.directory)
-        try later.client.setConsent(.pending)
         if !wasDenied {
             for number in 1...2 { try await later.track(number...number) }
             try later.client.setConsent(.denied)
@@ -262,6 +263,39 @@ struct ConsentTests {
         _ = await later.client.flush()
         #expect(later.transport.batches.isEmpty)
         await later.client.shutdown(within: .zero)
+    }
+
+    @Test(
+        "a file that nobody can read is the reason why a client does not start, is said once and looked at again; what is said anew holds (C2)",
+        arguments: ["consent", "identity.json"])
+    func unreadableFileIsSaid(name: String) async throws {
+        let (directory, log, clock) = (TemporaryDirectory(), RecordedLog(), TestClock())
+        let path = directory.path("queue/" + name)
+        try QueueDirectory(path: directory.path("queue")).make()
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: path)
+        var configuration = EventClient.Configuration(
+            server: "http://127.0.0.1:1", writeKey: "test-key", queueDirectory: directory.path("queue"))
+        configuration.logger = Logger(label: "test") { _ in log }
+        let client = EventClient(configuration, clock: clock) { configuration, hub, timers in
+            do throws(StartError) {
+                return .success(try OpenClient.open(configuration, clock: clock, hub: hub, timers: timers) { ScriptedTransport() })
+            } catch { return .failure(error) }
+        }
+        #expect(client.startFailure?.description.contains("the file \(name) of the queue's directory cannot be read") == true)
+        #expect(client.track("refused") == nil)
+        await #expect(throws: TrackError.refused(.unreadable)) { try await client.trackDurably("refused") }
+        clock.advance(by: .seconds(1))
+        #expect(await client.status().dropped == ["unreadable": 2])
+        if name == "consent" {
+            #expect(throws: ConsentError.self) { try client.setConsent(.granted) }
+        } else {
+            try FileManager.default.removeItem(atPath: path)
+        }
+        await clock.advance(by: .seconds(60)) { client.startFailure == nil }
+        #expect(client.track("taken") != nil && client.consent == .granted)
+        #expect(await client.status().dropped == ["unreadable": 2])
+        #expect(log.lines.filter { $0.hasPrefix("error") }.count == 1)
+        await client.shutdown(within: .zero)
     }
 
     @Test("where somebody has deleted the file, what waited is told of, and goes with the next consent")

@@ -42,7 +42,7 @@ extension ShutdownTests {
         async let report = test.client.shutdown(within: .zero)
         await test.clock.scheduled(3)
         test.clock.advance(by: .milliseconds(500))
-        while test.client.file.connection.withLock({ $0 }) != nil { await Task.yield() }
+        while (try? test.client.file.database) != nil { await Task.yield() }
         gate.open()
         let left = await report
         #expect(left.stored == 0 && left.lost == 0, "\(left)")

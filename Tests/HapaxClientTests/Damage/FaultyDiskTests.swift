@@ -90,7 +90,7 @@ struct FaultyDiskTests {
         queue = try await step { try open() }
         while try await step({ try await deliver(queue, limit: 15) }) {}
         history.counters = queue.counters
-        history.asides = queue.directory.filesSetAside().count
+        history.asides = try queue.directory.filesSetAside().count
         queue.close()
         return history
     }

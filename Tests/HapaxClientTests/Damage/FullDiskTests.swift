@@ -62,7 +62,7 @@ struct FullDiskTests {
         let ballast = test.client.file.directory.ballastPath
         #expect(!FileManager.default.fileExists(atPath: ballast))
         try await test.client.trackDurably("first")
-        #expect(FileStatus.size(of: ballast) == Int64(test.client.file.room.ballastBytes))
+        #expect(try FileStatus.size(of: ballast) == Int64(test.client.file.room.ballastBytes))
         await test.client.shutdown(within: .zero)
     }
 

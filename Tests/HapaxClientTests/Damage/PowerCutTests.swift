@@ -139,7 +139,7 @@ struct PowerCutTests {
         }
         return Found(
             events: Set(ids.compactMap { EventID(bytes: $0) }), counters: queue.counters,
-            isSetAside: QueueDirectory(path: directory.path).filesSetAside().count > cut.filesSetAside)
+            isSetAside: try QueueDirectory(path: directory.path).filesSetAside().count > cut.filesSetAside)
     }
 
     /// Promises that what is left of a moment breaks.

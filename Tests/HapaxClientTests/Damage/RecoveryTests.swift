@@ -123,7 +123,7 @@ struct RecoveryTests {
             try queue.recoverChunk(now: 0) { name, id, _ in PreparedEvent(id: id, time: 0, bytes: Array("{\"event\":\"\(name)\"}".utf8)) }
         }
         let waiting = try queue.nextBatch(.oldest(limit: 100), maximumBytes: .max, now: 0).events.map(\.id)
-        #expect(Set(waiting).isSuperset(of: events.map(\.id)) && queue.directory.filesSetAside().count == 2)
+        #expect(try Set(waiting).isSuperset(of: events.map(\.id)) && queue.directory.filesSetAside().count == 2)
         queue.close()
     }
 
@@ -140,7 +140,7 @@ struct RecoveryTests {
                 if isDamaged { throw DatabaseError(resultCode: .SQLITE_CORRUPT) }
             }
             let queue = test.client.file.directory
-            #expect(queue.filesSetAside().count == 1)
+            #expect(try queue.filesSetAside().count == 1)
             if isPurged { try await test.client.purge() } else { #expect(await test.client.flush().stored == 4) }
             let names = try FileManager.default.contentsOfDirectory(atPath: queue.path)
             #expect(names.contains { $0.contains("damaged") } == isKept && !test.client.file.isRecovering)
@@ -164,7 +164,7 @@ struct RecoveryTests {
             try queue.settle(BatchOutcome(install: batch.install, settlements: settlements, report: batch.report), now: 0).settled.isEmpty)
         try queue.hold(1, of: batch.install)
         #expect(
-            queue.counters.waiting == 1 && queue.counters.held == 0 && queue.counters.isBalanced
+            try queue.counters.waiting == 1 && queue.counters.held == 0 && queue.counters.isBalanced
                 && queue.directory.filesSetAside().count == 1)
         queue.close()
     }
@@ -246,7 +246,7 @@ struct RecoveryTests {
             try $0.execute(sql: "UPDATE events SET payload = CAST('{\"other\":1}' AS BLOB) WHERE sequence = 2")
         }
         let mended = await second.client.flush()
-        #expect(mended.stored == 2 && mended.deadLettered == 1 && second.client.file.directory.filesSetAside().isEmpty)
+        #expect(try mended.stored == 2 && mended.deadLettered == 1 && second.client.file.directory.filesSetAside().isEmpty)
         #expect(try await second.client.deadLetters.list().map(\.reason) == ["damaged"])
         for test in [first, second] { await test.client.shutdown(within: .zero) }
     }
@@ -259,7 +259,7 @@ struct RecoveryTests {
         await other.client.shutdown(within: .zero)
         try DamagedPage.make(in: directory.path("queue/2.sqlite"), page: 0, bytes: 16)
         #expect(await holder.client.leftovers.send(isManual: true).failure == nil)
-        #expect(holder.client.file.directory.filesSetAside() == ["2.sqlite.damaged-1"])
+        #expect(try holder.client.file.directory.filesSetAside() == ["2.sqlite.damaged-1"])
         #expect(holder.transport.batches.flatMap(\.names).contains("$QueueDamaged"))
         #expect(Set(holder.transport.batches.flatMap(\.ids)).isDisjoint(with: ids), "nothing of such a file can be read")
         try await holder.track(20..<21)

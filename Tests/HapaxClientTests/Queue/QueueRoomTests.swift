@@ -21,12 +21,12 @@ struct QueueRoomTests {
         for first in stride(from: Int64(1), to: 9_001, by: 500) {
             try queue.append((first..<first + 500).map { PreparedEvent.sample($0, fill: 1_000) })
         }
-        #expect(try #require(FileStatus.size(of: queue.directory.databasePath(1))) > 8 * 1024 * 1024)
+        #expect(try #require(try FileStatus.size(of: queue.directory.databasePath(1))) > 8 * 1024 * 1024)
         while queue.counters.waiting > 500 {
             let batch = try queue.nextBatch(.oldest(limit: 500), maximumBytes: .max, now: 0)
             try queue.settle(BatchOutcome(settlements: batch.events.map { Settlement(event: $0, fate: .stored) }), now: 0)
         }
-        #expect(try #require(FileStatus.size(of: queue.directory.databasePath(1))) < 5 * 1024 * 1024)
+        #expect(try #require(try FileStatus.size(of: queue.directory.databasePath(1))) < 5 * 1024 * 1024)
         #expect(try queue.append([PreparedEvent.sample(9_001, fill: 10)]).sequences == [9_001])
         queue.close()
         let next = try QueueFile.open(directory.path)

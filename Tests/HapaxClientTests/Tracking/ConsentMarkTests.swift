@@ -15,12 +15,13 @@ struct ConsentMarkTests {
         "whatever is said, once or twice, holds, and each decision has a later number, also on a clock that stands still; the first one counts in any case"
     )
     func repetitionsAreNothing() throws {
-        var mark = ConsentMark(directory)
+        var mark = try ConsentMark(directory)
         var (last, before) = (Int64(0), Consent.granted)
         for consent in [Consent.granted, .denied, .denied, .pending, .pending, .denied, .granted] {
             let kept = try mark.set(consent, now: 1)
             #expect(
-                kept.consent == consent && mark.current() == kept && ConsentMark(directory).known == kept && directory.consent == consent)
+                try kept.consent == consent && mark.current() == kept && ConsentMark(directory).known == kept
+                    && directory.consent == consent)
             let number = try #require(kept.number)
             #expect((consent == before && last > 0) || consent == .pending ? number == last : number > last)
             (last, before) = (number, consent)
@@ -29,7 +30,7 @@ struct ConsentMarkTests {
 
     @Test("a denial that cannot be written is told, and holds for whoever asked, not for others; anything else has to be written")
     func unwrittenDenialHolds() throws {
-        var mark = ConsentMark(directory)
+        var mark = try ConsentMark(directory)
         _ = try mark.set(.pending, now: 1)
         try FileManager.default.moveItem(atPath: directory.path, toPath: directory.path + ".moved")
         #expect(mark.current().consent == .pending, "nobody can tell")
@@ -38,7 +39,7 @@ struct ConsentMarkTests {
             #expect(mark.current().consent == .denied && mark.current().decision(after: 0) == false)
         }
         try FileManager.default.moveItem(atPath: directory.path + ".moved", toPath: directory.path)
-        #expect(directory.consent == .pending)
+        #expect(try directory.consent == .pending)
         let kept = try mark.set(.granted, now: 3)
         #expect(kept.consent == .granted && kept.decision(after: 0) == false, "what waited before was denied")
         try directory.setConsent(.denied)
@@ -55,27 +56,29 @@ struct ConsentMarkTests {
             for consent in Consent.allCases {
                 try? FileManager.default.removeItem(atPath: directory.consentPath)
                 if let before { try directory.setConsent(before) }
-                var mark = ConsentMark(directory, file: ConsentFile(directory, flush: fails))
+                var mark = try ConsentMark(directory, file: ConsentFile(directory, flush: fails))
                 #expect(throws: POSIXError(.EIO)) { try mark.set(consent, now: 1) }
                 let expected = consent == .denied ? .denied : before ?? .granted
-                #expect(mark.current().consent == expected && directory.consent == expected, "\(before as Any) \(consent)")
+                #expect(try mark.current().consent == expected && directory.consent == expected, "\(before as Any) \(consent)")
             }
         }
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["consent"])
     }
 
     @Test(
-        "what cannot be read may be a denial, of which nobody knows when it was; whatever is said next holds",
+        "what cannot be read is neither an agreement nor a denial, and whoever reads it learns so; whatever is said next holds (C2)",
         arguments: ["a directory", "a loop", "noise"])
-    func unknownRefuses(what: String) throws {
+    func unreadableIsNotKnown(what: String) throws {
         let path = directory.consentPath
+        var mark = try ConsentMark(directory)
         switch what {
         case "a loop": try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: path)
         case "noise": try Data(what.utf8).write(to: URL(filePath: path))
         default: try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
         }
-        var mark = ConsentMark(directory)
-        #expect(mark.known == .unknown && directory.consent == .denied)
+        #expect(throws: UnreadableFile.self) { try directory.consent }
+        #expect(throws: UnreadableFile.self) { try ConsentMark(directory) }
+        for isFirst in [true, false] { #expect(mark.current().consent == .granted && (mark.takeFailure() != nil) == isFirst) }
         if what == "a directory" {
             #expect(throws: POSIXError.self) { try mark.set(.granted, now: 7) }
             try FileManager.default.removeItem(atPath: path)
@@ -88,9 +91,9 @@ struct ConsentMarkTests {
     @Test("the file by which earlier versions remembered an opt-out is a denial until something else is said")
     func formerMarkCounts() throws {
         #expect(FileManager.default.createFile(atPath: directory.path + "/opt-out", contents: nil))
-        #expect(ConsentMark(directory).known == KeptConsent(consent: .denied))
+        #expect(try ConsentMark(directory).known == KeptConsent(consent: .denied))
         try directory.setConsent(.granted)
-        #expect(ConsentMark(directory).known.consent == .granted)
+        #expect(try ConsentMark(directory).known.consent == .granted)
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["consent"])
     }
 
@@ -112,22 +115,22 @@ struct ConsentMarkTests {
 
     @Test("a file that is gone, with its directory or alone, says nothing new to who has read it")
     func missingFileSaysNothing() throws {
-        var mark = ConsentMark(directory)
+        var mark = try ConsentMark(directory)
         _ = try mark.set(.pending, now: 1)
         try FileManager.default.removeItem(atPath: directory.consentPath)
         #expect(mark.current().consent == .pending)
         try FileManager.default.removeItem(atPath: directory.path)
         try directory.make()
-        #expect(mark.current().consent == .pending && ConsentMark(directory).known.consent == .granted)
+        #expect(try mark.current().consent == .pending && ConsentMark(directory).known.consent == .granted)
     }
 
     @Test("what a configuration says is kept where nobody has said anything, and not where that cannot be read")
     func configuredOnce() throws {
         try ConsentFile(directory).begin(.pending)
         try ConsentFile(directory).begin(.denied)
-        #expect(directory.consent == .pending)
+        #expect(try directory.consent == .pending)
         try Data().write(to: URL(filePath: directory.consentPath))
-        try ConsentFile(directory).begin(.pending)
-        #expect(ConsentMark(directory).known == .unknown)
+        #expect(throws: UnreadableFile.self) { try ConsentFile(directory).begin(.pending) }
+        #expect(try Data(contentsOf: URL(filePath: directory.consentPath)).isEmpty)
     }
 }

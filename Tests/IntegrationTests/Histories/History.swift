@@ -110,7 +110,7 @@ actor History {
 
     nonisolated var queue: String { disk.map { $0.path + "/queue" } ?? home.path("queue") }
     nonisolated var directory: QueueDirectory { QueueDirectory(path: queue) }
-    var isOptedOut: Bool { directory.consent == .denied }
+    var isOptedOut: Bool { (try? directory.consent) == .denied }
 
     // MARK: - Processes
 
@@ -186,7 +186,7 @@ actor History {
         let (lines, _) = try await hapax(["status", "--json"], accepting: [0])
         if let line = lines.first { audit.status = try? JSONDecoder().decode(HistoryStatus.self, from: Data(line.utf8)) }
         if let status = audit.status { say("  \(status)") }
-        audit.filesAside = directory.filesSetAside().count
+        audit.filesAside = try directory.filesSetAside().count
         audit.deadLetters = try deadLetters()
     }
 
