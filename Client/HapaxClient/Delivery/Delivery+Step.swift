@@ -3,7 +3,8 @@ import HapaxModel
 /// One step: a batch is read, sent, and settled in one transaction.
 extension Delivery {
     func attempt(
-        _ file: QueueFile, isManual: Bool, upTo bound: Bound? = nil, permission: (@Sendable () -> RequestPermission)?
+        _ file: QueueFile, isManual: Bool, upTo bound: Bound? = nil, asksProject: Bool = false,
+        permission: (@Sendable () -> RequestPermission)?
     ) async -> Step {
         if isStopped { return Step(next: .stopped, failure: .shutDown) }
         let (install, consent) = (file.counters.installID, parts.consent())
@@ -22,6 +23,10 @@ extension Delivery {
         let recoveryFailure = recover(file, consent)
         do {
             (plan, batch) = try read(file, isManual: isManual)
+            if asksProject, plan == .drained, file.counters.pendingFrom == 0 {
+                plan = .batch(.none)
+                batch = try file.nextBatch(.none, maximumBytes: parts.endpoint.maximumBatchBytes, now: parts.clock.unixMilliseconds)
+            }
         } catch {
             return failed(step, error, file, was: install)
         }

@@ -254,14 +254,16 @@ package actor Delivery {
     /// - Parameters:
     ///   - isManual: Whether somebody asked: then a rest is cut short.
     ///   - bound: What comes after it is left.
+    ///   - asksProject: Whether there is a request also if nothing waits: its receipt names the project.
     ///   - permission: Asked before the request.
     func step(
-        _ file: QueueFile, isManual: Bool, upTo bound: Bound? = nil, permission: (@Sendable () -> RequestPermission)? = nil
+        _ file: QueueFile, isManual: Bool, upTo bound: Bound? = nil, asksProject: Bool = false,
+        permission: (@Sendable () -> RequestPermission)? = nil
     ) async -> Step {
         await beginStep()
         defer { endStep() }
         let isOwn = file === self.file
-        var step = await attempt(file, isManual: isManual, upTo: bound, permission: permission)
+        var step = await attempt(file, isManual: isManual, upTo: bound, asksProject: asksProject, permission: permission)
         if isOwn { counts = counts + step.counts }
         conclude(&step, isOwn: isOwn, file)
         return step

@@ -23,6 +23,8 @@ package actor Leftovers {
     /// Those that could not be opened: reported once.
     private var unusable: [Int: StorageFailure] = [:]
     private var isStopped = false
+    /// Whether the server has been asked for the project.
+    private var hasAsked = false
 
     /// What a look at the directory came to.
     package struct Look: Sendable {
@@ -82,6 +84,10 @@ package actor Leftovers {
 
     private func look(isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?) async -> Look {
         var look = Look()
+        if let failure = await nameProject(isManual: isManual, permission) {
+            look.failure = failure
+            return look
+        }
         let destinations = destinations.union(projects.destinations)
         for number in (try? own.directory.numbers()) ?? [] where number != own.number && !isStopped {
             let note = FileClaim.note(of: number, in: own.directory)
@@ -110,6 +116,22 @@ package actor Leftovers {
         }
         reporter.othersFound(look.others)
         return look
+    }
+
+    /// What waits for another key may be for the same project, if the server says so. Until something is tracked under the new key no receipt
+    /// does, so it is asked by an envelope without events: once, and whenever somebody asks.
+    ///
+    /// - Returns: Why that failed.
+    private func nameProject(isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?) async -> DeliveryFailure? {
+        guard isManual || !hasAsked, !projects.isNamed else { return nil }
+        let others = ((try? own.directory.numbers()) ?? []).compactMap { FileClaim.note(of: $0, in: own.directory) }
+        guard others.contains(where: { !destinations.contains($0.destination) && !$0.isClean && !$0.isNew }) else { return nil }
+        hasAsked = true
+        let step = await delivery.step(own, isManual: isManual, asksProject: true, permission: permission)
+        switch step.next {
+        case .wait, .pause, .stopped: return step.failure ?? .shutDown
+        default: return nil
+        }
     }
 
     /// - Returns: nil if its owner lives, or it cannot be used: that keeps the others from nothing.

@@ -49,6 +49,9 @@ final class ProjectNotes: Sendable {
         return Set(notes.filter { $0.value == own }.compactMap { EventID(uuidString: $0.key) })
     }
 
+    /// Whether a receipt has named the own project, as far as that can be read.
+    var isNamed: Bool { reporting { try read() }.map { $0[destination.description] != nil } ?? true }
+
     private func read() throws(UnreadableFile) -> [String: Note] { try file.decoded([String: Note].self) ?? [:] }
 
     /// - Returns: nil if it fails, which is tried again with the next receipt or look.
