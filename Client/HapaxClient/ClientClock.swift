@@ -65,18 +65,24 @@ package struct SystemClock: ClientClock {
     #endif
 
     package func schedule(after delay: Duration, _ action: @escaping @Sendable () -> Void) -> any ScheduledAction {
-        let item = DispatchWorkItem(block: action)
         let (seconds, attoseconds) = min(max(delay, .zero), .seconds(1_000_000_000)).components
         let nanoseconds = Int(seconds) * 1_000_000_000 + Int(attoseconds / 1_000_000_000)
         // A queue for each: an action that waits, as for a disk or for code of the app's, delays no other one.
-        DispatchQueue(label: "hapax.clock").asyncAfter(deadline: .now() + .nanoseconds(nanoseconds), execute: item)
-        return Scheduled(item: item)
+        let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "hapax.clock"))
+        // It keeps itself until it has fired or is cancelled, which lets go of all of it at once; a work item would stay until its time has come.
+        timer.setEventHandler {
+            timer.cancel()
+            action()
+        }
+        timer.schedule(deadline: .now() + .nanoseconds(nanoseconds))
+        timer.activate()
+        return Scheduled(timer: timer)
     }
 
-    // Unchecked: a work item may be cancelled from any thread; it is not touched otherwise.
+    // Unchecked: a timer may be cancelled from any thread; it is not touched otherwise.
     private struct Scheduled: ScheduledAction, @unchecked Sendable {
-        let item: DispatchWorkItem
-        func cancel() { item.cancel() }
+        let timer: any DispatchSourceTimer
+        func cancel() { timer.cancel() }
     }
 
     private static func read(_ clock: clockid_t) -> timespec {

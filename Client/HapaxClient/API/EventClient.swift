@@ -173,19 +173,24 @@ public final class EventClient: Sendable {
     public static var shared: EventClient { sharedOfTask ?? ofTheProcess }
 
     /// Gives the shared client its configuration, once; as early as possible, since events before are refused. A later call changes nothing
-    /// and logs a warning.
+    /// and logs a warning, and so does one after the client's ``shutdown(within:)``, which is final.
     ///
-    /// - Parameter configuration: nil leaves the shared client disabled.
+    /// - Parameter configuration: nil leaves the shared client as it is, disabled until a later call.
     public static func bootstrap(_ configuration: Configuration?) { ofTheProcess.take(unlessInPreview(configuration)) }
 
     func take(_ configuration: Configuration?) {
-        let isFirst = state.withLock { state in
-            guard !state.isBootstrapped else { return false }
+        // A launch without events, as in a preview, leaves the one call to another.
+        guard configuration != nil else { return }
+        let (isFirst, isShutDown) = state.withLock { state in
+            guard !state.isBootstrapped else { return (false, false) }
             state.isBootstrapped = true
             (state.configuration, state.logger, state.startFailure) = (configuration, configuration?.logger, nil)
             state.context.identity.configuredID = configuration?.distinctID
             if state.wishes.consent == nil { state.context.consent = configuration?.consent ?? .granted }
-            return true
+            return (true, state.isShutDown)
+        }
+        if isShutDown {
+            configuration?.logger?.warning("The shared client was shut down before it had a configuration: events stay disabled")
         }
         guard isFirst else {
             (logger ?? configuration?.logger)?.warning("The shared client has been given its configuration before: this one is left aside")

@@ -108,6 +108,35 @@ struct SharedClientTests {
         await shared.shutdown(within: .zero)
     }
 
+    @Test(
+        "a call without a configuration leaves the one that counts to another; after a shutdown that one says that it comes too late (C23)")
+    func emptyCallUsesNothingUp() async throws {
+        let log = RecordedLog()
+        var configuration = configuration
+        configuration.logger = Logger(label: "test") { _ in log }
+        let (patient, ended) = (shared(), shared())
+        patient.take(nil)
+        patient.take(configuration)
+        #expect(patient.track("event") != nil && log.lines.isEmpty)
+        await patient.shutdown(within: .zero)
+        await ended.shutdown(within: .zero)
+        ended.take(configuration)
+        #expect(ended.track("event") == nil && log.lines.count == 1 && log.lines[0].contains("was shut down before"))
+    }
+
+    @Test("a wait that is cancelled is let go of at once, however long it was to take (C23)")
+    func cancelledWaitIsReleased() async throws {
+        let released = AwaitedCount()
+        final class Held: Sendable {
+            let released: AwaitedCount
+            init(_ released: AwaitedCount) { self.released = released }
+            deinit { released.set(1) }
+        }
+        let wait = { [held = Held(released)] in SystemClock().schedule(after: .seconds(3_600)) { _ = held } }()
+        wait.cancel()
+        await released.reaches(1)
+    }
+
     @Test("a second client of one process on one directory is warned of, while the first one works (R2)")
     func secondClientIsWarnedOf() async throws {
         let log = RecordedLog()
