@@ -116,10 +116,10 @@ extension QueueFile {
                 let event = settlement.event
                 let wasHeld = counters.held > 0 ? try Self.isHeld(event.sequence, db) : false
                 guard try delete.delete(event) else {
-                    // The quota removes from the head. A row that is still there, and is not found by its number, would be sent for ever.
-                    if let head = try Int64.fetchOne(db, sql: "SELECT sequence FROM events ORDER BY sequence LIMIT 1"),
-                        head <= event.sequence
-                    {
+                    // The quota or a purge has removed it. A row that is still there, and is not found by its number, would be sent for ever: so
+                    // the rows are gone through up to it, without a search, which would miss it as well.
+                    let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE sequence <= ?1 AND +sequence = ?1)"
+                    if try Bool.fetchOne(db, sql: sql, arguments: [event.sequence]) == true {
                         throw DatabaseError(resultCode: .SQLITE_CORRUPT)
                     }
                     continue
