@@ -153,4 +153,30 @@ struct BackupTests {
         await Self.stop(second.process)
         try await cluster.stop(mode: .fast)
     }
+
+    @Test(
+        "a backup is made on a disk without hard links, or the disk is refused with a sentence (A7)",
+        .enabled(if: FileSystemWithoutLinks.isPossible, "a compiler and a loader that takes other calls are needed"),
+        .timeLimit(.minutes(6)), arguments: [true, false])
+    func linksAreNotNeeded(renames: Bool) async throws {
+        let (disk, directory) = (try await FileSystemWithoutLinks(renames: renames), TemporaryDirectory())
+        let store = "sqlite:" + directory.path("events.sqlite")
+        let (server, port) = try await Self.start(store)
+        try await Self.send(0..<10, to: port)
+        let target = directory.path("copy.sqlite")
+        for isFirst in [true, false] {
+            let backup = try ChildProcess(
+                "hapax-server", ["backup", target], environment: disk.environment.merging(["HAPAX_STORE": store]) { $1 })
+            let (said, exit) = (await backup.remainingOutput() + (await backup.remainingErrors()), await backup.waitUntilExit())
+            #expect((exit == .exited(0)) == (renames && isFirst), "\(said)")
+            if !renames {
+                #expect(said.contains("another disk"), "\(said)")
+            } else if !isFirst {
+                #expect(said.contains("exists already"), "\(said)")
+            }
+        }
+        #expect(FileManager.default.fileExists(atPath: target) == renames)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).allSatisfy { !$0.hasSuffix(".partial") })
+        await Self.stop(server)
+    }
 }

@@ -44,9 +44,11 @@ enum SQLiteBackup {
         let path = DatabaseFile.resolved(path)
         // Two at once must not share it.
         let partial = "\(target).\(UUID().uuidString.prefix(8)).partial"
-        guard files.createFile(atPath: partial, contents: nil, attributes: [.posixPermissions: 0o600]) else {
+        let made = OwnedFile.descriptor(partial, isNew: true)
+        guard made >= 0 else {
             throw Problem(description: "\(target) cannot be made: is there such a directory, and may you write into it?")
         }
+        close(made)
         defer { DatabaseFile.remove(partial) }
         var configuration = Configuration()
         configuration.readonly = true
@@ -75,7 +77,18 @@ enum SQLiteBackup {
         }
         // SQLite has put its content on the disk; the name is put there by a flush of the directory.
         // A file of that name that has appeared meanwhile stays.
-        guard link(partial, target) == 0, flush(URL(fileURLWithPath: target).deletingLastPathComponent().path) else {
+        do throws(FirstName.Failure) { try FirstName.give(target, to: partial) } catch {
+            switch error {
+            case .taken: throw Problem(description: "\(target) exists already: name another file")
+            case .unsupported:
+                throw Problem(
+                    description:
+                        "\(target) is on a file system that can neither link files nor rename one only to a free name: name a file on another disk"
+                )
+            case .system(let number): throw Problem(description: "\(target) cannot be made: \(String(cString: strerror(number)))")
+            }
+        }
+        guard flush(URL(fileURLWithPath: target).deletingLastPathComponent().path) else {
             throw Problem(description: "\(target) cannot be put on the disk: \(String(cString: strerror(errno)))")
         }
         let bytes = (try? files.attributesOfItem(atPath: target)[.size] as? NSNumber)?.int64Value ?? 0
