@@ -113,7 +113,7 @@ extension OpenClient {
 
     package func updateUploads(_ change: (inout UploadSettings) -> Void) { scheduler.change(change) }
 
-    private var isStoring: Bool { writer.intake.withLock { $0.uncommitted.events > 0 } }
+    var isStoring: Bool { writer.intake.withLock { $0.uncommitted.events > 0 } }
 
     private var remaining: Int { writer.intake.withLock { Int($0.uncommitted.events) } + Int(file.counters.waiting) }
 }

@@ -35,6 +35,8 @@ extension OpenClient {
             let step = await delivery.step(file, isManual: true)
             if step.counts.attempts > 0 || step.next != .more {
                 if let failure = step.failure { return .failed(failure) }
+                // What could not be stored waits as well.
+                if step.counts.attempts == 0, isStoring, let failure = writer.lastFailure { return .failed(.queue(failure)) }
                 return step.counts.attempts == 0 ? .noData : .good(more: file.counters.sendable > 0)
             }
         }

@@ -74,10 +74,17 @@ extension OpenClient {
 
     @discardableResult
     package func purge() async throws(StorageFailure) -> Int {
-        try? await writer.barrier()
+        var purged = 0
         do {
-            let purged = try await delivery.exclusively { try file.purgeWaiting() + file.purgeDeadLetters() }
-            reporter.countersChanged()
+            // What cannot be stored, as on a full disk, may find room behind the first time.
+            for isLast in [false, true] {
+                try? await writer.barrier(retrying: isLast)
+                let unstored = isStoring ? writer.lastFailure : nil
+                purged += try await delivery.exclusively { try file.purgeWaiting() + file.purgeDeadLetters() }
+                reporter.countersChanged()
+                guard let unstored else { break }
+                if isLast { throw unstored }
+            }
             return purged
         } catch {
             throw StorageFailure(error)

@@ -4,9 +4,10 @@ import HapaxModel
 extension OpenClient {
     package func status() async -> EventClient.Status {
         let delivery = delivery.latestState
-        let (inMemory, uncounted) = writer.intake.withLock { (Int($0.uncommitted.events), $0.uncounted) }
+        // What is known: a look at the disk may hang, on a thread that belongs to the host.
+        let (inMemory, uncounted, consent) = writer.intake.withLock { (Int($0.uncommitted.events), $0.uncounted, $0.consent.consent) }
         let counters = file.counters
-        let isPending = consent.withLock { $0.current().consent == .pending } && (counters.waiting > 0 || inMemory > 0)
+        let isPending = consent == .pending && (counters.waiting > 0 || inMemory > 0)
         return EventClient.Status(
             installID: counters.installID, depth: Int(counters.waiting), held: Int(counters.held), bytes: Int(counters.bytes),
             inMemory: inMemory, oldest: file.oldestTime.map(Date.init(unixMilliseconds:)),

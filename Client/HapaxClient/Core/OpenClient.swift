@@ -74,6 +74,8 @@ package final class OpenClient: Sendable {
             try ConsentFile(directory).begin(configuration.consent)
             consent = try ConsentMark(directory)
             try file.decidePending(consent.known)
+            // Sessions are read behind this, where a failure would be taken for none.
+            if configuration.isApp { _ = (try file.keptSession(), try file.openSession()) }
             // Where it cannot be written, the next start tries again; nothing of it is sent.
             if consent.known.consent == .denied { try? IdentityFile(directory).forgetWaiting() }
             kept = try IdentityFile(directory).load(

@@ -298,6 +298,31 @@ struct ConsentTests {
         await client.shutdown(within: .zero)
     }
 
+    @Test("a disk that hangs keeps nobody who asks how the client stands (C7)")
+    func statusLooksAtNoDisk() async throws {
+        let test = try TestClient { $0.consent = .pending }
+        try await test.track(1...1)
+        let path = test.client.file.directory.consentPath
+        try FileManager.default.removeItem(atPath: path)
+        // Who opens it to read waits for somebody who writes.
+        try #require(mkfifo(path, 0o600) == 0)
+        let status = Locked<EventClient.Status?>(nil)
+        Task { [client = test.client] in
+            let now = await client.status()
+            status.withLock { $0 = now }
+        }
+        while status.withLock({ $0 }) == nil {
+            await Task.yield()
+            // There is a reader: it goes on, and is seen.
+            let writer = open(path, O_WRONLY | O_NONBLOCK)
+            if writer >= 0 { Issue.record("the status has looked at the disk") }
+            close(writer)
+        }
+        #expect(status.withLock { $0?.failure } == .consentPending)
+        unlink(path)
+        await test.client.shutdown(within: .zero)
+    }
+
     @Test("where somebody has deleted the file, what waited is told of, and goes with the next consent")
     func deletedFileHoldsNothingUp() async throws {
         let first = try TestClient { $0.consent = .pending }

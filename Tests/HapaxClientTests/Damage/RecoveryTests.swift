@@ -169,6 +169,23 @@ struct RecoveryTests {
         queue.close()
     }
 
+    @Test("an event that ages out while it is sent, with a dead letter put back below it, is no damage (C15)")
+    func agedOutIsNoDamage() throws {
+        var quota = QueueQuota.unlimited
+        quota.maximumAge = .seconds(1)
+        let queue = try QueueFile.open(directory.path("queue"), quota: quota)
+        try queue.append((1...2).map { PreparedEvent.sample($0, fill: 10) }, now: 1_000)
+        let first = try queue.nextBatch(.oldest(limit: 1), maximumBytes: .max, now: 1_000)
+        try queue.settle(BatchOutcome(buried: [1: ("rejected", "")]), now: 1_000)
+        let batch = try queue.nextBatch(.oldest(limit: 2), maximumBytes: .max, now: 1_000)
+        #expect(first.events.map(\.sequence) == [1] && batch.events.map(\.sequence) == [2])
+        #expect(try queue.removeDue(now: 60_000) && queue.retryDeadLetters(nil).retried == first.events.map(\.id))
+        let outcome = BatchOutcome(install: batch.install, settlements: batch.events.map { Settlement(event: $0, fate: .stored) })
+        #expect(try queue.settle(outcome, now: 60_000).settled.isEmpty && queue.directory.filesSetAside().isEmpty)
+        #expect(queue.counters.waiting == 1 && queue.counters.removed == 1 && queue.counters.isBalanced)
+        queue.close()
+    }
+
     @Test("what was recovered and what is lost is the old install's last word, each of its sequences once (I12)")
     func lastWordIsWhole() async throws {
         let (install, _) = try makeFile(400)
