@@ -72,8 +72,12 @@ final class ClockedProject: Sendable {
     }
 
     /// Closes what is due at the test's own time.
-    func close() async throws {
-        try await DayClosing(database: ClockedDatabase(base: store.reports, now: now), zones: zones.withLock { $0 }).perform(now: now)
+    @discardableResult
+    func close(
+        after: @escaping @Sendable (StoreSQL) async throws(StoreError) -> Void = { (_) throws(StoreError) in }, isTorn: Bool = false
+    ) async throws -> DayClosing.Outcome? {
+        let database = ClockedDatabase(base: store.reports, now: now, after: after, isTorn: isTorn)
+        return try await DayClosing(database: database, zones: zones.withLock { $0 }).perform()
     }
 
     func report(_ from: String, _ to: String, _ basis: DailyReport.Basis = .closed, project: Int32 = 1) async throws -> DailyReport {
@@ -82,7 +86,9 @@ final class ClockedProject: Sendable {
         return try await reader.report(
             project, (CalendarDay(from), CalendarDay(to)), basis, now: now, until: .now + .seconds(600)
         ) { query throws(StoreError) in
-            try await query.figures(database, .question) { (sql) async throws(StoreError) in try await database.rows(sql) }
+            try await query.figures(database, .question) { (sql) async throws(StoreError) in
+                try await database.rows(sql, within: .seconds(600))
+            }
         }
     }
 
@@ -139,18 +145,35 @@ struct ClockedDatabase: ReportDatabase {
     /// Runs behind each question, as what happens between two of them.
     var after: @Sendable (StoreSQL) async throws(StoreError) -> Void = { (_) throws(StoreError) in }
 
+    /// Answers statements that belong together as of one moment each: a control.
+    var isTorn = false
+
     var dialect: ReportDialect { base.dialect }
-    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
-        let rows = try await base.rows(sql, until: deadline)
-        try await after(sql)
+    func rows(_ sql: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
+        try await interrupted(sql) { (sql) throws(StoreError) in try await base.rows(sql, until: deadline) }
+    }
+    func rows(_ sql: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] {
+        try await interrupted(sql) { (sql) throws(StoreError) in try await base.rows(sql, within: time) }
+    }
+    private func interrupted(
+        _ sql: [StoreSQL], _ ask: ([StoreSQL]) async throws(StoreError) -> [[[String?]]]
+    ) async throws(StoreError) -> [[[String?]]] {
+        var rows: [[[String?]]] = []
+        for part in isTorn ? sql.map({ [$0] }) : [sql] {
+            rows += try await ask(part)
+            for statement in part { try await after(statement) }
+        }
         return rows
     }
     func each(
         _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError) { try await base.each(sql, until: deadline, row) }
-    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.rows(sql) }
     func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
-    func settled() async throws(StoreError) -> Int64 { min(try await base.settled(), now * 1_000) }
+    func clock() async throws(StoreError) -> StoreClock {
+        var clock = try await base.clock()
+        (clock.settled, clock.closing) = (min(clock.settled, now * 1_000), min(clock.closing, now * 1_000))
+        return clock
+    }
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
         try await base.received(from: from, to: to, parts: parts)
     }

@@ -18,6 +18,7 @@ struct StoreUnderTest {
     /// The database's URI, or the file's path.
     let place: String
     private let directory = TemporaryDirectory()
+    private static let start = ContinuousClock.now
 
     init(_ kind: Kind) async throws {
         self.kind = kind
@@ -28,10 +29,15 @@ struct StoreUnderTest {
     }
 
     /// - Parameter currentTime: For SQLite; PostgreSQL has a clock of its own.
-    func open(currentTime: @escaping @Sendable () -> Int64 = { Sample.now }) async throws -> any EventStore {
+    func open(
+        currentTime: @escaping @Sendable () -> Int64 = { Sample.now }, uptime: (@Sendable () -> ContinuousClock.Instant)? = nil
+    ) async throws -> any EventStore {
         switch kind {
         case .postgres: try await Self.postgres(place)
-        case .sqlite: try SQLiteEventStore(path: place, currentTime: currentTime)
+        case .sqlite:
+            // As much time passes as the clock says, unless a test is about that.
+            try SQLiteEventStore(
+                path: place, currentTime: currentTime, uptime: uptime ?? { Self.start + .milliseconds(currentTime()) })
         }
     }
 

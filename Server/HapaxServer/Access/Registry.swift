@@ -157,11 +157,21 @@ package struct Registry: Sendable {
         var random = SystemRandomNumberGenerator()
         let text = String(UInt64.random(in: 0 ... .max, using: &random), radix: 16)
         let publicID = String(repeating: "0", count: 16 - text.count) + text
+        // With its zone in one transaction: a server that saw it without one would give it UTC.
+        let zones: [StoreSQL] =
+            zone.map { zone in
+                [
+                    """
+                    INSERT INTO report_zones (project_id, from_day, time_zone)
+                    SELECT project_id, \(CalendarDay.first), \(zone.name) FROM projects WHERE public_id = \(publicID)
+                    """
+                ]
+            } ?? []
         let rows = try await database.change(
-            ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING RETURNING project_id"])
+            ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING"] + zones
+                + ["SELECT project_id FROM projects WHERE public_id = \(publicID)"])
         // Of two who add it at once, one has added it.
-        guard let id = rows.first?[0].flatMap({ Int32($0) }) else { throw Problem.exists("there is a project of that name") }
-        if let zone { _ = try await database.change(DayClosing.change(nil, to: zone, of: id, now: 0).statements) }
+        guard !rows.isEmpty else { throw Problem.exists("there is a project of that name") }
         return try await contents().project(named: name)
     }
 
@@ -185,13 +195,20 @@ package struct Registry: Sendable {
 
     /// Sets where the project's days begin, from the first day that has not been planned yet.
     ///
-    /// - Parameter now: Unix milliseconds.
+    /// - Parameter now: Unix milliseconds, for a store without a clock of its own.
     package func setTimeZone(_ zoneName: String, of name: String, now: Int64) async throws -> Project {
         let zone = try zone(zoneName, of: name)
         let project = try await contents().project(named: name)
-        let history = try await DayClosing.zones(of: project.id, database.rows)
-        if history?.latest != zone {
-            _ = try await database.change(DayClosing.change(history, to: zone, of: project.id, now: now / 1_000).statements)
+        if try await DayClosing.zones(of: project.id, database.rows) == nil {
+            _ = try await database.change([DayClosing.first(zone, of: project.id)])
+        }
+        // A server may have seen the project meanwhile, and have given it another one.
+        guard let history = try await DayClosing.zones(of: project.id, database.rows),
+            let present = try await database.rows("SELECT \(database.dialect.milliseconds(database.dialect.now(now)))").first?[0]
+                .flatMap({ Int64($0) })
+        else { throw StoreError.unavailable("the project's time zone cannot be read") }
+        if history.latest != zone {
+            _ = try await database.change(DayClosing.change(history, to: zone, of: project.id, now: present / 1_000))
         }
         return try await contents().project(named: name)
     }

@@ -31,15 +31,15 @@ struct AnalysisReader: Sendable {
             SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: starts) AND time < \(instant: ends)
             AND \(database.dialect.isAhead)
             """)
-        let first = CalendarDay(daysSince1970: Int32(clamping: (needed.map(\.starts).min() ?? starts) / 86_400)) ?? .first
-        let removed = try await ask(
-            """
-            SELECT 1 FROM erasures WHERE project_id = \(projectID) AND rows > 0 AND asked_at >= \(instant: starts)
-            UNION ALL SELECT 1 FROM retention WHERE horizon > \(Int64(first.daysSince1970))
-            """)
+        // A sum of nothing is NULL.
         func number(_ rows: [[String?]]) -> Int64 { rows.first?[0].flatMap { Int64($0) } ?? 0 }
         return AnalysisFrame(
             from: days.from, to: days.to, zone: days.zone, basis: rows.basis, asOf: isFinal ? closes : rows.settled, isFinal: isFinal,
-            late: number(late), ahead: number(ahead), isRowsRemoved: !removed.isEmpty)
+            late: number(late), ahead: number(ahead), isRowsRemoved: try await isRowsRemoved(days, needed))
+    }
+
+    /// Asked after the figures: what was removed before them is noted by then.
+    func isRowsRemoved(_ days: ProjectDays, _ needed: [ReportDay]) async throws(StoreError) -> Bool {
+        try await !ask(Removals.since(needed.map(\.starts).min() ?? days[days.from].starts, projectID)).isEmpty
     }
 }

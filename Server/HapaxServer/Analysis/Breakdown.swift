@@ -75,6 +75,7 @@ extension BreakdownQuery {
             let (first, second) = order == .events ? (left.figures.events, right.figures.events) : (left.figures.users, right.figures.users)
             return first != second ? first > second : left.value.lexicographicallyPrecedes(right.value)
         }
+        breakdown.frame.isRowsRemoved = try await reader.isRowsRemoved(days, span)
         return breakdown
     }
 }

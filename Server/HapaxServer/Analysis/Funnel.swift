@@ -55,7 +55,7 @@ extension FunnelQuery {
         // Steps that follow may be later than the days.
         let last = days.history.day(at: (days[days.to].starts * 1_000 + within) / 1_000)
         let all = span + days.days(from: days.to, count: max(0, Int(last.daysSince1970 - days.to.daysSince1970) + 1))
-        let frame = try await reader.frame(days, rows, dependsOn: all)
+        var frame = try await reader.frame(days, rows, dependsOn: all)
         let result = Locked(Collection(query: self, days: all, settled: rows.settled))
         let pieces = CountedRows.pieces(all) { $0 < span.count ? 0 : 1 }
         let dialect = reader.database.dialect
@@ -76,7 +76,8 @@ extension FunnelQuery {
                 """, until: reader.deadline
             ) { row in result.withLock { $0.add(row) } }
         }
-        return result.withLock { $0.funnel(frame) }
+        frame.isRowsRemoved = try await reader.isRowsRemoved(days, all)
+        return result.withLock { [frame] in $0.funnel(frame) }
     }
 
     /// What users' rows come to; a user's follow each other.

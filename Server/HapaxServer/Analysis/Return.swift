@@ -146,6 +146,7 @@ extension ReturnQuery {
             guard last >= 0 else { continue }
             for cell in (mode == .on ? last : 0)...last { result.cohorts[cohort].returned[cell] += numbers[3] }
         }
+        result.frame.isRowsRemoved = try await reader.isRowsRemoved(days, span)
         return result
     }
 

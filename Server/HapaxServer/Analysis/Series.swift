@@ -90,7 +90,10 @@ extension SeriesQuery {
         var series = Series(
             query: self, frame: try await reader.frame(days, rows, dependsOn: span.isEmpty ? [] : lead + span), points: points, total: total
         )
-        if compares { try await compare(&series, days, span, rows, reader) }
+        if compares {
+            try await compare(&series, days, span, rows, reader)
+            series.frame.isRowsRemoved = try await reader.isRowsRemoved(days, days.before(days.count) + lead + span)
+        }
         return series
     }
 

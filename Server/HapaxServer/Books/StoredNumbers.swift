@@ -2,7 +2,7 @@ import HapaxModel
 
 /// Which numbers the rows of `events` have, beside those that the books say are stored.
 enum StoredNumbers {
-    /// Notes in the books that rows are about to go, with their numbers: so that they are not taken for lost.
+    /// Notes that rows are about to go: in the books with their numbers, so that they are not taken for lost, and in ``Removals``.
     ///
     /// - Parameter rows: Few: they are added up in memory.
     static func remove(_ rows: StoreSQL, _ dialect: ReportDialect) -> [StoreSQL] {
@@ -18,6 +18,7 @@ enum StoredNumbers {
               SELECT project_id, install_id, \(dialect.ranges("sequence", "sequence")) AS numbers FROM \(numbered) GROUP BY project_id, install_id
             ) AS r WHERE installs.project_id = r.project_id AND installs.install_id = r.install_id AND NOT installs.is_unknown
             """,
+            Removals.note("events WHERE \(rows) AND event <> ''"),
         ]
     }
 

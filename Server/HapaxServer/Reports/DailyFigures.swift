@@ -63,13 +63,22 @@ struct DailyQuery: Hashable, Sendable {
 
     /// - Parameters:
     ///   - parts: ``ReportParts/whole`` or ``ReportParts/question``.
-    ///   - ask: Runs one statement.
+    ///   - ask: Answers all statements as of one moment.
     func figures(
-        _ database: any ReportDatabase, _ parts: ReportParts, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
+        _ database: any ReportDatabase, _ parts: ReportParts, _ ask: ([StoreSQL]) async throws(StoreError) -> [[[String?]]]
     ) async throws(StoreError) -> DailyFigures {
+        try Self.figures(from: try await ask(try await statements(database, parts)))
+    }
+
+    /// What gives a day's figures if it is answered as of one moment: of rows that are removed in between, a name would be counted and no event.
+    func statements(_ database: any ReportDatabase, _ parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
+        let ahead: StoreSQL = """
+            SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
+            AND \(database.dialect.isAhead)
+            """
         let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: parts)
         // Nothing was received in all that time.
-        guard let received = received.first else { return try await onlyAhead(database, ask) }
+        guard let received = received.first else { return [ahead] }
         let (dialect, ofDay) = (database.dialect, rows(received, database.dialect))
         // Starts before the day, of which `report_users` does not know yet.
         let unfolded = try await database.received(from: foldedTo, to: receivedBefore, parts: parts).first
@@ -80,17 +89,13 @@ struct DailyQuery: Hashable, Sendable {
                 AND time < \(instant: day.starts) AND event = '$AppStart' AND NOT (\(dialect.isAhead))
                 """
             } ?? ""
-        // Before the sums: an event that arrives in between is then in the total only, and counts in `other`, which must not be negative.
-        let names = try await ask(
-            "SELECT event, count(*) FROM \(ofDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)")
         // By user: what they did on the day, and whether they had started before.
-        let sums = try await ask(
-            """
+        let sums: StoreSQL = """
             SELECT count(*) FILTER (WHERE events > 0), count(*) FILTER (WHERE starts > 0), count(*) FILTER (
                 WHERE starts > 0 AND earlier_starts = 0 AND NOT EXISTS (
                   SELECT 1 FROM report_users r WHERE r.project_id = \(projectID) AND r.distinct_id = users.distinct_id
                   AND r.first_start < \(instant: day.starts))),
-              sum(sessions), sum(timed), sum(ms), count(*) FILTER (WHERE timed > 0), sum(events)
+              coalesce(sum(sessions), 0), coalesce(sum(timed), 0), coalesce(sum(ms), 0), count(*) FILTER (WHERE timed > 0), coalesce(sum(events), 0)
             FROM (
               SELECT distinct_id, count(*) FILTER (WHERE of_day) AS events, count(*) FILTER (WHERE of_day AND event = '$AppStart') AS starts,
                 count(*) FILTER (WHERE NOT of_day) AS earlier_starts, count(*) FILTER (WHERE event = '$AppEnd') AS sessions,
@@ -100,15 +105,26 @@ struct DailyQuery: Hashable, Sendable {
                 \(earlier)
               ) AS rows_of_users GROUP BY distinct_id
             ) AS users
-            """)
-        let numbers = sums.first?.map { $0.flatMap { Int64($0) } ?? 0 } ?? []
-        var figures = try await onlyAhead(database, ask)
+            """
+        return [
+            ahead, sums,
+            "SELECT event, count(*) FROM \(ofDay) GROUP BY event ORDER BY count(*) DESC, event LIMIT \(ServerLimits.reportNames)",
+        ]
+    }
+
+    /// - Parameter answers: To ``statements(_:_:)``.
+    static func figures(from answers: [[[String?]]]) throws(StoreError) -> DailyFigures {
+        var figures = DailyFigures()
+        guard let ahead = answers.first?.first?[0].flatMap({ Int64($0) }) else { throw .unavailable("a report has no figures") }
+        figures.ahead = ahead
+        guard answers.count == 3 else { return figures }
+        let numbers = answers[1].first?.compactMap { $0.flatMap { Int64($0) } } ?? []
         guard numbers.count == 8 else { throw .unavailable("a report has no figures") }
         (figures.users, figures.activeUsers, figures.newUsers, figures.sessions) = (numbers[0], numbers[1], numbers[2], numbers[3])
         (figures.timedSessions, figures.sessionMilliseconds, figures.timedUsers, figures.events) = (
             numbers[4], numbers[5], numbers[6], numbers[7]
         )
-        figures.byName = names.map { DailyFigures.Name(event: $0[0] ?? "", count: $0[1].flatMap { Int64($0) } ?? 0) }
+        figures.byName = try answers[2].map { (row) throws(StoreError) in try DailyFigures.Name(row) }
         return figures
     }
 
@@ -123,11 +139,13 @@ struct DailyQuery: Hashable, Sendable {
 
     /// Of the day's users, those who were new on it or on an earlier day, by that day; and those who have their first start in time on it, and are
     /// new on none. All starts that were known at its close are folded.
+    ///
+    /// - Returns: nil if nothing was received. `read` reads the answer to the statement.
     func returns(_ database: any ReportDatabase) async throws(StoreError) -> (
-        cohorts: [(day: CalendarDay, users: Int64)], unassigned: Int64
-    ) {
+        statement: StoreSQL, read: ([[String?]]) throws(StoreError) -> (cohorts: [(day: CalendarDay, users: Int64)], unassigned: Int64)
+    )? {
         let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: .whole)
-        guard let received = received.first else { return ([], 0) }
+        guard let received = received.first else { return nil }
         let milliseconds = database.dialect.milliseconds
         let bounds = try await database.rows(
             """
@@ -135,9 +153,8 @@ struct DailyQuery: Hashable, Sendable {
             WHERE project_id = \(projectID) AND day > \(day.day.advanced(by: -ReturnQuery.maximumUnits)) AND day <= \(day.day) ORDER BY day
             """
         ).map { (row) throws(StoreError) in try DayClosing.day(row) }
-        guard let first = bounds.first else { return ([], 0) }
-        let found = try await database.rows(
-            """
+        guard let first = bounds.first else { return nil }
+        let statement: StoreSQL = """
             SELECT number, count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new) FROM (
               SELECT \(ReturnQuery.number(of: "first_counted", bounds.enumerated().map { ($1.ends, $0) })) AS number,
                 first_known = first_counted AS is_new
@@ -145,26 +162,30 @@ struct DailyQuery: Hashable, Sendable {
                 AND first_counted < \(instant: day.ends)
                 AND distinct_id IN (SELECT distinct_id FROM \(rows(received, database.dialect)))
             ) AS users GROUP BY number
-            """)
-        var (cohorts, unassigned) = ([(day: CalendarDay, users: Int64)](), Int64(0))
-        for row in found {
-            guard let number = row[0].flatMap({ Int($0) }), let users = row[1].flatMap({ Int64($0) }) else { continue }
-            if users > 0 { cohorts.append((bounds[number].day, users)) }
-            if bounds[number].day == day.day { unassigned = row[2].flatMap { Int64($0) } ?? 0 }
-        }
-        return (cohorts, unassigned)
-    }
-
-    private func onlyAhead(
-        _ database: any ReportDatabase, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
-    ) async throws(StoreError) -> DailyFigures {
-        var figures = DailyFigures()
-        let rows = try await ask(
             """
-            SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
-            AND \(database.dialect.isAhead)
-            """)
-        figures.ahead = rows.first?[0].flatMap { Int64($0) } ?? 0
-        return figures
+        return (
+            statement,
+            { (found) throws(StoreError) in
+                var (cohorts, unassigned) = ([(day: CalendarDay, users: Int64)](), Int64(0))
+                for row in found {
+                    let numbers = row.compactMap { $0.flatMap { Int64($0) } }
+                    guard numbers.count == 3 else { throw .unavailable("a report has no figures") }
+                    let day = bounds[Int(numbers[0])].day
+                    if numbers[1] > 0 { cohorts.append((day, numbers[1])) }
+                    if day == self.day.day { unassigned = numbers[2] }
+                }
+                return (cohorts, unassigned)
+            }
+        )
+    }
+}
+
+extension DailyFigures.Name {
+    /// - Parameter row: The name and how many there are.
+    init(_ row: some RandomAccessCollection<String?>) throws(StoreError) {
+        guard let event = row.first ?? nil, let count = row.last.flatMap({ $0.flatMap { Int64($0) } }) else {
+            throw .unavailable("a report has no figures")
+        }
+        self.init(event: event, count: count)
     }
 }

@@ -118,11 +118,16 @@ struct DailyReportReader: Sendable {
         let days = try await ask("SELECT day, \(DailyFigures.columns) FROM report_days WHERE \(bounds)")
         var names: [String: [DailyFigures.Name]] = [:]
         for row in try await ask("SELECT day, event, count FROM report_events WHERE \(bounds) ORDER BY day, count DESC, event") {
-            names[row[0] ?? "", default: []].append(.init(event: row[1] ?? "", count: row[2].flatMap { Int64($0) } ?? 0))
+            names[row[0] ?? "", default: []].append(try .init(row.dropFirst()))
         }
-        return days.reduce(into: [:]) { days, row in
-            let day = row[0] ?? ""
-            days[day] = DailyFigures(columns: row.dropFirst(), byName: names[day] ?? [])
+        var closed: [String: DailyFigures] = [:]
+        for row in days {
+            // A day without events has no names.
+            guard let day = row[0], let figures = DailyFigures(columns: row.dropFirst(), byName: names[day] ?? []) else {
+                throw .unavailable("a report has no figures")
+            }
+            closed[day] = figures
         }
+        return closed
     }
 }

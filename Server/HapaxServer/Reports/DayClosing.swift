@@ -14,55 +14,81 @@ struct DayClosing: Sendable {
     /// Bounds of past days that one transaction writes.
     private static let boundsAtOnce = 1_000
 
-    /// Does all that is due.
+    /// What became of a run.
+    struct Outcome: Sendable {
+        /// Why projects, by name, could not be brought up to date.
+        var failures: [String: StoreError] = [:]
+        /// See ``StoreClock/ahead``.
+        var clockAhead: Int64 = 0
+    }
+
+    /// Does all that is due. A project that cannot be brought up to date stops no other one.
     ///
-    /// - Parameter now: The wall clock in Unix seconds, for bounds and zones only; the store's own clock decides which days close.
-    func perform(now: Int64) async throws(StoreError) {
+    /// The store's own clock decides which days close, and for which days bounds are written: servers have clocks of their own.
+    ///
+    /// - Returns: nil if another server, or a removal, is at it.
+    func perform() async throws(StoreError) -> Outcome? {
+        let outcome = Locked<Outcome?>(nil)
         try await database.exclusively { () async throws(StoreError) in
-            for row in try await database.rows("SELECT project_id FROM projects ORDER BY project_id") {
-                guard let projectID = row[0].flatMap({ Int32($0) }) else { continue }
-                let history = try await zones(of: projectID, now: now)
-                try await fillBounds(projectID, history, now: now)
+            let clock = try await database.clock()
+            outcome.withLock { $0 = Outcome(clockAhead: clock.ahead) }
+            let settled = clock.closing / 1_000
+            var projects: [(id: Int32, name: String)] = []
+            for row in try await database.rows("SELECT project_id, name FROM projects ORDER BY project_id") {
+                guard let id = row[0].flatMap({ Int32($0) }), let name = row[1] else { throw .unavailable("a project cannot be read") }
+                projects.append((id, name))
             }
-            let settled = try await database.settled() / 1_000
-            let projects = try await database.rows("SELECT project_id FROM report_progress ORDER BY project_id").compactMap {
-                $0[0].flatMap { Int32($0) }
-            }
-            for projectID in projects {
-                while let day = try await next(projectID, closesUpTo: settled) { try await close(projectID, day) }
+            for project in projects {
+                do throws(StoreError) {
+                    let history = try await zones(of: project.id, now: settled)
+                    try await fillBounds(project.id, history, now: settled)
+                    while let day = try await next(project.id, closesUpTo: settled) { try await close(project.id, day) }
+                } catch {
+                    outcome.withLock { $0?.failures[project.name] = error }
+                }
             }
             try await foldLate(upTo: settled)
         }
+        return outcome.withLock { $0 }
     }
 
     // MARK: - Zones and bounds
 
     /// The project's zones in the store, after adding one that the settings have changed.
     private func zones(of projectID: Int32, now: Int64) async throws(StoreError) -> ZoneHistory {
-        let known = try await Self.zones(of: projectID, database.rows)
         // A server without a setting for this project leaves the zone to whoever has one.
-        let wanted = zones[projectID] ?? known?.latest ?? .utc
-        if let known, known.latest == wanted { return known }
-        let (history, statements) = Self.change(known, to: wanted, of: projectID, now: now)
-        try await database.write(statements)
-        return history
+        let wanted = zones[projectID]
+        if let known = try await Self.zones(of: projectID, database.rows) {
+            guard let wanted, known.latest != wanted else { return known }
+            try await database.write(Self.change(known, to: wanted, of: projectID, now: now))
+        } else {
+            try await database.write([Self.first(wanted ?? .utc, of: projectID)])
+        }
+        // Somebody may have set another one meanwhile.
+        guard let known = try await Self.zones(of: projectID, database.rows) else { throw .unavailable("a project has no time zone") }
+        return known
     }
 
-    /// What makes another zone hold: from the first day on that has no bounds yet, or for all days of a project that has no zone.
-    static func change(
-        _ known: ZoneHistory?, to zone: ReportZone, of projectID: Int32, now: Int64
-    ) -> (history: ZoneHistory, statements: [StoreSQL]) {
-        let day = known == nil ? .first : ZoneHistory.firstDay(of: zone, now: now)
-        var history = known ?? ZoneHistory(zone)
-        if known != nil { history.add(zone, from: day) }
-        return (
-            history,
-            [
-                // An earlier change that was to hold from this day or a later one was never used, and is dropped.
-                "DELETE FROM report_zones WHERE project_id = \(projectID) AND from_day >= \(day)",
-                "INSERT INTO report_zones (project_id, from_day, time_zone) VALUES (\(projectID), \(day), \(zone.name))",
-            ]
-        )
+    /// The zone of all days of a project that has none yet; the project must be there, and what another has set meanwhile stays.
+    static func first(_ zone: ReportZone, of projectID: Int32) -> StoreSQL {
+        """
+        INSERT INTO report_zones (project_id, from_day, time_zone)
+        SELECT project_id, \(CalendarDay.first), \(zone.name) FROM projects WHERE project_id = \(projectID) ON CONFLICT DO NOTHING
+        """
+    }
+
+    /// What makes another zone hold: from the first day on that has no bounds yet.
+    static func change(_ known: ZoneHistory, to zone: ReportZone, of projectID: Int32, now: Int64) -> [StoreSQL] {
+        let day = ZoneHistory.firstDay(of: zone, now: now)
+        return [
+            // An earlier change that was to hold from this day or a later one was never used, and is dropped.
+            "DELETE FROM report_zones WHERE project_id = \(projectID) AND from_day >= \(day)",
+            """
+            INSERT INTO report_zones (project_id, from_day, time_zone)
+            SELECT project_id, \(day), \(zone.name) FROM projects WHERE project_id = \(projectID)
+            ON CONFLICT (project_id, from_day) DO UPDATE SET time_zone = excluded.time_zone
+            """,
+        ]
     }
 
     /// - Returns: nil for a project that has none yet.
@@ -82,16 +108,23 @@ struct DayClosing: Sendable {
 
     /// Writes the bounds that are missing, from the first day that can have a report to the last that begins within ``secondsAhead``.
     private func fillBounds(_ projectID: Int32, _ history: ZoneHistory, now: Int64) async throws(StoreError) {
-        let known = try await database.rows("SELECT max(day) FROM report_bounds WHERE project_id = \(projectID)").first?[0].flatMap {
-            CalendarDay($0)
-        }
+        let known = try await database.rows(
+            """
+            SELECT day, \(database.dialect.milliseconds("ends")) FROM report_bounds WHERE project_id = \(projectID) ORDER BY day DESC LIMIT 1
+            """
+        ).first
         var statements: [StoreSQL] = []
         var first: CalendarDay
+        var ended: Int64?
         if let known {
-            first = known.advanced(by: 1)
+            guard let day = known[0].flatMap({ CalendarDay($0) }), let ends = known[1].flatMap({ Int64($0) }) else {
+                throw .unusable("a day's bounds cannot be read")
+            }
+            (first, ended) = (day.advanced(by: 1), ends / 1_000)
         } else {
             let received = try await database.rows(
                 "SELECT \(database.dialect.milliseconds("min(received_at)")) FROM events WHERE project_id = \(projectID)")
+            // Without any event its days begin now.
             let start = received.first?[0].flatMap { Int64($0) }.map { $0 / 1_000 } ?? now
             // The first day that closes after the first event was received: the report of an earlier day would be empty.
             first = history.day(at: start).advanced(by: -2)
@@ -99,10 +132,10 @@ struct DayClosing: Sendable {
             statements.append(
                 "INSERT INTO report_progress (project_id, next_day, folded_to) VALUES (\(projectID), \(first), \(instant: 0))")
         }
-        var day = history.bounds(of: first)
+        var day = history.bounds(of: first).beginning(at: ended)
         while day.starts <= now + Self.secondsAhead {
             statements.append(Self.insert(day, projectID))
-            day = history.bounds(of: day.day.advanced(by: 1))
+            day = history.bounds(of: day.day.advanced(by: 1)).beginning(at: day.ends)
         }
         if !statements.isEmpty { try await database.write(statements) }
     }
@@ -128,6 +161,11 @@ struct DayClosing: Sendable {
         return try rows.first.map { (row) throws(StoreError) in try Self.day(row) }
     }
 
+    private static func instant(_ rows: [[String?]]) throws(StoreError) -> Int64 {
+        guard let instant = rows.first?[0].flatMap({ Int64($0) }) else { throw .unavailable("how far days were closed cannot be read") }
+        return instant
+    }
+
     /// - Parameter row: Day, begin, end and close in Unix milliseconds, zone.
     static func day(_ row: [String?]) throws(StoreError) -> ReportDay {
         let numbers = row[1...3].compactMap { $0.flatMap { Int64($0) }.map { $0 / 1_000 } }
@@ -140,30 +178,34 @@ struct DayClosing: Sendable {
     private func close(_ projectID: Int32, _ day: ReportDay) async throws(StoreError) {
         let folded = try await database.rows(
             "SELECT \(database.dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(projectID)")
-        try await foldUsers(projectID, from: (folded.first?[0].flatMap { Int64($0) } ?? 0) / 1_000, toCloseOf: day)
+        try await foldUsers(projectID, from: try Self.instant(folded) / 1_000, toCloseOf: day)
         let query = DailyQuery(projectID: projectID, day: day, receivedBefore: day.closes, foldedTo: day.closes)
-        let figures = try await query.figures(database, .whole, database.rows)
-        let returns = try await query.returns(database)
+        let (statements, returning) = (try await query.statements(database, .whole), try await query.returns(database))
+        // As of one moment: an erasure may remove rows meanwhile.
+        let answers = try await database.rows(statements + [returning?.statement].compactMap { $0 }, within: ServerLimits.ownWork)
+        let figures = try DailyQuery.figures(from: Array(answers.prefix(statements.count)))
+        let returns =
+            try returning.map { (returning) throws(StoreError) in try returning.read(answers.last ?? []) } ?? (cohorts: [], unassigned: 0)
         // A day's key is unique: if two servers close one day, the second one's transaction fails.
-        var statements: [StoreSQL] = [
+        var changes: [StoreSQL] = [
             """
             INSERT INTO report_days (project_id, day, \(DailyFigures.columns), unassigned)
             VALUES (\(projectID), \(day.day), \(figures.values), \(returns.unassigned))
             """
         ]
         for cohort in returns.cohorts {
-            statements.append(
+            changes.append(
                 "INSERT INTO report_returns (project_id, cohort, day, users) VALUES (\(projectID), \(cohort.day), \(day.day), \(cohort.users))"
             )
         }
         for name in figures.byName {
-            statements.append(
+            changes.append(
                 "INSERT INTO report_events (project_id, day, event, count) VALUES (\(projectID), \(day.day), \(name.event), \(name.count))")
         }
-        statements.append(
+        changes.append(
             "UPDATE report_progress SET next_day = \(day.day.advanced(by: 1)), folded_to = \(instant: day.closes) WHERE project_id = \(projectID)"
         )
-        try await database.write(statements)
+        try await database.write(changes)
     }
 
     /// Updates each user's first starts from the events received between a span's begin, in Unix seconds, and a day's close. Repeating it changes
@@ -198,7 +240,7 @@ struct DayClosing: Sendable {
     /// they were received too soon after their own time to be late.
     private func foldLate(upTo settled: Int64) async throws(StoreError) {
         let row = try await database.rows("SELECT \(database.dialect.milliseconds("late_to")) FROM report_late_progress")
-        let from = (row.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
+        let from = try Self.instant(row) / 1_000
         guard from < settled else { return }
         for received in try await database.received(from: from, to: settled, parts: .whole) { try await boundHistory(received) }
         var statements: [StoreSQL] = []
@@ -216,7 +258,7 @@ struct DayClosing: Sendable {
             for row in days {
                 guard let projectID = row[0].flatMap({ Int32($0) }), let day = row[1].flatMap({ CalendarDay($0) }),
                     let late = row[2].flatMap({ Int64($0) })
-                else { continue }
+                else { throw .unavailable("late events cannot be counted") }
                 statements.append(
                     """
                     INSERT INTO report_late (project_id, day, late) VALUES (\(projectID), \(day), \(late))
@@ -240,9 +282,13 @@ struct DayClosing: Sendable {
             """)
         for row in rows {
             guard let projectID = row[0].flatMap({ Int32($0) }), let time = row[1].flatMap({ Int64($0) }),
-                let known = row[2].flatMap({ CalendarDay($0) }),
-                let history = try await Self.zones(of: projectID, database.rows)
-            else { continue }
+                let known = row[2].flatMap({ CalendarDay($0) })
+            else { throw .unavailable("late events cannot be counted") }
+            let history: ZoneHistory
+            // The trouble of a project whose zones cannot be read has been noted; the late events of others are counted.
+            do throws(StoreError) { history = try await Self.zones(of: projectID, database.rows) ?? ZoneHistory(.utc) } catch .unusable {
+                continue
+            }
             let first = history.day(at: time / 1_000)
             // Backwards from the first known day, so that an interruption leaves no gap, and in parts: an event of 1970 needs 20,000 days.
             var next = known

@@ -41,37 +41,66 @@ package struct ReportDialect: Sendable {
 
 /// What reports need of a store.
 ///
-/// Closing a day changes nothing but the tables of the reports, and reads only what cannot change any more (``settled()``), so reading and
-/// writing need not be one transaction.
+/// Closing a day changes nothing but the tables of the reports, and reads only what cannot change any more (``clock()``) unless it is removed, so
+/// reading and writing need not be one transaction. What belongs together is read as of one moment.
 package protocol ReportDatabase: Sendable {
     var dialect: ReportDialect { get }
 
-    /// Rows of text, on a connection for people's questions; NULL is nil.
+    /// The rows of each statement, as text, all as of one moment, on a connection for people's questions; NULL is nil.
     ///
     /// - Throws: ``StoreError/tooHeavy`` if it takes longer.
-    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]]
+    func rows(_ statements: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]]
 
-    /// The same row by row, of as many as there are.
+    /// The same for the server's own work, on a connection that people's questions do not wait for.
+    func rows(_ statements: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]]
+
+    /// A person's question row by row, of as many as there are.
     func each(
         _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError)
 
-    /// The same for the server's own work, which may take long: on a connection that people's questions do not wait for.
-    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]]
-
     /// Runs all statements in one transaction.
     func write(_ statements: [StoreSQL]) async throws(StoreError)
 
-    /// The settled instant, in Unix milliseconds: every event received before it is stored, and none can be received before it any more.
-    func settled() async throws(StoreError) -> Int64
+    /// The store's clock.
+    func clock() async throws(StoreError) -> StoreClock
 
     /// Conditions that together name the rows received in a span of Unix seconds, each for as many rows as one statement should take.
     ///
     /// - Throws: ``StoreError/tooHeavy`` for a question about too many.
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL]
 
-    /// Runs `body` unless another server is running it.
+    /// Runs `body` unless another server, or another task of this one, is running one.
     func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError)
+}
+
+extension ReportDatabase {
+    package func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
+        try await rows([sql], until: deadline).first ?? []
+    }
+
+    /// See ``rows(_:within:)``; as long as it takes.
+    package func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
+        try await rows([sql], within: ServerLimits.ownWork).first ?? []
+    }
+
+    /// See ``StoreClock/settled``.
+    package func settled() async throws(StoreError) -> Int64 { try await clock().settled }
+}
+
+/// Lets one task of this process at a time through. A database's advisory lock belongs to a connection, which all tasks share.
+final class ExclusiveTurn: Sendable {
+    private let isTaken = Locked(false)
+
+    func run(_ body: () async throws(StoreError) -> Void) async throws(StoreError) {
+        let isOurs = isTaken.withLock { taken in
+            defer { taken = true }
+            return !taken
+        }
+        guard isOurs else { return }
+        defer { isTaken.withLock { $0 = false } }
+        try await body()
+    }
 }
 
 /// How large a part of a span may be.

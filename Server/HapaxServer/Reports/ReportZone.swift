@@ -96,6 +96,17 @@ struct ReportDay: Hashable, Sendable {
     /// When its report closes, in Unix seconds (R60).
     var closes: Int64
     var zone: ReportZone
+
+    /// The same day, begun where the stored day before it ended, whatever a zone says that was set later.
+    ///
+    /// - Parameter end: nil where no day before it is stored.
+    func beginning(at end: Int64?) -> ReportDay {
+        guard let end else { return self }
+        var day = self
+        day.starts = end
+        (day.ends, day.closes) = (max(ends, end), max(closes, end))
+        return day
+    }
 }
 
 /// The zones of a project, each from a day on. The bounds of a day that has begun never change: a new zone holds from a future day.

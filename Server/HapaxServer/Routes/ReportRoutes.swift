@@ -11,7 +11,7 @@ struct ReportRoutes: Sendable {
     let zones: [Int32: ReportZone]
     /// The wall clock in Unix milliseconds.
     let currentTime: @Sendable () -> Int64
-    private let figures = ReportCache<DailyQuery, DailyFigures>()
+    private let figures = ReportCache<Figures, DailyFigures>()
     private let series = ReportCache<Question<SeriesQuery>, Series>(maximumEntries: ServerLimits.keptAnswers)
     private let funnels = ReportCache<Question<FunnelQuery>, Funnel>(maximumEntries: ServerLimits.keptAnswers)
     private let returns = ReportCache<Question<ReturnQuery>, Return>(maximumEntries: ServerLimits.keptAnswers)
@@ -33,10 +33,11 @@ struct ReportRoutes: Sendable {
         let reports = DailyReportReader(database: database, zones: zones)
         let report = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             deadline throws(StoreError) in
-            try await reports.report(projectID, span, basis, now: now, until: deadline) { query throws(StoreError) in
-                try await figures.value(query) { [database] () async throws(StoreError) in
-                    try await query.figures(database, .question) { (sql) async throws(StoreError) in
-                        try await database.rows(sql, until: deadline)
+            let removals = try await database.rows(Removals.state(projectID), until: deadline)
+            return try await reports.report(projectID, span, basis, now: now, until: deadline) { query throws(StoreError) in
+                try await figures.value(Figures(query: query, removals: removals)) { [database] () async throws(StoreError) in
+                    try await query.figures(database, .question) { (statements) async throws(StoreError) in
+                        try await database.rows(statements, until: deadline)
                     }
                 }
             }
@@ -44,6 +45,13 @@ struct ReportRoutes: Sendable {
         try Self.check(report.from, report.to)
         guard wantsCSV else { return try questions.answer(report.json(), to: projectID, again: request) }
         return try questions.answer(lines == .day ? report.csv() : report.csvByEvent(), to: projectID, type: Self.csv, again: request)
+    }
+
+    /// The figures of a day as they are kept.
+    private struct Figures: Hashable {
+        var query: DailyQuery
+        /// See ``Removals/state(_:)``.
+        var removals: [[String?]]
     }
 
     /// What one line of the CSV holds.
@@ -137,6 +145,8 @@ struct ReportRoutes: Sendable {
         var query: Query
         var bounds: [Int64]
         var zone: ReportZone
+        /// See ``Removals/state(_:)``.
+        var removals: [[String?]]
     }
 
     private func answer<Query: Hashable & Sendable, Answer: Sendable>(
@@ -156,8 +166,9 @@ struct ReportRoutes: Sendable {
             let days = try await reader.days(span, now: now)
             guard days.isUsable, days.count > 0, days.count <= limit else { return (days.from, days.to, nil) }
             let bounds = days.days(from: days.from, count: days.count + 1).flatMap { [$0.starts, $0.closes] }
+            let removals = try await reader.ask(Removals.state(projectID))
             let answer = try await cache.value(
-                Question(projectID: projectID, query: query, bounds: bounds, zone: days.zone),
+                Question(projectID: projectID, query: query, bounds: bounds, zone: days.zone, removals: removals),
                 // Rows of final days can be removed.
                 keeps: { isFinal($0) ? ServerLimits.finalAge : nil }
             ) { () async throws(StoreError) in try await compute(days, reader) }

@@ -37,17 +37,19 @@ package struct NoReports: ReportDatabase {
 
     package var dialect: ReportDialect { SQLiteReports.dialect }
 
-    package func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
+    package func rows(_ statements: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
+        throw .tooHeavy
+    }
+
+    package func rows(_ statements: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] { throw .tooHeavy }
 
     package func each(
         _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError) { throw .tooHeavy }
 
-    package func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { throw .tooHeavy }
-
     package func write(_ statements: [StoreSQL]) async throws(StoreError) {}
 
-    package func settled() async throws(StoreError) -> Int64 { 0 }
+    package func clock() async throws(StoreError) -> StoreClock { StoreClock(settled: 0, closing: 0) }
 
     package func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] { [] }
 

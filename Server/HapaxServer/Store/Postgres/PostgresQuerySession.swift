@@ -12,7 +12,7 @@ actor PostgresQuerySession {
     init(uri: String, name: String, breaker: Locked<ConnectionBreaker>, isReadOnly: Bool = true) {
         self.isReadOnly = isReadOnly
         session = PostgresSession(
-            uri: uri, breaker: breaker, deadline: isReadOnly ? ServerLimits.heavyRead + .seconds(5) : Self.longest
+            uri: uri, breaker: breaker, deadline: isReadOnly ? ServerLimits.heavyRead + .seconds(5) : ServerLimits.ownWork
         ) { (connection) throws(StoreError) in
             // Parallel workers would take the processors from ingest; answers hold text in UTC. A day's users are grouped by hash: the planner would
             // rather sort all of their rows on disk.
@@ -37,7 +37,26 @@ actor PostgresQuerySession {
         try withTransaction(within: time) { (connection) throws(PostgresError) in try connection.query(sql, parameters) }
     }
 
-    /// The same row by row. Once there were some, it does not begin anew.
+    /// The rows of each statement, all as of one moment.
+    func answers(
+        _ statements: [(sql: String, parameters: [String])], within time: Duration
+    ) throws(StoreError) -> [[[String?]]] {
+        let end = ContinuousClock.now + time
+        return try withTransaction(within: time, isRepeatable: true, isOneMoment: statements.count > 1) {
+            (connection) throws(PostgresError) in
+            var answers: [[[String?]]] = []
+            for (sql, parameters) in statements {
+                if !answers.isEmpty {
+                    // All statements together have this time; 0 would mean no limit.
+                    try connection.execute("SET LOCAL statement_timeout = \(max(1, Int64((end - .now) / .milliseconds(1))))")
+                }
+                answers.append(try connection.query(sql, parameters))
+            }
+            return answers
+        }
+    }
+
+    /// The rows of one statement as they come. Once there were some, it does not begin anew.
     func each(_ sql: String, _ parameters: [String], within time: Duration, _ row: @Sendable ([String?]) -> Void) throws(StoreError) {
         var isBegun = false
         try withTransaction(within: time) { (connection) throws(PostgresError) in
@@ -83,7 +102,7 @@ actor PostgresQuerySession {
 
     /// Runs all statements in one transaction.
     func write(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) {
-        try withTransaction(within: Self.longest) { (connection) throws(PostgresError) in
+        try withTransaction(within: ServerLimits.ownWork) { (connection) throws(PostgresError) in
             for statement in statements { _ = try connection.query(statement.sql, statement.parameters) }
         }
     }
@@ -91,16 +110,19 @@ actor PostgresQuerySession {
     /// Runs `body` in a transaction that locks `events` first: a statement that is planned while a month is being made would look for the
     /// month's rows in DEFAULT and miss them.
     private func withTransaction<Value>(
-        within time: Duration, _ body: (PostgresConnection) throws(PostgresError) -> Value
+        within time: Duration, isRepeatable: Bool = false, isOneMoment: Bool = false,
+        _ body: (PostgresConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
         let milliseconds = Int64(time / .milliseconds(1))
         // To PostgreSQL a timeout of 0 means none.
         guard milliseconds > 0 else { throw .tooHeavy }
-        return try session.use(isRepeatable: isReadOnly) { (connection) throws(StoreError) in
+        return try session.use(isRepeatable: isReadOnly || isRepeatable) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
                 do throws(PostgresError) {
+                    // The snapshot of a repeatable read is taken after the lock.
+                    let begin = isOneMoment ? "BEGIN ISOLATION LEVEL REPEATABLE READ" : "BEGIN"
                     try connection.execute(
-                        "BEGIN; SET LOCAL statement_timeout = \(milliseconds); LOCK TABLE events IN ACCESS SHARE MODE")
+                        "\(begin); SET LOCAL statement_timeout = \(milliseconds); LOCK TABLE events IN ACCESS SHARE MODE")
                     let value = try body(connection)
                     // A query that was cancelled half read has aborted the transaction, which `commit()` would report as an error.
                     if isReadOnly { try connection.execute("COMMIT") } else { try connection.commit() }
@@ -112,7 +134,4 @@ actor PostgresQuerySession {
             }
         }
     }
-
-    /// How long one statement of the server's own work may take.
-    static let longest = Duration.seconds(60 * 60)
 }

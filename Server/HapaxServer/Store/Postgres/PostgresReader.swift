@@ -154,14 +154,20 @@ final class PostgresReader: EventReader {
             monthsAhead: rows.count { $0[3] == "t" }, lastBackup: about.first?[2].flatMap { Int64($0) })
     }
 
-    func shortQuery(_ sql: String) async throws(StoreError) -> [[String?]] {
-        try await short.query(sql, [], within: ServerLimits.shortRead)
+    func shortQuery(_ sql: String, _ parameters: [String] = []) async throws(StoreError) -> [[String?]] {
+        try await short.query(sql, parameters, within: ServerLimits.shortRead)
     }
 
     func heavyQuery(
         _ sql: String, _ parameters: [String], until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> [[String?]] {
         try await heavily { (session) throws(StoreError) in try await session.query(sql, parameters, within: deadline - .now) }
+    }
+
+    func heavyAnswers(
+        _ statements: [(sql: String, parameters: [String])], until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> [[[String?]]] {
+        try await heavily { (session) throws(StoreError) in try await session.answers(statements, within: deadline - .now) }
     }
 
     func heavyRows(

@@ -6,6 +6,8 @@ final class PostgresReports: ReportDatabase {
     private let worker: PostgresQuerySession
     /// The latest instant that was reported as settled, in Unix milliseconds.
     private let told: Locked<Int64>
+    private let trust = Locked<ClockTrust?>(nil)
+    private let turn = ExclusiveTurn()
 
     /// Keeps two servers from closing the same days at once. An arbitrary number that no other program is likely to use.
     private static let advisoryLock: Int64 = 0x4861_7061_79
@@ -62,9 +64,12 @@ final class PostgresReports: ReportDatabase {
         anonymousID: "CASE WHEN jsonb_typeof(properties -> '$anonymous_id') = 'string' THEN properties ->> '$anonymous_id' END",
         now: { _ in "now()" })
 
-    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
-        let (text, values) = sql.forPostgres
-        return try await reader.heavyQuery(text, values, until: deadline)
+    func rows(_ statements: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
+        try await reader.heavyAnswers(statements.map(\.forPostgres), until: deadline)
+    }
+
+    func rows(_ statements: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] {
+        try await worker.answers(statements.map(\.forPostgres), within: time)
     }
 
     func each(
@@ -74,28 +79,33 @@ final class PostgresReports: ReportDatabase {
         try await reader.heavyRows(text, values, until: deadline, row)
     }
 
-    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
-        let (text, values) = sql.forPostgres
-        return try await worker.query(text, values, within: PostgresQuerySession.longest)
-    }
-
     func write(_ statements: [StoreSQL]) async throws(StoreError) {
         try await worker.write(statements.map(\.forPostgres))
     }
 
     /// The rows of an open transaction are received when it began, so the oldest one is the limit. One that begins now is visible in
     /// `pg_stat_activity` within two seconds.
-    func settled() async throws(StoreError) -> Int64 {
-        let rows = try await reader.shortQuery(
-            """
+    func clock() async throws(StoreError) -> StoreClock {
+        let ms = Self.dialect.milliseconds
+        let question: StoreSQL = """
             SELECT floor(extract(epoch FROM least(now() - interval '2 seconds', (
               SELECT min(xact_start) FROM pg_stat_activity
-              WHERE application_name = '\(PostgresWriter.applicationName)' AND datname = current_database()
-            ))) * 1000)::int8
-            """)
-        let settled = rows.first?[0].flatMap { Int64($0) } ?? 0
-        told.withLock { $0 = max($0, settled) }
-        return settled
+              WHERE application_name = \(PostgresWriter.applicationName) AND datname = current_database()
+            ))) * 1000)::int8, \(ms("late_to")), \(ms("accepted")) FROM report_late_progress, clock
+            """
+        let (sql, values) = question.forPostgres
+        guard let row = try await reader.shortQuery(sql, values).first?.map({ $0.flatMap { Int64($0) } }), let shown = row[0],
+            let known = row[1]
+        else { throw .unavailable("its clock cannot be read") }
+        let now = ContinuousClock.now
+        let clock = trust.withLock { trust in
+            var next = trust ?? ClockTrust(known: known, clock: shown, at: now)
+            defer { trust = next }
+            return next.read(shown, accepted: row[2] ?? 0, at: now)
+        }
+        // What is not believed is no promise: a clock that goes back to where it was may store again.
+        told.withLock { $0 = max($0, min(clock.settled, clock.closing)) }
+        return clock
     }
 
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
@@ -103,11 +113,13 @@ final class PostgresReports: ReportDatabase {
     }
 
     func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
-        guard try await rows("SELECT pg_try_advisory_lock(\(Self.advisoryLock))").first?[0] == "t" else { return }
-        let result: Result<Void, StoreError>
-        do throws(StoreError) { result = .success(try await body()) } catch { result = .failure(error) }
-        // A session that was lost has lost its lock as well.
-        _ = try? await rows("SELECT pg_advisory_unlock(\(Self.advisoryLock))")
-        try result.get()
+        try await turn.run { () async throws(StoreError) in
+            guard try await rows("SELECT pg_try_advisory_lock(\(Self.advisoryLock))").first?[0] == "t" else { return }
+            let result: Result<Void, StoreError>
+            do throws(StoreError) { result = .success(try await body()) } catch { result = .failure(error) }
+            // A session that was lost has lost its lock as well.
+            _ = try? await rows("SELECT pg_advisory_unlock(\(Self.advisoryLock))")
+            try result.get()
+        }
     }
 }

@@ -2,12 +2,15 @@
 enum PostgresSchema {
     struct Migration {
         var name: String
+        /// What it does to a database in use.
+        var change: SchemaChange
         var sql: String
     }
 
     static let migrations = [
         Migration(
             name: "001_store",
+            change: "makes the tables",
             sql: """
                 CREATE TABLE projects (
                   project_id  integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -56,6 +59,7 @@ enum PostgresSchema {
         // hardly any event is ahead.
         Migration(
             name: "002_reads",
+            change: SchemaChange("makes the tables of the reports, and indexes of all events, for which commits wait", all: "events"),
             sql: """
                 CREATE INDEX events_arrival ON events USING brin (
                   received_at timestamptz_minmax_multi_ops, time timestamptz_minmax_multi_ops, distinct_id text_bloom_ops
@@ -105,6 +109,7 @@ enum PostgresSchema {
         // keeps servers of the earlier version out meanwhile.
         Migration(
             name: "003_months",
+            change: "turns the last partition into one for all that have none; commits and readers wait a moment",
             sql: """
                 SET LOCAL lock_timeout = '2s';
                 LOCK TABLE events IN ACCESS EXCLUSIVE MODE;
@@ -133,6 +138,7 @@ enum PostgresSchema {
                 """),
         Migration(
             name: "004_keys",
+            change: "makes the table of keys, and adds columns to the projects",
             sql: """
                 ALTER TABLE projects
                   ADD COLUMN public_id text NOT NULL UNIQUE DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),
@@ -154,6 +160,7 @@ enum PostgresSchema {
         // An erased event keeps its row with an empty name, so that its id cannot return; every reader reads `kept_events`.
         Migration(
             name: "005_erasures",
+            change: "makes the table of erasures, and a view without erased events; readers wait a moment",
             sql: """
                 CREATE TABLE erasures (
                   erasure_id   integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -175,16 +182,23 @@ enum PostgresSchema {
                     AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                 """),
         Migration(
-            name: "006_limits", sql: "ALTER TABLE projects ADD COLUMN events_per_second integer CHECK (events_per_second > 0)"),
+            name: "006_limits",
+            change: "adds a column to the projects",
+            sql: "ALTER TABLE projects ADD COLUMN events_per_second integer CHECK (events_per_second > 0)"),
         Migration(
             name: "007_retention",
+            change: "makes room for how long events are kept",
             sql:
                 "ALTER TABLE retention ADD COLUMN months integer CHECK (months >= 2), ADD COLUMN cleared integer NOT NULL DEFAULT 0, ADD COLUMN raised_at timestamptz"
         ),
-        Migration(name: "008_backups", sql: "CREATE TABLE backups (taken_at timestamptz NOT NULL DEFAULT now())"),
+        Migration(
+            name: "008_backups",
+            change: "makes the table of backups",
+            sql: "CREATE TABLE backups (taken_at timestamptz NOT NULL DEFAULT now())"),
         // What became of each sequence of an install (``InstallBook``). Of what was settled before, no book tells.
         Migration(
             name: "009_books",
+            change: SchemaChange("adds the books and writes each install anew, for which commits wait", all: "installs"),
             sql: """
                 ALTER TABLE installs
                   ADD COLUMN begins bigint NOT NULL DEFAULT 1, ADD COLUMN stored int8multirange NOT NULL DEFAULT '{}',
@@ -198,6 +212,7 @@ enum PostgresSchema {
                 """),
         Migration(
             name: "010_blocked_users",
+            change: "makes the tables of blocked users and of derived ids",
             sql: """
                 ALTER TABLE projects ADD COLUMN user_key text;
                 CREATE TABLE blocked_users (
@@ -211,6 +226,7 @@ enum PostgresSchema {
         // Of what closed before, it is not known; who started before counts as having been in time.
         Migration(
             name: "011_returns",
+            change: SchemaChange("writes each user of the reports anew; no day closes meanwhile", all: "report_users"),
             sql: """
                 ALTER TABLE report_users ADD COLUMN first_counted timestamptz, ADD COLUMN first_known timestamptz;
                 UPDATE report_users SET first_counted = first_start, first_known = first_start;
@@ -218,6 +234,26 @@ enum PostgresSchema {
                 CREATE TABLE report_returns (
                   project_id integer NOT NULL, cohort date NOT NULL, day date NOT NULL, users bigint NOT NULL, PRIMARY KEY (project_id, cohort, day)
                 );
+                """),
+        // Up to which instant events have been removed (``Removals``); of what was erased before, the asking tells. What a removal of a project
+        // left in the reports while a day was being closed goes.
+        Migration(
+            name: "012_removals",
+            change: SchemaChange(
+                "notes what was erased, and removes from the reports what removed projects have left; no day closes meanwhile",
+                all: "report_users"),
+            sql: """
+                CREATE TABLE removals (project_id integer PRIMARY KEY, latest timestamptz NOT NULL);
+                INSERT INTO removals SELECT project_id, max(asked_at) FROM erasures WHERE rows > 0 GROUP BY project_id;
+                \(ReportTables.deleteOrphans)
+                """),
+        // What the clock showed when somebody accepted it (``ClockTrust``).
+        Migration(
+            name: "013_clock",
+            change: "makes the table of the clock",
+            sql: """
+                CREATE TABLE clock (singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton), accepted timestamptz);
+                INSERT INTO clock DEFAULT VALUES;
                 """),
     ]
 

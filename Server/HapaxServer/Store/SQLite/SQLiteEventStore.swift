@@ -15,19 +15,20 @@ package final class SQLiteEventStore: EventStore {
     private let lock: Locked<FileLock?>
     /// Whether the latest commit failed; then reading is no proof that the store works.
     private let hasFailed = Locked(false)
-    private let currentTime: @Sendable () -> Int64
     private let known: Locked<Int32>
-    /// The latest `received_at`; the next one is not below it, even if the clock is.
-    private let lastReceived: Locked<Int64>
+    private let clock: SQLiteClock
 
     /// Opens or creates the file, and locks it against other processes.
     ///
     /// - Parameters:
     ///   - path: The database file; missing directories are made. A lock file and SQLite's own files lie next to it.
     ///   - currentTime: The wall clock in Unix milliseconds, for `received_at`.
+    ///   - uptime: The clock that nobody sets, by which a jump of the other is known.
     /// - Throws: ``StoreError/inUse(path:)``; ``StoreError/unusable(_:)`` if it is on a network file system, or this version cannot read it.
-    package init(path: String, currentTime: @escaping @Sendable () -> Int64) throws(StoreError) {
-        self.currentTime = currentTime
+    package init(
+        path: String, currentTime: @escaping @Sendable () -> Int64,
+        uptime: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) throws(StoreError) {
         let path = DatabaseFile.prepare(path)
         if FileSystem.isShared(path) { throw .unusable("\(path) is on a network file system, and SQLite's log works on one machine only") }
         do throws(FileLock.Failure) {
@@ -38,6 +39,7 @@ package final class SQLiteEventStore: EventStore {
             case .system(let code): throw .unusable("\(path).lock cannot be locked: \(String(cString: strerror(code)))")
             }
         }
+        try SQLiteNumber.check(path)
         do {
             database = try DatabaseFile.open(path: path, synchronous: .full, label: "hapax.store")
             // An erased event leaves nothing behind in the file (https://www.sqlite.org/pragma.html#pragma_secure_delete).
@@ -59,23 +61,22 @@ package final class SQLiteEventStore: EventStore {
             try migrator.migrate(database)
             known = Locked(try database.read(Self.horizon))
             // Even if the clock goes back over a restart, no event may be received before an instant up to which reports have counted.
-            let last = try database.read { db in
-                try Int64.fetchOne(
+            let marks = try database.read { db in
+                try Row.fetchOne(
                     db,
                     sql: """
-                        SELECT max(coalesce((SELECT received_at FROM events ORDER BY row DESC LIMIT 1), 0), (SELECT late_to FROM report_late_progress))
-                        """) ?? 0
+                        SELECT coalesce((SELECT received_at FROM events ORDER BY row DESC LIMIT 1), 0), (SELECT late_to FROM report_late_progress),
+                          coalesce((SELECT max(folded_to) FROM report_progress), 0), (SELECT accepted FROM clock)
+                        """
+                ).map { row in (0..<4).map { row[$0] as Int64? ?? 0 } } ?? [0, 0, 0, 0]
             }
-            let lastReceived = Locked(last)
-            self.lastReceived = lastReceived
+            let clock = SQLiteClock(
+                last: max(marks[0], marks[1], marks[2]), known: marks[1] == 0 ? marks[0] : marks[1], accepted: marks[3],
+                currentTime: currentTime, uptime: uptime)
+            self.clock = clock
             let reader = try SQLiteReader(path: path)
             rows = reader
-            reports = SQLiteReports(reader: reader, writer: database) {
-                lastReceived.withLock { last in
-                    last = max(last, currentTime())
-                    return last
-                }
-            }
+            reports = SQLiteReports(reader: reader, writer: database, clock: clock)
         } catch {
             throw Self.translated(error)
         }
@@ -102,10 +103,7 @@ package final class SQLiteEventStore: EventStore {
     package func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
         do {
             let found = try await database.write { db in
-                let receivedAt = lastReceived.withLock { last in
-                    last = max(last, currentTime())
-                    return last
-                }
+                let receivedAt = clock.read().settled
                 let horizon = try Self.horizon(db)
                 known.withLock { $0 = horizon }
                 guard group.horizon >= horizon else { throw StoreError.collided }

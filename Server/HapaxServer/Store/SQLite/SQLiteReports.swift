@@ -6,19 +6,15 @@ import HapaxModel
 final class SQLiteReports: ReportDatabase {
     private let reader: SQLiteReader
     private let writer: DatabaseQueue
-    private let raiseReceived: @Sendable () -> Int64
+    private let clocks: SQLiteClock
+    private let turn = ExclusiveTurn()
 
     /// Rows that one writing transaction covers, which takes some 20 ms.
     private static let foldedRows: Int64 = 20_000
     /// Rows that one question may scan, about as many as ten seconds allow.
     private static let readRows: Int64 = 8_000_000
 
-    /// - Parameter raiseReceived: Returns the instant before which no further `received_at` will be given, in Unix milliseconds.
-    init(reader: SQLiteReader, writer: DatabaseQueue, raiseReceived: @escaping @Sendable () -> Int64) {
-        self.reader = reader
-        self.writer = writer
-        self.raiseReceived = raiseReceived
-    }
+    init(reader: SQLiteReader, writer: DatabaseQueue, clock: SQLiteClock) { (self.reader, self.writer, clocks) = (reader, writer, clock) }
 
     var dialect: ReportDialect { Self.dialect }
 
@@ -40,9 +36,18 @@ final class SQLiteReports: ReportDatabase {
             """,
         now: { "\(milliseconds: $0)" })
 
-    func rows(_ sql: StoreSQL, until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[String?]] {
-        let (text, arguments) = sql.forSQLite
-        return try await reader.read(until: deadline) { db in try db.texts(text, arguments) }
+    func rows(_ statements: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
+        // One look of the reader is one transaction.
+        try await reader.read(until: deadline) { db in
+            try statements.map { statement in
+                let (text, arguments) = statement.forSQLite
+                return try db.texts(text, arguments)
+            }
+        }
+    }
+
+    func rows(_ statements: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] {
+        try await rows(statements, until: .now + time)
     }
 
     func each(
@@ -52,13 +57,6 @@ final class SQLiteReports: ReportDatabase {
         try await reader.read(until: deadline) { db in
             let found = try Row.fetchCursor(db, sql: text, arguments: arguments)
             while let next = try found.next() { row(next.databaseValues.map(Database.text)) }
-        }
-    }
-
-    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
-        let (text, arguments) = sql.forSQLite
-        return try await reader.read { db in
-            try db.texts(text, arguments)
         }
     }
 
@@ -76,8 +74,8 @@ final class SQLiteReports: ReportDatabase {
     }
 
     /// Waits for the commits before it; those after it are not received earlier.
-    func settled() async throws(StoreError) -> Int64 {
-        do { return try await writer.write { [raiseReceived] _ in raiseReceived() } } catch { throw SQLiteEventStore.translated(error) }
+    func clock() async throws(StoreError) -> StoreClock {
+        do { return try await writer.write { [clocks] _ in clocks.read() } } catch { throw SQLiteEventStore.translated(error) }
     }
 
     /// Rows are numbered by arrival, so each condition is a span of row numbers.
@@ -96,6 +94,6 @@ final class SQLiteReports: ReportDatabase {
         }
     }
 
-    /// The file has one server.
-    func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) { try await body() }
+    /// The file has one server, of which several tasks may ask.
+    func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) { try await turn.run(body) }
 }

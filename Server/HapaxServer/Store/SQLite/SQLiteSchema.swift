@@ -6,7 +6,19 @@ import HapaxModel
 enum SQLiteSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
-        migrator.registerMigration("001_store") { db in
+        migrations { name, _, migrate in migrator.registerMigration(name, migrate: migrate) }
+        return migrator
+    }
+
+    /// What each migration does to a store in use.
+    static var changes: [(name: String, change: SchemaChange)] {
+        var changes: [(name: String, change: SchemaChange)] = []
+        migrations { name, change, _ in changes.append((name, change)) }
+        return changes
+    }
+
+    private static func migrations(_ add: (String, SchemaChange, @escaping @Sendable (Database) throws -> Void) -> Void) {
+        add("001_store", "makes the tables") { db in
             // A rowid table with a separate unique index: WITHOUT ROWID would rewrite whole rows as its tree splits. Times are Unix milliseconds,
             // ids are sixteen bytes, text compares by its bytes. Projects are AUTOINCREMENT so that a number is never given twice.
             try db.execute(
@@ -41,7 +53,8 @@ enum SQLiteSchema {
                     );
                     """)
         }
-        migrator.registerMigration("002_reads") { db in
+        add("002_reads", SchemaChange("makes the tables of the reports, and an index of all events, for which commits wait", all: "events"))
+        { db in
             // Hardly any event is ahead, so `events_ahead` costs most events one comparison only. Days are texts such as 2026-11-22.
             try db.execute(
                 sql: """
@@ -87,7 +100,7 @@ enum SQLiteSchema {
                         AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                     """)
         }
-        migrator.registerMigration("003_keys") { db in
+        add("003_keys", "makes the table of keys, and adds columns to the projects") { db in
             try db.execute(
                 sql: """
                     ALTER TABLE projects ADD COLUMN public_id TEXT;
@@ -109,7 +122,7 @@ enum SQLiteSchema {
                     );
                     """)
         }
-        migrator.registerMigration("004_erasures") { db in
+        add("004_erasures", "makes the table of erasures, and a view without erased events") { db in
             // An erased event keeps its row with an empty name, so that its id cannot return; every reader reads `kept_events`.
             try db.execute(
                 sql: """
@@ -134,10 +147,10 @@ enum SQLiteSchema {
                         AND b.starts = (SELECT max(s.starts) FROM report_bounds s WHERE s.project_id = e.project_id AND s.starts <= e.time);
                     """)
         }
-        migrator.registerMigration("005_limits") { db in
+        add("005_limits", "adds a column to the projects") { db in
             try db.execute(sql: "ALTER TABLE projects ADD COLUMN events_per_second INTEGER CHECK (events_per_second > 0)")
         }
-        migrator.registerMigration("006_retention") { db in
+        add("006_retention", "makes room for how long events are kept") { db in
             try db.execute(
                 sql: """
                     CREATE TABLE retention (
@@ -147,7 +160,7 @@ enum SQLiteSchema {
                     INSERT INTO retention VALUES (1, NULL, 0, 0, NULL);
                     """)
         }
-        migrator.registerMigration("007_books") { db in
+        add("007_books", SchemaChange("adds the books and writes each install anew, for which commits wait", all: "installs")) { db in
             // What became of each sequence of an install (``InstallBook``). Of what was settled before, no book tells.
             let counts = ["given", "stored", "duplicates", "refused", "discarded", "waiting", "missing"].map {
                 "events_\($0) INTEGER NOT NULL DEFAULT 0"
@@ -165,7 +178,7 @@ enum SQLiteSchema {
                       events_waiting = max(created - acknowledged, 0) WHERE acknowledged < \(SequenceSet.maximum)
                     """)
         }
-        migrator.registerMigration("008_blocked_users") { db in
+        add("008_blocked_users", "makes the tables of blocked users and of derived ids") { db in
             try db.execute(
                 sql: """
                     ALTER TABLE projects ADD COLUMN user_key TEXT;
@@ -178,7 +191,7 @@ enum SQLiteSchema {
                     ) WITHOUT ROWID;
                     """)
         }
-        migrator.registerMigration("009_returns") { db in
+        add("009_returns", SchemaChange("writes each user of the reports anew; no day closes meanwhile", all: "report_users")) { db in
             // Of what closed before, it is not known; who started before counts as having been in time.
             try db.execute(
                 sql: """
@@ -192,7 +205,29 @@ enum SQLiteSchema {
                     ) WITHOUT ROWID;
                     """)
         }
-        return migrator
+        add(
+            "010_removals",
+            SchemaChange(
+                "notes what was erased, and removes from the reports what removed projects have left; no day closes meanwhile",
+                all: "report_users")
+        ) { db in
+            // Up to which instant events have been removed (``Removals``); of what was erased before, the asking tells. What a removal of a
+            // project left in the reports while a day was being closed goes.
+            try db.execute(
+                sql: """
+                    CREATE TABLE removals (project_id INTEGER PRIMARY KEY, latest INTEGER NOT NULL);
+                    INSERT INTO removals SELECT project_id, max(asked_at) FROM erasures WHERE rows > 0 GROUP BY project_id;
+                    \(ReportTables.deleteOrphans)
+                    """)
+        }
+        add("011_clock", "makes the table of the clock") { db in
+            // What the clock showed when somebody accepted it (``ClockTrust``).
+            try db.execute(
+                sql: """
+                    CREATE TABLE clock (singleton INTEGER PRIMARY KEY CHECK (singleton = 1), accepted INTEGER);
+                    INSERT INTO clock VALUES (1, NULL);
+                    """)
+        }
     }
 
     /// The bucket of an id, as ``EventID/bucket`` has it.

@@ -1,0 +1,30 @@
+import HapaxModel
+
+/// The embedded store's clock, which gives each event its `received_at`. It never goes back: rows are numbered in the order of that instant.
+final class SQLiteClock: Sendable {
+    private let currentTime: @Sendable () -> Int64
+    private let uptime: @Sendable () -> ContinuousClock.Instant
+    private let accepted: Int64
+    private let state: Locked<(last: Int64, trust: ClockTrust)>
+
+    /// - Parameters:
+    ///   - last: The latest instant that the store has given or counted up to, in Unix milliseconds.
+    ///   - known: See ``ClockTrust``.
+    init(
+        last: Int64, known: Int64, accepted: Int64, currentTime: @escaping @Sendable () -> Int64,
+        uptime: @escaping @Sendable () -> ContinuousClock.Instant
+    ) {
+        (self.currentTime, self.uptime, self.accepted) = (currentTime, uptime, accepted)
+        state = Locked((last, ClockTrust(known: known, clock: currentTime(), at: uptime())))
+    }
+
+    /// No event is received before the settled instant any more.
+    func read() -> StoreClock {
+        state.withLock { state in
+            var clock = state.trust.read(currentTime(), accepted: accepted, at: uptime())
+            state.last = max(state.last, clock.settled)
+            clock.settled = state.last
+            return clock
+        }
+    }
+}
