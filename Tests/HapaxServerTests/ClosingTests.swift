@@ -35,7 +35,8 @@ struct ClosingTests {
         let closed = try await project.day("2026-01-13").figures
         let returns = try await fixture.rows("SELECT coalesce(sum(users), 0) FROM report_returns WHERE day = '2026-01-13'")
         #expect(isTorn || returns == [["\(closed.newUsers)"]])
-        count.withLock { $0 = number - 3 }
+        // Behind the second of the statements that belong together.
+        count.withLock { $0 = number - 2 }
         let database = ClockedDatabase(base: project.store.reports, now: now, after: after, isTorn: isTorn)
         let bounds = try await project.day("2026-01-14").bounds
         let query = DailyQuery(projectID: 1, day: bounds, receivedBefore: bounds.closes, foldedTo: 0)
@@ -51,7 +52,7 @@ struct ClosingTests {
         arguments: StoreUnderTest.Kind.allCases)
     func dayIsOfOneMoment(kind: StoreUnderTest.Kind) async throws {
         var isTorn = false
-        for number in 1...24 {
+        for number in [5, 8, 9, 10, 11, 12, 13, 40] {
             for figures in try await Self.figures(kind, erasedAfter: number, isTorn: false) { #expect(figures.other == 0, "\(number)") }
             isTorn = try await Self.figures(kind, erasedAfter: number, isTorn: true).contains { $0.other != 0 } || isTorn
         }

@@ -93,6 +93,40 @@ struct BackupTests {
         #expect(check.text.contains(/ok +backup/), "\(check.text)")
     }
 
+    @Test(
+        "A backup that is copied beside the log of the store before is not undone in silence: refused with what to do, then it is there (A8)"
+    )
+    func foreignLogIsRefused() async throws {
+        let directory = TemporaryDirectory()
+        let (store, file) = ("sqlite:\(directory.path("events.sqlite"))", directory.path("events.sqlite"))
+        let environment = ["HAPAX_STORE": store, "HAPAX_PORT": "0", "HAPAX_WRITE_KEYS": "shop=\(ServerUnderTest.key)"]
+        for round in 1...2 {
+            let server = try await Self.start(store)
+            try await Self.send(0..<500, to: server.port)
+            let backup = directory.path("backup.\(round)")
+            #expect(try await Self.run("hapax-server backup \(backup)", in: directory, environment).exit == .exited(0))
+            // The log is emptied from time to time.
+            var sent = 500
+            repeat {
+                try await Self.send(sent..<sent + 300, to: server.port)
+                sent += 300
+            } while try FileManager.default.attributesOfItem(atPath: file + "-wal")[.size] as? Int == 0
+            await Self.stop(server.process, kill: true)
+            try Data(contentsOf: URL(fileURLWithPath: backup)).write(to: URL(fileURLWithPath: file))
+            for command in ["hapax-server", "hapax-server check", "hapax-server keys"] {
+                let refused = try await Self.run(command, in: directory, environment)
+                #expect(
+                    refused.exit == .exited(command.hasSuffix("check") ? 2 : 1) && refused.text.contains("events.sqlite-wal"), "\(refused)")
+            }
+            for suffix in ["-wal", "-shm"] { try FileManager.default.removeItem(atPath: file + suffix) }
+            let restored = try await Self.start(store)
+            #expect(try await Self.send(0..<500, to: restored.port) == 0)
+            #expect(try await Self.send(500..<sent, to: restored.port) == sent - 500)
+            await Self.stop(restored.process)
+            try FileManager.default.removeItem(atPath: file)
+        }
+    }
+
     @Test("PostgreSQL is dumped and restored, roles of its own or not, and the time of the dump is known")
     func dumpIsRestored() async throws {
         let cluster = try await PostgresCluster()

@@ -35,6 +35,12 @@ struct CheckCommandTests {
         return answer
     }
 
+    /// What the next start would do, of each migration: no text is empty (S19).
+    private static func expectUpgradeIsTold(_ environment: [String: String], _ parts: [String]) async throws {
+        let text = try await run("check", "--upgrade", environment: environment).text
+        #expect(parts.allSatisfy { text.contains($0) } && !text.contains("()"), "\(text)")
+    }
+
     @Test("From an empty directory to a store that serves: what is missing is said, nothing is made, and at last all is well")
     func embeddedStoreIsChecked() async throws {
         let directory = TemporaryDirectory()
@@ -78,6 +84,11 @@ struct CheckCommandTests {
             try $0.execute(sql: "DELETE FROM grdb_migrations WHERE identifier IN ('999_later', '006_retention')")
         }
         #expect(try await Self.check(environment).verdicts("schema") == ["warn"])
+        try await DatabaseQueue(path: file).write {
+            try $0.execute(sql: "DELETE FROM grdb_migrations WHERE identifier > '007'; INSERT INTO report_users VALUES (1, 'u', 0, 0, 0)")
+        }
+        try await Self.expectUpgradeIsTold(
+            environment, ["008_blocked_users (makes", "009_returns (writes", "about 1 rows of report_users"])
         environment["HAPAX_PORT"] = "eighty"
         #expect(try await Self.check(environment).findings.count == 1)
     }
@@ -108,6 +119,8 @@ struct CheckCommandTests {
             """
         _ = try await PostgresCluster.shared.query(trigger, database: uri)
         #expect(try await Self.check(environment).verdicts("triggers") == ["fail"])
+        _ = try await PostgresCluster.shared.query("DELETE FROM hapax_migrations WHERE name >= '009'; ANALYZE installs", database: uri)
+        try await Self.expectUpgradeIsTold(environment, ["009_books (adds the books", "rows of installs", "013_clock (makes"])
         let lose = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$"
         _ = try await PostgresCluster.shared.query(lose, database: uri)
         #expect(try await Self.check(environment).verdicts("durability") == ["fail"])

@@ -92,6 +92,40 @@ struct OutageTests {
         #expect(attempts.withLock { $0 } > 0 && attempts.withLock { $0 } <= Self.seconds * 10 + 10)
     }
 
+    @Test("The log has one line for the database that was lost and one for its return, and none of work that nobody asked for (A15)")
+    func outageIsTwoLines() async throws {
+        let cluster = try await PostgresCluster()
+        let store = try await PipelineStore(.postgres, cluster: cluster)
+        let server = try ChildProcess(
+            "hapax-server",
+            environment: [
+                "HAPAX_PORT": "0", "HAPAX_STORE": store.setting, "HAPAX_WRITE_KEYS": "demo=\(ServerUnderTest.key)",
+                "HAPAX_ADMIN_KEY": ServerUnderTest.adminKey,
+            ])
+        let port = try #require(Int(try await server.line(after: "listening on http://127.0.0.1:")))
+        func waits(for line: String) async throws {
+            var text = ""
+            while !text.contains(line) {
+                let answer = try await RawHTTP.get(
+                    port: port, path: "/metrics", headers: ["Authorization": "Bearer \(ServerUnderTest.adminKey)"])
+                text = String(decoding: answer.body, as: UTF8.self)
+                await Task.yield()
+            }
+        }
+        try await waits(for: "hapax_store_ready 1")
+        try await cluster.stop(mode: .fast)
+        try await waits(for: "hapax_store_ready 0")
+        try await cluster.start()
+        try await waits(for: "hapax_store_ready 1")
+        server.terminate()
+        _ = await server.waitUntilExit()
+        let lines = await server.remainingErrors().split(separator: "\n")
+        #expect(
+            lines.count { $0.contains("The store does not answer") } == 1 && lines.count { $0.contains("The store answers again") } == 1)
+        #expect(!lines.contains { $0.contains("rasure") || $0.contains("kept") || $0.contains("Reports") }, "\(lines)")
+        try await cluster.stop(mode: .fast)
+    }
+
     @Test("Crashed and restarted at once")
     func crashedDatabaseIsSurvived() async throws {
         let fixture = try await Fixture()

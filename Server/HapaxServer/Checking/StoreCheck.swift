@@ -110,7 +110,7 @@ struct StoreCheck {
     }
 
     private func erasures() async throws(StoreError) -> [Finding] {
-        let open = try await Erasures(settings: settings).list().filter { $0.doneAt == nil && $0.askedAt < now - 60_000 }
+        let open = try await Erasures(settings: settings).open().filter { $0.askedAt < now - 60_000 }
         guard let first = open.first else { return [] }
         return [
             .warn(

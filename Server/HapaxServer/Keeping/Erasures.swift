@@ -10,6 +10,8 @@ package struct Erasures: Sendable {
     private let inSettings: Set<String>
     /// After these milliseconds every server knows what the store says of keys and users: they look every two seconds.
     private let serversKnow: Int64
+    /// How long one statement may search.
+    private let patience: Duration
 
     /// How long to wait until what was being stored at the beginning is there.
     private static let pause = Duration.milliseconds(500)
@@ -50,39 +52,72 @@ package struct Erasures: Sendable {
         package var last: Int64?
     }
 
-    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, inSettings: Set<String> = [], serversKnow: Int64 = 10_000) {
+    init(
+        settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, inSettings: Set<String> = [], serversKnow: Int64 = 10_000,
+        patience: Duration = ServerLimits.ownWork
+    ) {
         (self.settings, self.reports, self.inSettings, self.serversKnow) = (settings, reports, inSettings, serversKnow)
+        self.patience = patience
     }
 
-    package init(store: any EventStore, inSettings: Set<String> = [], serversKnow: Int64 = 10_000) {
-        self.init(settings: store.settings, reports: store.reports, inSettings: inSettings, serversKnow: serversKnow)
+    package init(
+        store: any EventStore, inSettings: Set<String> = [], serversKnow: Int64 = 10_000, patience: Duration = ServerLimits.ownWork
+    ) {
+        self.init(
+            settings: store.settings, reports: store.reports, inSettings: inSettings, serversKnow: serversKnow, patience: patience)
     }
 
     private var dialect: ReportDialect { settings.dialect }
 
-    /// - Parameter after: The last number that is known already.
+    /// At most ``ServerLimits/erasures``, in their order.
+    ///
+    /// - Parameter after: The number of the last one that is known already.
     package func list(after: Int32 = 0) async throws(StoreError) -> [Erasure] {
+        try await erasures("erasure_id > \(after)", limit: ServerLimits.erasures)
+    }
+
+    /// Those that are not done.
+    package func open() async throws(StoreError) -> [Erasure] { try await erasures("done_at IS NULL", limit: ServerLimits.erasures) }
+
+    private func erasure(_ id: Int32) async throws(StoreError) -> Erasure? {
+        try await erasures("erasure_id = \(id)", limit: 1).first
+    }
+
+    private func erasures(_ condition: StoreSQL, limit: Int) async throws(StoreError) -> [Erasure] {
         let ms = dialect.milliseconds
         return try await settings.rows(
             """
             SELECT erasure_id, project_id, distinct_id, \(ms("asked_at")), \(ms("done_at")), rows FROM erasures
-            WHERE erasure_id > \(after) OR done_at IS NULL ORDER BY erasure_id
+            WHERE \(condition) ORDER BY erasure_id LIMIT \(limit)
             """
-        ).compactMap { Erasure($0) }
+        ).map { (row) throws(StoreError) in try Erasure(row) }
+    }
+
+    /// The projects that an erasure was asked of, with the number of the latest one.
+    ///
+    /// - Parameter after: The number of the last one that is known already.
+    func latest(after: Int32) async throws(StoreError) -> [(project: Int32, id: Int32)] {
+        try await settings.rows("SELECT project_id, max(erasure_id) FROM erasures WHERE erasure_id > \(after) GROUP BY project_id").map {
+            (row) throws(StoreError) in
+            guard let project = row[0].flatMap({ Int32($0) }), let id = row[1].flatMap({ Int32($0) }) else {
+                throw .unavailable("its erasures cannot be read")
+            }
+            return (project, id)
+        }
     }
 
     /// - Parameter user: nil for the whole project.
     package func preview(project: String, user: String?) async throws -> Preview {
         let projectID = try await checked(project, user)
         let ms = dialect.milliseconds
-        let row =
-            try await look(
-                """
-                SELECT count(*), \(ms("min(received_at)")), \(ms("max(received_at)")) FROM kept_events
-                WHERE \(Self.rows(of: user ?? Self.everybody, projectID))
-                """
-            ).first?.map { $0.flatMap { Int64($0) } } ?? [nil, nil, nil]
-        return Preview(rows: row[0] ?? 0, first: row[1], last: row[2])
+        let row = try await look(
+            """
+            SELECT count(*), \(ms("min(received_at)")), \(ms("max(received_at)")) FROM kept_events
+            WHERE \(Self.rows(of: user ?? Self.everybody, projectID))
+            """
+        ).first?.map { $0.flatMap { Int64($0) } }
+        guard let row, let rows = row[0] else { throw StoreError.unavailable("events cannot be counted") }
+        return Preview(rows: rows, first: row[1], last: row[2])
     }
 
     /// The ids that `$identify` ties to a user.
@@ -110,8 +145,12 @@ package struct Erasures: Sendable {
         let counts = Dictionary(
             try await look(
                 "SELECT distinct_id, count(*) FROM kept_events WHERE project_id = \(projectID) AND distinct_id IN (\(all)) GROUP BY distinct_id"
-            ).map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }
+            ).map { (row) throws(StoreError) in
+                guard let user = row[0], let count = row[1].flatMap({ Int64($0) }) else { throw .unavailable("events cannot be counted") }
+                return (user, count)
+            }
         ) { $1 }
+        // Of an id without events there is no row.
         return users.map { Link(user: $0, rows: counts[$0] ?? 0, isShared: shared.contains($0)) }
     }
 
@@ -120,7 +159,7 @@ package struct Erasures: Sendable {
     }
 
     private func look(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
-        if let reports { try await reports.rows(sql) } else { try await settings.rows(sql) }
+        if let reports { try await reports.rows([sql], within: patience).first ?? [] } else { try await settings.rows(sql) }
     }
 
     private static func rows(of user: String, _ projectID: Int32) -> StoreSQL {
@@ -143,7 +182,7 @@ package struct Erasures: Sendable {
         var statements: [StoreSQL] = []
         if let user, blocks { try await block(user, projectID) }
         if user == nil {
-            if let begun = try await list().first(where: { $0.isOfProject && $0.projectID == projectID }) { return begun }
+            if let begun = try await open().first(where: { $0.isOfProject && $0.projectID == projectID }) { return begun }
             guard !inSettings.contains(project) else {
                 throw Registry.Problem.invalid(
                     parameter: "project", "is named in the settings of the server: take it out of all servers' settings first")
@@ -151,7 +190,9 @@ package struct Erasures: Sendable {
             statements = ["UPDATE keys SET revoked_at = \(now) WHERE project_id = \(projectID) AND revoked_at IS NULL"]
         }
         if user == nil || blocks {
-            let present = try await settings.rows("SELECT \(dialect.milliseconds(now))").first?[0].flatMap { Int64($0) } ?? settled
+            guard let present = try await settings.rows("SELECT \(dialect.milliseconds(now))").first?[0].flatMap({ Int64($0) }) else {
+                throw StoreError.unavailable("its clock cannot be read")
+            }
             now = "\(milliseconds: present + serversKnow)"
         }
         let rows = try await settings.change(
@@ -161,8 +202,7 @@ package struct Erasures: Sendable {
                 RETURNING erasure_id
                 """
             ])
-        let id = rows.first?[0].flatMap { Int32($0) } ?? 0
-        guard let erasure = try await list().first(where: { $0.id == id }) else {
+        guard let id = rows.first?[0].flatMap({ Int32($0) }), let erasure = try await erasure(id) else {
             throw StoreError.unavailable("an erasure that was noted is not there")
         }
         return erasure
@@ -185,6 +225,7 @@ package struct Erasures: Sendable {
     /// - Throws: ``StoreError/notPermitted``; ``Registry/Problem``, also for a user who is not blocked.
     package func unblock(project: String, user: String) async throws {
         let projectID = try await checked(project, user)
+        // Without a key nobody has been blocked.
         let key = try await settings.rows("SELECT user_key FROM projects WHERE project_id = \(projectID)").first?[0]
         let rows = try await settings.change([
             "DELETE FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key ?? "").hex(user)) RETURNING 1"
@@ -251,7 +292,13 @@ package struct Erasures: Sendable {
 
     /// Forgets what is known of the user or the project beside its events.
     private func finish(_ erasure: Erasure, _ user: String, _ reports: any ReportDatabase) async throws -> Erasure? {
-        let row = try await settings.rows("SELECT touched, rows FROM erasures WHERE erasure_id = \(erasure.id)").first
+        // nil once somebody else has removed the project.
+        guard let row = try await settings.rows("SELECT touched, rows FROM erasures WHERE erasure_id = \(erasure.id)").first else {
+            return nil
+        }
+        guard let touched = row[0], let count = row[1].flatMap({ Int64($0) }) else {
+            throw StoreError.unavailable("its erasures cannot be read")
+        }
         let theirs = Self.rows(of: user, erasure.projectID)
         let tables = erasure.isOfProject ? Self.tablesOfProject : ["report_users"]
         // While no day is being closed: that would note a user of whom it has just read.
@@ -261,10 +308,10 @@ package struct Erasures: Sendable {
             isForgotten.withLock { $0 = true }
         }
         guard isForgotten.withLock({ $0 }) else { return nil }
-        try await settings.tidy(Set((row?[0] ?? "").split(separator: " ").map(String.init)).union(tables))
+        try await settings.tidy(Set(touched.split(separator: " ").map(String.init)).union(tables))
         guard !erasure.isOfProject else {
             var done = erasure
-            (done.rows, done.doneAt) = (row?[1].flatMap { Int64($0) } ?? erasure.rows, try await reports.settled())
+            (done.rows, done.doneAt) = (count, try await reports.settled())
             return done
         }
         _ = try await settings.change([
@@ -275,15 +322,12 @@ package struct Erasures: Sendable {
         ])
         // It held the id until now.
         try await settings.tidy(["erasures"])
-        return try await list(after: erasure.id - 1).first { $0.id == erasure.id && $0.doneAt != nil }
+        return try await self.erasure(erasure.id).flatMap { $0.doneAt == nil ? nil : $0 }
     }
 
     /// All that is noted by project, each after those that refer to it.
-    private static let tablesOfProject: [String] = [
-        "installs", "report_zones", "report_bounds", "report_progress", "report_days", "report_events", "report_users", "report_returns",
-        "report_late",
-        "keys", "blocked_users", "derived_ids", "erasures", "projects",
-    ]
+    private static let tablesOfProject =
+        ["installs"] + ReportTables.all + ["removals", "keys", "blocked_users", "derived_ids", "erasures", "projects"]
 
     /// Does an erasure, or waits for whoever does it.
     ///
@@ -292,7 +336,7 @@ package struct Erasures: Sendable {
         var latest = erasure
         while true {
             if let done = try await perform(erasure, progress: progress) { return done }
-            guard let known = try await list(after: erasure.id - 1).first(where: { $0.id == erasure.id }) else {
+            guard let known = try await self.erasure(erasure.id) else {
                 guard erasure.isOfProject else { throw Registry.Problem.notFound("the project has been removed meanwhile") }
                 return latest
             }
@@ -319,12 +363,10 @@ package struct Erasures: Sendable {
 }
 
 extension Erasures.Erasure {
-    fileprivate init?(_ row: [String?]) {
+    fileprivate init(_ row: [String?]) throws(StoreError) {
         guard row.count == 6, let id = row[0].flatMap({ Int32($0) }), let projectID = row[1].flatMap({ Int32($0) }),
-            let askedAt = row[3].flatMap({ Int64($0) })
-        else { return nil }
-        self.init(
-            id: id, projectID: projectID, user: row[2], askedAt: askedAt, doneAt: row[4].flatMap { Int64($0) },
-            rows: row[5].flatMap { Int64($0) } ?? 0)
+            let askedAt = row[3].flatMap({ Int64($0) }), let rows = row[5].flatMap({ Int64($0) })
+        else { throw .unavailable("its erasures cannot be read") }
+        self.init(id: id, projectID: projectID, user: row[2], askedAt: askedAt, doneAt: row[4].flatMap { Int64($0) }, rows: rows)
     }
 }

@@ -9,6 +9,8 @@ package struct Retention: Sendable {
     private let settings: any SettingsDatabase
     /// nil beside a running server with the embedded store: then nothing is removed here.
     private let reports: (any ReportDatabase)?
+    /// How long one statement may count.
+    private let patience: Duration
 
     package struct State: Hashable, Sendable {
         /// nil: events are kept for ever.
@@ -31,9 +33,13 @@ package struct Retention: Sendable {
     /// A day that is still open needs its events, and so do the readers of last month's.
     static let allowedMonths = 2...1_200
 
-    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil) { (self.settings, self.reports) = (settings, reports) }
+    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, patience: Duration = ServerLimits.ownWork) {
+        (self.settings, self.reports, self.patience) = (settings, reports, patience)
+    }
 
-    package init(store: any EventStore) { self.init(settings: store.settings, reports: store.reports) }
+    package init(store: any EventStore, patience: Duration = ServerLimits.ownWork) {
+        self.init(settings: store.settings, reports: store.reports, patience: patience)
+    }
 
     private var dialect: ReportDialect { settings.dialect }
 
@@ -60,7 +66,7 @@ package struct Retention: Sendable {
                 "must be a number from \(Self.allowedMonths.lowerBound) to \(Self.allowedMonths.upperBound), or 0 for ever")
         }
         guard let reports else { throw StoreError.notPermitted }
-        let settled = try await reports.settled()
+        let settled = try await reports.clock().closing
         let open = try await reports.rows("SELECT min(next_day) FROM report_progress").first?[0]
         guard let today = CalendarDay(daysSince1970: Int32(clamping: settled / 86_400_000)) else {
             throw StoreError.unavailable("its clock shows no day")
@@ -81,16 +87,22 @@ package struct Retention: Sendable {
         let horizon = months == 0 ? known : max(known, try await horizon(months).horizon)
         guard let reports else { throw StoreError.notPermitted }
         let bucket = dialect.bucket
-        let months = try await reports.rows(
-            """
-            SELECT \(dialect.monthOfBucket), count(*) FROM kept_events WHERE \(bucket) >= 0 AND \(bucket) < \(horizon) GROUP BY 1 ORDER BY 1
-            """)
-        let undated = try await reports.rows(
-            "SELECT count(*) FROM kept_events WHERE \(bucket) < 0 AND received_at < \(instant: Int64(horizon) * 86_400)")
-        return Preview(
-            horizon: horizon,
-            months: months.compactMap { row in row[0].flatMap { month in row[1].flatMap { Int64($0) }.map { (month, $0) } } },
-            undated: undated.first?[0].flatMap { Int64($0) } ?? 0)
+        let answers = try await reports.rows(
+            [
+                """
+                SELECT \(dialect.monthOfBucket), count(*) FROM kept_events WHERE \(bucket) >= 0 AND \(bucket) < \(horizon) GROUP BY 1 ORDER BY 1
+                """, "SELECT '', count(*) FROM kept_events WHERE \(bucket) < 0 AND received_at < \(instant: Int64(horizon) * 86_400)",
+            ], within: patience)
+        let counts = try answers.map { rows in
+            try rows.map { row in
+                guard let month = row[0], let events = row[1].flatMap({ Int64($0) }) else {
+                    throw StoreError.unavailable("events cannot be counted")
+                }
+                return (month: month, events: events)
+            }
+        }
+        guard counts.count == 2, let undated = counts[1].first?.events else { throw StoreError.unavailable("events cannot be counted") }
+        return Preview(horizon: horizon, months: counts[0], undated: undated)
     }
 
     /// From now on the store takes no id that is older. ``perform()`` removes what is, here or at any server of the database.

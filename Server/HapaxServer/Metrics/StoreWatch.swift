@@ -12,44 +12,77 @@ final class StoreWatch: Service {
         var waiting: [(project: String, events: Int64)] = []
         /// Numbers of installs without an end that should have one.
         var missing: [(project: String, events: Int64)] = []
+        /// See ``StoreClock/ahead``.
+        var clockAhead: Int64 = 0
     }
 
     private struct State {
         var isReady = false
+        /// Since when the store has not answered; nil while it does.
+        var lostSince: ContinuousClock.Instant?
         /// nil until they were read, and while they cannot be.
         var figures: Figures?
     }
 
     private let store: any EventStore
     private let readiness: ReadinessProbe
+    private let logger: Logger
     private let state = Locked(State())
 
-    init(store: any EventStore, readiness: ReadinessProbe) { (self.store, self.readiness) = (store, readiness) }
+    init(store: any EventStore, readiness: ReadinessProbe, logger: Logger) {
+        (self.store, self.readiness, self.logger) = (store, readiness, logger)
+    }
 
     var isReady: Bool { state.withLock { $0.isReady } }
     var figures: Figures? { state.withLock { $0.figures } }
+
+    /// Whether the store answers now. That it is lost, or back, is one line in the log, whoever has found it.
+    func look() async -> Bool {
+        let isReady = await readiness.isReady()
+        // An answer that came while the server stops says nothing.
+        if Task.isCancelled { return isReady }
+        let lost = state.withLock { state in
+            defer { (state.isReady, state.lostSince) = (isReady, isReady ? nil : state.lostSince ?? .now) }
+            return state.lostSince
+        }
+        switch (lost, isReady) {
+        case (nil, false):
+            logger.error("The store does not answer, or may not be used: events are refused until it does, and clients keep them")
+        case (let lost?, true):
+            logger.notice("The store answers again", metadata: ["store.away.seconds": "\(Int((.now - lost) / .seconds(1)))"])
+        default: break
+        }
+        return isReady
+    }
 
     func run() async throws {
         try? await cancelWhenGracefulShutdown { [self] in
             try await withThrowingDiscardingTaskGroup { group in
                 group.addTask {
                     while true {
-                        let isReady = await self.readiness.isReady()
-                        self.state.withLock { $0.isReady = isReady }
+                        _ = await self.look()
                         try await Task.sleep(for: ServerLimits.watchInterval)
                     }
                 }
                 group.addTask {
                     while true {
-                        let reports = self.store.reports
-                        let figures = try? await Figures(
-                            reader: self.store.reader, dialect: reports.dialect, now: try await reports.settled(), reports.rows)
+                        // What cannot be read is left out of the metrics.
+                        let figures = try? await self.read()
                         self.state.withLock { $0.figures = figures }
                         try await Task.sleep(for: figures == nil ? ServerLimits.watchInterval : ServerLimits.figuresInterval)
                     }
                 }
             }
         }
+    }
+
+    private func read() async throws(StoreError) -> Figures {
+        let (reports, clock) = (store.reports, try await store.reports.clock())
+        var figures = try await Figures(reader: store.reader, dialect: reports.dialect, now: clock.settled) { (sql) throws(StoreError) in
+            try await reports.rows([sql], within: ServerLimits.adminWork).first ?? []
+        }
+        figures.clockAhead = clock.ahead
+        return figures
     }
 
     func write(to exposition: inout Exposition) {
@@ -71,6 +104,9 @@ final class StoreWatch: Service {
             .gauge, "hapax_closing_lag_seconds", "For how long a day has been due to be closed, by project.",
             figures.closingLag.map { ([("project", $0.project)], Double($0.seconds)) })
         exposition.add(
+            .gauge, "hapax_clock_ahead_seconds", "How far the store's clock has jumped ahead; 0 while it is believed.",
+            Double(figures.clockAhead) / 1_000)
+        exposition.add(
             .gauge, "hapax_clients_waiting_events", "Events that clients had waiting when they last reported, by project.",
             figures.waiting.map { ([("project", $0.project)], Double($0.events)) })
         exposition.add(
@@ -80,6 +116,9 @@ final class StoreWatch: Service {
 }
 
 extension StoreWatch.Figures {
+    /// How long after its begin a day closes, in milliseconds.
+    private static let closesAfter: Int64 = 28 * 3_600_000
+
     /// - Parameters:
     ///   - now: Unix milliseconds.
     ///   - ask: Gives the rows of a statement.
@@ -87,16 +126,19 @@ extension StoreWatch.Figures {
         reader: any EventReader, dialect: ReportDialect, now: Int64, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) {
         func numbers(_ sql: StoreSQL) async throws(StoreError) -> [(String, Int64)] {
-            try await ask(sql).compactMap { row in
-                guard let name = row[0], let number = row[1].flatMap({ Int64($0) }) else { return nil }
+            try await ask(sql).map { (row) throws(StoreError) in
+                guard let name = row[0], let number = row[1].flatMap({ Int64($0) }) else { throw .unavailable("a figure cannot be read") }
                 return (name, number)
             }
         }
         overview = try await reader.overview()
+        // Where a zone cannot be read, bounds come to an end: the day after the last one closes about 28 hours later.
+        let afterLast: StoreSQL = "(SELECT max(l.ends) FROM report_bounds l WHERE l.project_id = r.project_id)"
         closingLag = try await numbers(
             """
-            SELECT p.name, \(dialect.milliseconds("b.closes")) FROM report_progress r JOIN projects p USING (project_id)
-            JOIN report_bounds b ON b.project_id = r.project_id AND b.day = r.next_day ORDER BY p.name
+            SELECT p.name, coalesce(\(dialect.milliseconds("b.closes")), \(dialect.milliseconds(afterLast)) + \(Self.closesAfter), 0)
+            FROM report_progress r JOIN projects p USING (project_id)
+            LEFT JOIN report_bounds b ON b.project_id = r.project_id AND b.day = r.next_day ORDER BY p.name
             """
         ).map { ($0, max(0, now - $1) / 1_000) }
         waiting = try await numbers(

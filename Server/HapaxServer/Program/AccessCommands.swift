@@ -25,6 +25,7 @@ struct CommandStore: Sendable {
     var retention: Retention
     /// nil beside a running server with the embedded store.
     var losses: Losses?
+    var clock: ClockMarks?
     /// Tells people how far it is.
     var note: @Sendable (String) -> Void
 }

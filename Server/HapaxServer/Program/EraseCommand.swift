@@ -151,7 +151,13 @@ struct EraseCommand: StoreCommand {
 
     private func list(_ store: CommandStore) async throws -> CommandOutput {
         let names = Dictionary(try await store.registry.contents().projects.map { ($0.id, $0.name) }) { $1 }
-        let rows = try await store.erasures.list().map { erasure in
+        var list: [Erasures.Erasure] = []
+        while true {
+            let part = try await store.erasures.list(after: list.last?.id ?? 0)
+            list += part
+            if part.count < ServerLimits.erasures { break }
+        }
+        let rows = list.map { erasure in
             [
                 "\(erasure.id)", names[erasure.projectID] ?? "", Self.instant(erasure.askedAt),
                 erasure.doneAt.map(Self.instant) ?? "", "\(erasure.rows)",

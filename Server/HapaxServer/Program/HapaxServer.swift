@@ -174,7 +174,7 @@ public enum HapaxServer {
                 let access = CommandStore(
                     registry: Registry(database: store.settings, zonesInSettings: Set(configuration.timeZones.map(\.project))),
                     erasures: Erasures(store: store, inSettings: configuration.projects),
-                    retention: Retention(store: store), losses: Losses(store: store), note: note)
+                    retention: Retention(store: store), losses: Losses(store: store), clock: ClockMarks(store: store), note: note)
                 do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
                     result = .failure(error)
                 }

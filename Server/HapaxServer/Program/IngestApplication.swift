@@ -55,8 +55,9 @@ package struct IngestApplication: Service {
         }
         if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
         let admin = AdminRoutes(
-            keys: access, registry: registry, erasures: Erasures(store: store, inSettings: Set(keys.projects.keys)),
-            retention: Retention(store: store), losses: Losses(store: store), fixed: keys,
+            keys: access, registry: registry,
+            erasures: Erasures(store: store, inSettings: Set(keys.projects.keys), patience: ServerLimits.adminWork),
+            retention: Retention(store: store, patience: ServerLimits.adminWork), losses: Losses(store: store), fixed: keys,
             failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
             currentTime: currentTime)
         let metrics = ServerMetrics()
@@ -64,7 +65,8 @@ package struct IngestApplication: Service {
         let live = Live(currentTime: currentTime)
         let connections = Connections(limits: options.limits)
         let readiness = ReadinessProbe(store: store)
-        let watch = StoreWatch(store: store, readiness: readiness)
+        let watch = StoreWatch(store: store, readiness: readiness, logger: logger)
+        let isStoreThere: @Sendable () async -> Bool = { await watch.look() }
         let log = AccessLog(logger: logger, proxies: options.proxies) { access.projectName($0) }
         let routes = Routes(
             keys: access, admin: admin, writer: writer, store: store, live: live, zones: zones, limits: options.limits,
@@ -86,13 +88,13 @@ package struct IngestApplication: Service {
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
             services: listeners + [
                 watch,
-                ReportService(closing: DayClosing(database: store.reports, zones: zones), currentTime: currentTime, logger: logger),
+                ReportService(closing: DayClosing(database: store.reports, zones: zones), isStoreThere: isStoreThere, logger: logger),
                 AccessService(keys: access),
                 ErasureService(
-                    erasures: Erasures(store: store), live: live,
+                    erasures: Erasures(store: store), live: live, isStoreThere: isStoreThere,
                     failures: FailureLog("An erasure could not go on", recovery: "Erasures go on", logger: logger), logger: logger),
                 RetentionService(
-                    retention: Retention(store: store),
+                    retention: Retention(store: store), isStoreThere: isStoreThere,
                     failures: FailureLog(
                         "Events that are no longer kept could not be removed", recovery: "They could be removed", logger: logger),
                     logger: logger),

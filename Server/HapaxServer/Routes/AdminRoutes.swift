@@ -142,9 +142,14 @@ struct AdminRoutes: Sendable {
     // MARK: - Erasures
 
     func erasures(_ request: Request) async throws -> Response {
-        try await answer(request) {
-            let (list, contents) = (try await erasures.list(), try await registry.contents())
-            return { $0.member("erasures", list: list) { writer, erasure in writer.object { $0.members(of: erasure, in: contents) } } }
+        try await answer(request, known: ["after"]) {
+            let parameters = try QueryParameters(request.uri.query, known: ["after"])
+            let after = try parameters.parse("after", "must be the number of an erasure") { Int32($0) }
+            let (list, contents) = (try await erasures.list(after: after ?? 0), try await registry.contents())
+            return { writer in
+                writer.member("erasures", list: list) { writer, erasure in writer.object { $0.members(of: erasure, in: contents) } }
+                if list.count == ServerLimits.erasures, let last = list.last { writer.member("next", last.id) }
+            }
         }
     }
 
@@ -327,10 +332,11 @@ struct AdminRoutes: Sendable {
 
     /// Checks the key first, so that a client without one learns nothing. What was changed holds at this server when it is answered.
     private func answer(
-        _ request: Request, _ status: HTTPResponse.Status = .ok, _ work: () async throws -> (inout JSONWriter) -> Void
+        _ request: Request, _ status: HTTPResponse.Status = .ok, known: Set<String> = [],
+        _ work: () async throws -> (inout JSONWriter) -> Void
     ) async throws -> Response {
         try keys.checkAdmin(request.headers[.authorization])
-        _ = try QueryParameters(request.uri.query, known: [])
+        _ = try QueryParameters(request.uri.query, known: known)
         var writer = JSONWriter()
         do {
             let members = try await work()
@@ -346,6 +352,11 @@ struct AdminRoutes: Sendable {
             throw RequestProblem(
                 .adminRoleMissing,
                 detail: "this server's role may not change the store: set HAPAX_STORE_ADMIN, or use the command line of hapax-server")
+        } catch StoreError.tooHeavy {
+            throw RequestProblem(
+                .storeUnavailable,
+                detail:
+                    "it takes longer than \(ServerLimits.adminWork / .seconds(1)) seconds; the command line of hapax-server has no limit")
         } catch let error as StoreError {
             failures.failed(error)
             throw RequestProblem(.storeUnavailable, detail: "the store does not answer; look whether it was changed, and try again")

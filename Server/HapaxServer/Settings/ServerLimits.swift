@@ -144,6 +144,11 @@ package struct ServerLimits: Sendable {
     package static let reportNames = 100
     /// The most days in one report.
     package static let reportDays = 400
+    /// How long one statement of the server's own work may take, and one that an admin asks for over HTTP: days close on the same connection.
+    package static let ownWork = Duration.seconds(60 * 60)
+    package static let adminWork = Duration.seconds(60)
+    /// Erasures in one answer.
+    package static let erasures = 1_000
     /// How often the server looks for days that can be closed.
     package static let reportInterval = Duration.seconds(10)
     /// Computed figures are kept for this long, or for ``reportScans`` times as long as it took to compute them, whichever is longer.

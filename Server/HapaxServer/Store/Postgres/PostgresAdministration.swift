@@ -90,18 +90,19 @@ actor PostgresAdministration {
         }
     }
 
-    func query(_ sql: String, _ parameters: [String]) throws(StoreError) -> [[String?]] {
-        try session.use { (connection) throws(StoreError) in
+    /// - Parameter isRepeatable: Whether it changes nothing.
+    func query(_ sql: String, _ parameters: [String], isRepeatable: Bool = true) throws(StoreError) -> [[String?]] {
+        try session.use(isRepeatable: isRepeatable) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in try connection.query(sql, parameters) }
         }
     }
 
     /// The horizon, which any server may have raised.
     func horizon() throws(StoreError) -> Int32 {
-        try session.use { (connection) throws(StoreError) in
-            try translating { () throws(PostgresError) in
-                try connection.query("SELECT horizon FROM retention").first?[0].flatMap { Int32($0) } ?? 0
-            }
+        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
+            let rows = try translating { () throws(PostgresError) in try connection.query("SELECT horizon FROM retention") }
+            guard let horizon = rows.first?[0].flatMap({ Int32($0) }) else { throw .unavailable("its retention cannot be read") }
+            return horizon
         }
     }
 }

@@ -27,7 +27,17 @@ struct PostgresCheck {
             }
             findings += [try await clock(administration)]
             let applied = try await administration.appliedMigrations()
-            let schema = SchemaCheck.finding(applied: applied, known: PostgresSchema.migrations.map(\.name))
+            let schema = try await SchemaCheck.finding(
+                applied: applied, known: PostgresSchema.migrations.map { ($0.name, $0.change) }
+            ) { (table) throws(StoreError) in
+                // As ANALYZE has last estimated them, with those of the partitions.
+                let rows = try await administration.query(
+                    """
+                    SELECT sum(greatest(reltuples, 0))::int8 FROM pg_class WHERE oid = to_regclass($1)
+                      OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($1))
+                    """, [table])
+                return rows.first?[0].flatMap { Int64($0) }
+            }
             findings.append(schema)
             if applied.isEmpty, try await !owner.mayCreate() {
                 findings.append(
@@ -67,7 +77,8 @@ struct PostgresCheck {
 
     private func clock(_ administration: PostgresAdministration) async throws(StoreError) -> Finding {
         let rows = try await administration.query("SELECT (extract(epoch FROM now()) * 1000)::int8", [])
-        let apart = abs((rows.first?[0].flatMap { Int64($0) } ?? 0) - now)
+        guard let shown = rows.first?[0].flatMap({ Int64($0) }) else { throw .unavailable("its clock cannot be read") }
+        let apart = abs(shown - now)
         let text = "the database's and this machine's are \(apart) ms apart"
         return apart > Self.clockPatience
             ? .warn("clock", text, help: "keep both in step (NTP); the database's counts") : .ok("clock", text)
@@ -75,6 +86,10 @@ struct PostgresCheck {
 
     private func roles(_ role: String, _ owner: PostgresUpkeep) async throws(StoreError) -> Finding {
         let mayChange = try await owner.mayChange()
+        if mayChange, try await !owner.mayMakeTemporary() {
+            return .fail(
+                "roles", "who owns the tables may make no temporary ones, which retention needs", help: "GRANT TEMPORARY ON DATABASE to it")
+        }
         if mayChange, options.admin != nil { return .ok("roles", "\(role) serves, another one owns the tables") }
         if mayChange {
             return .ok("roles", "\(role) serves and owns the tables; two roles are safer (docs/operations.md)")

@@ -23,6 +23,9 @@ enum PostgresPartitions {
     /// (https://www.postgresql.org/docs/current/explicit-locking.html).
     static let lockTimeout = "2s"
 
+    /// The same for what removes old months: an attempt is made again and again, and during a dump each one would hold up all readers for as long.
+    static let shortLockTimeout = "200ms"
+
     /// The longest scan of DEFAULT when a month is attached: a second for some millions of rows, during which readers wait.
     static let statementTimeout = "5s"
 
@@ -118,15 +121,16 @@ enum PostgresPartitions {
             let end = CalendarMonth(bucket: buckets.upperBound)
         else { return }
         let made = try translating { () throws(PostgresError) in
-            try connection.execute("SET lock_timeout = '\(lockTimeout)'; SET client_min_messages = warning")
+            try connection.execute("SET lock_timeout = '\(shortLockTimeout)'; SET client_min_messages = warning")
             return try names(connection)
         }
+        let refusing = try translating { () throws(PostgresError) in try tables(connection, refusing: buckets.upperBound) }
         let months = Array(sequence(first: start) { $0.next }.prefix { $0 < end }).map(\.partition).filter(made.contains)
         let isPastWhole = made.subtracting([undated, past, rest]).min().map { $0 <= end.partition } ?? false
         let emptied = isPastWhole ? [past] + months : months
         let thinned = isPastWhole ? [rest] : [past, rest]
         // Before anything is removed, so that nothing of it can return.
-        for table in emptied + thinned {
+        for table in emptied + thinned where !refusing.contains(table) {
             try translating { () throws(PostgresError) in try connection.execute(horizon(of: table, buckets.upperBound)) }
         }
         for table in emptied {
@@ -143,9 +147,10 @@ enum PostgresPartitions {
         }
     }
 
-    /// Notes in the books that rows are about to go: first their numbers, which takes as long as there are many, then a thousand ranges at a time,
+    /// Notes that rows are about to go: in ``Removals``, and in the books; first their numbers, which takes as long as there are many, then a thousand ranges at a time,
     /// since groups wait for each.
     private static func note(_ connection: PostgresConnection, _ rows: String) throws(StoreError) {
+        let latest = Removals.note("(\(StoreSQL(stringLiteral: rows))) AS e WHERE event <> ''").forPostgres
         let islands = StoredNumbers.islands("(\(StoreSQL(stringLiteral: rows))) AS e").forPostgres
         try translating { () throws(PostgresError) in
             try connection.execute(
@@ -153,6 +158,7 @@ enum PostgresPartitions {
                 CREATE TEMP TABLE IF NOT EXISTS hapax_removed (project_id integer, install_id uuid, first bigint, last bigint);
                 TRUNCATE hapax_removed
                 """)
+            _ = try connection.query(latest.sql, latest.parameters)
             _ = try connection.query("INSERT INTO hapax_removed \(islands.sql)", islands.parameters)
             let part = """
                 WITH part AS (
@@ -170,6 +176,15 @@ enum PostgresPartitions {
                 }
             }
         }
+    }
+
+    /// The tables that refuse ids before a bucket already: an earlier attempt has got so far.
+    private static func tables(_ connection: PostgresConnection, refusing bucket: Int32) throws(PostgresError) -> Set<String> {
+        let sql = """
+            SELECT conrelid::regclass::text FROM pg_constraint
+            WHERE conname = 'hapax_horizon' AND pg_get_constraintdef(oid) LIKE '%(bucket >= ' || $1 || '))%'
+            """
+        return Set(try connection.query(sql, ["\(bucket)"]).compactMap { $0[0] })
     }
 
     /// `NOT VALID` spares the rows that are there, which are to be removed

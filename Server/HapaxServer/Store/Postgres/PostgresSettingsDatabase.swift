@@ -15,7 +15,10 @@ struct PostgresSettingsDatabase: SettingsDatabase {
 
     func slowRows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await upkeep.rows(sql.forPostgres) }
 
-    func note(_ statement: StoreSQL) async throws(StoreError) { _ = try await rows(statement) }
+    func note(_ statement: StoreSQL) async throws(StoreError) {
+        let (text, values) = statement.forPostgres
+        _ = try await administration.query(text, values, isRepeatable: false)
+    }
 
     func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {
         try await changes.change(statements.map(\.forPostgres))

@@ -40,7 +40,8 @@ actor PostgresUpkeep {
     func perform(
         today: Int32?, tell: @Sendable ([CrowdedMonth]) -> Void
     ) throws(StoreError) -> (crowded: [CrowdedMonth]?, due: Int) {
-        try session.use { (connection) throws(StoreError) in
+        // A month that has been made is not made again.
+        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             let today = try Self.day(connection, today)
             let (due, crowded) = try translating { () throws(PostgresError) in
                 try connection.execute("SET lock_timeout = '\(PostgresPartitions.lockTimeout)'")
@@ -67,18 +68,27 @@ actor PostgresUpkeep {
         }
     }
 
-    /// Whether this role owns the tables.
+    /// Whether this role owns the tables. What follows has a connection that was there a moment ago.
     func mayChange() throws(StoreError) -> Bool {
-        try session.use { (connection) throws(StoreError) in
+        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in try PostgresRoles.mayChange(connection) }
         }
     }
 
     /// Whether this role may make tables.
     func mayCreate() throws(StoreError) -> Bool {
-        try session.use { (connection) throws(StoreError) in
+        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
                 try connection.query("SELECT has_schema_privilege(current_schema(), 'CREATE')").first?[0] == "t"
+            }
+        }
+    }
+
+    /// Whether this role may make temporary tables, as removing old months does.
+    func mayMakeTemporary() throws(StoreError) -> Bool {
+        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in
+                try connection.query("SELECT has_database_privilege(current_database(), 'TEMPORARY')").first?[0] == "t"
             }
         }
     }
@@ -86,9 +96,9 @@ actor PostgresUpkeep {
     /// - Returns: The rows of the last statement.
     /// - Throws: ``StoreError/notPermitted`` if this role does not own the tables.
     func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {
-        try session.use { (connection) throws(StoreError) in
-            guard try translating({ () throws(PostgresError) in try PostgresRoles.mayChange(connection) }) else { throw .notPermitted }
-            return try PostgresTransaction.run(connection) { () throws(StoreError) in
+        guard try mayChange() else { throw .notPermitted }
+        return try session.use { (connection) throws(StoreError) in
+            try PostgresTransaction.run(connection) { () throws(StoreError) in
                 try translating { () throws(PostgresError) in
                     var rows: [[String?]] = []
                     for statement in statements { rows = try connection.query(statement.sql, statement.parameters) }
@@ -100,7 +110,7 @@ actor PostgresUpkeep {
 
     /// Rows of text, however long it takes.
     func rows(_ statement: (sql: String, parameters: [String])) throws(StoreError) -> [[String?]] {
-        try session.use { (connection) throws(StoreError) in
+        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in try connection.query(statement.sql, statement.parameters) }
         }
     }
@@ -109,17 +119,18 @@ actor PostgresUpkeep {
     ///
     /// - Parameter tables: Their names, as SQL has them.
     func vacuum(_ tables: [String]) throws(StoreError) {
-        try session.use { (connection) throws(StoreError) in
+        // As often as it is done it is the same.
+        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
                 for table in tables { try connection.execute("VACUUM (ANALYZE) \(table)") }
             }
         }
     }
 
-    /// Removes the rows of some days. Fails if it would have to wait for a lock for more than two seconds.
+    /// Removes the rows of some days. Fails if it would have to wait for a lock for long.
     func clear(_ buckets: Range<Int32>) throws(StoreError) {
+        guard try mayChange() else { throw .notPermitted }
         try session.use { (connection) throws(StoreError) in
-            guard try translating({ () throws(PostgresError) in try PostgresRoles.mayChange(connection) }) else { throw .notPermitted }
             try PostgresPartitions.clear(connection, buckets)
         }
     }
@@ -130,6 +141,7 @@ actor PostgresUpkeep {
         let rows = try translating { () throws(PostgresError) in
             try connection.query("SELECT floor(extract(epoch FROM now()) / 86400)::int4")
         }
-        return rows.first?[0].flatMap { Int32($0) } ?? 0
+        guard let day = rows.first?[0].flatMap({ Int32($0) }) else { throw .unavailable("its clock cannot be read") }
+        return day
     }
 }

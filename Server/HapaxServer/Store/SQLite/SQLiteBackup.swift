@@ -67,9 +67,9 @@ enum SQLiteBackup {
         try source.close()
         let complaint = try copy.writeWithoutTransaction { db in
             // One file, which needs none beside it.
-            try db.execute(sql: "PRAGMA journal_mode = DELETE")
+            try db.execute(sql: "PRAGMA journal_mode = DELETE; PRAGMA user_version = \(SQLiteNumber.make())")
             guard try db.tableExists("grdb_migrations") else { return "it is no store of Hapax" }
-            return try String.fetchOne(db, sql: "PRAGMA quick_check(1)") ?? ""
+            return try String.fetchOne(db, sql: "PRAGMA quick_check(1)") ?? "it cannot be checked"
         }
         try copy.close()
         guard complaint == "ok" else {

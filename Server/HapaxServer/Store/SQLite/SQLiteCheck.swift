@@ -28,10 +28,16 @@ struct SQLiteCheck {
             return [.fail("store", "\(path) is on a network file system, and SQLite's log works on one machine only")]
         }
         do {
+            if let problem = try SQLiteNumber.problem(path) { return [.fail("store", problem)] }
             let reader = try SQLiteReader(path: path)
-            let known = SQLiteSchema.migrator.migrations
             let applied = try await reader.read { try SQLiteSchema.migrator.appliedIdentifiers($0) }
-            let schema = SchemaCheck.finding(applied: Array(applied), known: known)
+            let schema = try await SchemaCheck.finding(applied: Array(applied), known: SQLiteSchema.changes) { (table) throws(StoreError) in
+                try await reader.read { db in
+                    guard try db.tableExists(table) else { return nil }
+                    return try Int64.fetchOne(db, sql: table == "events" ? "SELECT max(row) FROM events" : "SELECT count(*) FROM \(table)")
+                        ?? 0
+                }
+            }
             var findings = [schema]
             if schema.verdict == .ok {
                 let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)
