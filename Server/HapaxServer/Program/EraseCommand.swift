@@ -109,8 +109,10 @@ struct EraseCommand: StoreCommand {
         if linked {
             links = try await store.erasures.links(project: line.project, user: line.user)
         } else if !yes, replay == nil {
-            // A hint only.
-            links = (try? await store.erasures.links(project: line.project, user: line.user)) ?? []
+            // A hint only: without it the rest is told all the same.
+            do { links = try await store.erasures.links(project: line.project, user: line.user) } catch {
+                store.note("Whether this user has other ids could not be found out: \((error as? Registry.Problem)?.text ?? "\(error)")")
+            }
         }
         if !yes {
             let preview = try await store.erasures.preview(project: line.project, user: line.user)

@@ -53,10 +53,9 @@ final class PostgresReader: EventReader {
             end = min(end, after.receivedAt.unixMicroseconds + 1)
         } else if end == .max {
             // Starts at the database's present time. The first step has no upper end, so it also finds what is stored meanwhile.
-            end =
-                try await heavyQuery("SELECT (extract(epoch FROM now()) * 1000000)::int8", [], until: deadline).first?[0].flatMap {
-                    Int64($0)
-                } ?? 0
+            let rows = try await heavyQuery("SELECT (extract(epoch FROM now()) * 1000000)::int8", [], until: deadline)
+            guard let now = rows.first?[0].flatMap({ Int64($0) }) else { throw .unavailable("its clock cannot be read") }
+            end = now
         }
         let low = max(start, end - Self.microseconds(width))
         let isOpen = query.after == nil && query.received.upperBound == .max

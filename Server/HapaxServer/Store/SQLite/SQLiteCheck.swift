@@ -13,7 +13,12 @@ struct SQLiteCheck {
 
     func findings() async -> [Finding] {
         let path = DatabaseFile.resolved(path)
-        let attributes = try? FileManager.default.attributesOfItem(atPath: path)
+        let attributes: [FileAttributeKey: Any]?
+        do { attributes = try FileManager.default.attributesOfItem(atPath: path) } catch CocoaError.fileReadNoSuchFile {
+            attributes = nil
+        } catch {
+            return [.fail("store", "\(path) cannot be looked at", help: "run this as who may read it")]
+        }
         if let type = attributes?[.type] as? FileAttributeType, type != .typeRegular {
             return [.fail("store", "\(path) is no file")]
         }
@@ -21,7 +26,7 @@ struct SQLiteCheck {
         if let owner = (attributes?[.ownerAccountID] as? NSNumber)?.uint32Value, geteuid() != 0, geteuid() != owner {
             return [.fail("store", "\(path) belongs to another user", help: "run this as that one")]
         }
-        guard FileManager.default.fileExists(atPath: path) else {
+        guard attributes != nil else {
             return [.warn("schema", "there is no file \(path) yet; the first start makes it")]
         }
         if FileSystem.isShared(path) {

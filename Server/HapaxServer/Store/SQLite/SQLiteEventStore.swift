@@ -89,12 +89,14 @@ package final class SQLiteEventStore: EventStore {
 
     package func projectID(named name: String) async throws(StoreError) -> Int32 {
         do {
-            return try await database.write { db in
+            let number = try await database.write { db in
                 try db.execute(
                     sql: "INSERT INTO projects (name, public_id) VALUES (?, lower(hex(randomblob(8)))) ON CONFLICT DO NOTHING",
                     arguments: [name])
-                return try Int32.fetchOne(db, sql: "SELECT project_id FROM projects WHERE name = ?", arguments: [name]) ?? 0
+                return try Int32.fetchOne(db, sql: "SELECT project_id FROM projects WHERE name = ?", arguments: [name])
             }
+            guard let number else { throw StoreError.unavailable("a project has no number") }
+            return number
         } catch {
             throw Self.translated(error)
         }
@@ -120,7 +122,10 @@ package final class SQLiteEventStore: EventStore {
     }
 
     private static func horizon(_ db: Database) throws -> Int32 {
-        try Int32.fetchOne(db.cachedStatement(sql: "SELECT horizon FROM retention")) ?? 0
+        guard let horizon = try Int32.fetchOne(db.cachedStatement(sql: "SELECT horizon FROM retention")) else {
+            throw StoreError.unavailable("its retention cannot be read")
+        }
+        return horizon
     }
 
     package func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?] {
