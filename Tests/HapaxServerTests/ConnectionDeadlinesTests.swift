@@ -74,6 +74,9 @@ struct ConnectionDeadlinesTests {
         var tooMuch = Self.played([(0, .head), (0, .answered), (0, .taken)])
         #expect(tooMuch.bodyArrived(ServerLimits.discardedBytes, Self.at(1)) == .discard)
         #expect(tooMuch.bodyArrived(1, Self.at(1)) == .close)
+        var crumbs = Self.played([(0, .head), (0, .answered), (0, .taken)])
+        for _ in 0...ServerLimits.smallParts { #expect([.discard, .close].contains(crumbs.bodyArrived(1, Self.at(1)))) }
+        #expect(crumbs.bodyArrived(1, Self.at(1)) == .close)
         // A pipelined request behind a refused one is not looked at.
         var next = Self.played([(0, .head), (0, .answered), (0, .end)])
         #expect(next.headArrived(Self.at(1), closes: false) == .discard && next.answerTaken(Self.at(1)) == .close)

@@ -255,11 +255,15 @@ struct EventReaderContractTests {
             _ = try await store.commit(Sample.group([Sample.record(Sample.id(UInt64(number)), name: name)]), writer: 0)
         }
         _ = try await store.commit(Sample.group([Sample.record(Sample.id(9), project: 2, name: "x")]), writer: 0)
-        let counts = try await store.reader.countsByName(projectID: 1, received: Self.always, until: Self.later)
-        #expect(counts == [[0xC3, 0xA9]: 1, [0x65, 0xCC, 0x81]: 2, [0x78]: 1])
-        #expect(try await store.reader.countsByName(projectID: 1, received: 0..<1, until: Self.later).isEmpty)
+        func counts(_ received: Range<Int64> = Self.always, limit: Int = 10) async throws -> NameCounts {
+            try await store.reader.countsByName(projectID: 1, received: received, limit: limit, until: Self.later)
+        }
+        #expect(try await counts().names == [[0xC3, 0xA9]: 1, [0x65, 0xCC, 0x81]: 2, [0x78]: 1])
+        #expect(try await counts(limit: 2).names == [[0x65, 0xCC, 0x81]: 2, [0x78]: 1])
+        #expect(try await [counts().other, counts(limit: 2).other, counts(limit: 1).other] == [0, 1, 2])
+        #expect(try await counts(0..<1) == NameCounts())
         await #expect(throws: StoreError.tooHeavy) {
-            try await store.reader.countsByName(projectID: 1, received: Self.always, until: .now - .seconds(1))
+            try await store.reader.countsByName(projectID: 1, received: Self.always, limit: 10, until: .now - .seconds(1))
         }
         await store.close()
     }
@@ -297,8 +301,8 @@ struct EventPageTests {
         ) async throws(StoreError) -> ExportStep { ExportStep(events: [], rest: nil) }
         func overview() async throws(StoreError) -> StoreOverview { throw .tooHeavy }
         func countsByName(
-            projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
-        ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
+            projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+        ) async throws(StoreError) -> NameCounts { NameCounts() }
         func close() async {}
     }
 

@@ -83,6 +83,33 @@ struct HostileRequestTests {
         }
     }
 
+    @Test("A body in parts of a byte is refused once it has cost something, with any key; larger parts and small bodies pass (S10)")
+    func crumbsAreRefused() async throws {
+        try await RunningServer.run { server in
+            func send(_ bytes: Int, by part: Int, key: String = RunningServer.key) async throws -> HTTPMessage {
+                let connection = try await RawHTTP(port: server.port)
+                let chunk = "\(String(part, radix: 16))\r\n\(String(repeating: " ", count: part))\r\n"
+                let body = String(repeating: chunk, count: bytes / part) + "\(String(Self.batch.count, radix: 16))\r\n"
+                let head = RawHTTP.request(
+                    "POST", "/v1/events",
+                    headers: RunningServer.headers.merging(["Transfer-Encoding": "chunked", "Authorization": "Bearer \(key)"]) { $1 })
+                // Whoever is refused in the midst may find the connection closed.
+                try? await connection.send(head + Array(body.utf8) + Self.batch + Array("\r\n0\r\n\r\n".utf8))
+                return try await connection.answer()
+            }
+            for (bytes, part) in [(8_000, 1), (100_000, 100), (900_000, 4_000)] {
+                #expect(try await send(bytes, by: part).receipt().received == 1, "\(bytes) by \(part)")
+            }
+            for (bytes, part) in [(17_000, 1), (100_000, 50)] {
+                let answer = try await send(bytes, by: part)
+                #expect(answer.problemCode == .tooSlow && answer.closesConnection, "\(bytes) by \(part)")
+            }
+            // Refused for its key; the rest is not read to the end.
+            #expect(try await send(17_000, by: 1, key: "wrong").problemCode != nil)
+            try await Self.works(server)
+        }
+    }
+
     @Test("A body that announces a mebibyte and sends a byte takes a byte: a thousand of them keep nobody out")
     func announcedBytesAreNotCharged() async throws {
         var options = RunningServer.options

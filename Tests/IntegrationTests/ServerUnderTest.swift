@@ -11,13 +11,15 @@ struct ServerUnderTest: Sendable {
     /// Returns when it accepts connections.
     ///
     /// - Parameter port: 0 for a free one.
-    static func start(_ store: PipelineStore, readKey: String? = nil, port: Int = 0) async throws -> ServerUnderTest {
+    static func start(
+        _ store: PipelineStore, readKey: String? = nil, port: Int = 0, environment: [String: String] = [:]
+    ) async throws -> ServerUnderTest {
         let process = try ChildProcess(
             "hapax-server",
             environment: [
                 "HAPAX_PORT": "\(port)", "HAPAX_STORE": store.setting, "HAPAX_WRITE_KEYS": "demo=\(key)",
                 "HAPAX_READ_KEYS": readKey.map { "demo=\($0)" } ?? "", "HAPAX_ADMIN_KEY": adminKey, "HAPAX_LOG_LEVEL": "critical",
-            ])
+            ].merging(environment) { $1 })
         let text = try await process.line(after: "listening on http://127.0.0.1:")
         guard let port = Int(text) else { throw NoPort() }
         return ServerUnderTest(process: process, port: port)

@@ -39,6 +39,8 @@ struct ConnectionDeadlines {
     private var readingDue: NIODeadline?
     /// When the whole body is due, however steadily it comes.
     private var bodyDue: NIODeadline?
+    /// What has come of the body, and in how many parts.
+    private var arrived = (bytes: 0, parts: 0)
     /// Requests that have begun and have not been answered to the end.
     private var unanswered = 0
     /// Answers that were written and that the other side has not taken yet.
@@ -93,11 +95,18 @@ struct ConnectionDeadlines {
         endsAfterAnswers = endsAfterAnswers || closes
         reading = .body
         bodyDue = now + TimeAmount(limits.body)
+        arrived = (0, 0)
         moreIsDue(now)
         return .forward
     }
 
     mutating func bodyArrived(_ count: Int, _ now: NIODeadline) -> Action {
+        arrived = (arrived.bytes + count, arrived.parts + 1)
+        if reading == .body || isDiscarding, arrived.bytes > ServerLimits.smallParts,
+            arrived.bytes < arrived.parts * ServerLimits.averagePart
+        {
+            return endTooSlow()
+        }
         switch reading {
         case .body:
             moreIsDue(now)
@@ -181,6 +190,10 @@ struct ConnectionDeadlines {
         if let due = stopDue, due <= now { return .close }
         if let due = answerDue, due <= now { return .close }
         guard let due = readingDue, due <= now else { return .none }
+        return endTooSlow()
+    }
+
+    private mutating func endTooSlow() -> Action {
         readingDue = nil
         switch reading {
         case .header where unanswered == 0:

@@ -53,7 +53,9 @@ struct RefusalMiddleware: RouterMiddleware {
         } catch let refusal as RequestProblem {
             problem = refusal
         } catch let error as HTTPError where error.status == .notFound {
-            allowed = methods.first { Self.matches($0.key, request.uri.path) }?.value.map(\.rawValue).joined(separator: ", ")
+            // Longer than any pattern at most: a path of slashes is not taken apart for each of them.
+            let path = request.uri.path.split(separator: "/", maxSplits: 8)
+            allowed = methods.first { Self.matches($0.key, path) }?.value.map(\.rawValue).joined(separator: ", ")
             problem =
                 allowed.map { RequestProblem(.methodNotAllowed, detail: "allowed here: \($0)") }
                 ?? RequestProblem(.notFound, detail: "events go to POST /v1/events; the page is at /")
@@ -77,8 +79,8 @@ struct RefusalMiddleware: RouterMiddleware {
         return request.method == .head && response.body.contentLength != nil ? response.createHeadResponse() : response
     }
 
-    private static func matches(_ pattern: String, _ path: String) -> Bool {
-        let (pattern, path) = (pattern.split(separator: "/"), path.split(separator: "/"))
+    private static func matches(_ pattern: String, _ path: [Substring]) -> Bool {
+        let pattern = pattern.split(separator: "/")
         return pattern.count == path.count && zip(pattern, path).allSatisfy { $0 == $1 || $0.hasPrefix("{") }
     }
 }

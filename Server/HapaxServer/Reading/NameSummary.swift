@@ -2,11 +2,11 @@ import HapaxModel
 
 /// The names of events with how many there are of each, and the properties that a sample of them has.
 struct NameSummary {
-    private let counts: [[UInt8]: Int64]
+    private let counts: NameCounts
     private var properties: [[UInt8]: Set<[UInt8]>] = [:]
     private let sampled: Int
 
-    init(counts: [[UInt8]: Int64], sample: [EventRow]) {
+    init(counts: NameCounts, sample: [EventRow]) {
         self.counts = counts
         sampled = sample.count
         for event in sample { properties[event.name, default: []].formUnion(PropertyLookup.names(in: event.properties[...])) }
@@ -14,8 +14,8 @@ struct NameSummary {
 
     /// The commonest first, ties by their bytes.
     func write(to writer: inout JSONWriter) {
-        let order = counts.sorted { $0.value != $1.value ? $0.value > $1.value : $0.key.lexicographicallyPrecedes($1.key) }
-        writer.member("names", list: order.prefix(ServerLimits.pageEvents)) { writer, name in
+        let order = counts.names.sorted { $0.value != $1.value ? $0.value > $1.value : $0.key.lexicographicallyPrecedes($1.key) }
+        writer.member("names", list: order) { writer, name in
             writer.object { writer in
                 writer.member("event")
                 writer.text(name.key)
@@ -23,7 +23,7 @@ struct NameSummary {
                 writer.member("properties", list: (properties[name.key] ?? []).sorted { $0.lexicographicallyPrecedes($1) }) { $0.text($1) }
             }
         }
-        writer.member("other", order.dropFirst(ServerLimits.pageEvents).reduce(0) { $0 + $1.value })
+        writer.member("other", counts.other)
         writer.member("sampled", sampled)
     }
 }

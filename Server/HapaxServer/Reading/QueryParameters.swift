@@ -14,22 +14,37 @@ struct QueryParameters {
     init(
         _ query: String?, known: Set<String>, repeatable: Set<String> = [], ignoresOthers: Bool = false
     ) throws(RequestProblem) {
-        for pair in (query ?? "").split(separator: "&") {
-            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map {
-                $0.replacingOccurrences(of: "+", with: " ").removingPercentEncoding
-            }
-            if ignoresOthers, parts[0].map({ !known.contains($0) }) ?? true { continue }
-            guard let name = parts[0] else { throw Self.problem("?", "a parameter's name is not UTF-8 in percent encoding") }
+        let pairs = (query ?? "").split(separator: "&", maxSplits: ServerLimits.parameters)
+        guard pairs.count <= ServerLimits.parameters else {
+            throw Self.problem("?", "at most \(ServerLimits.parameters) parameters can be given")
+        }
+        for pair in pairs {
+            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let name = Self.decoded(parts[0])
+            if ignoresOthers, name.map({ !known.contains($0) }) ?? true { continue }
+            guard let name else { throw Self.problem("?", "a parameter's name is too long, or is not UTF-8 in percent encoding") }
             guard known.contains(name) else {
                 throw Self.problem(
                     name, known.isEmpty ? "no parameter is known here" : "known here: \(known.sorted().joined(separator: ", "))")
             }
-            guard parts.count == 2, let value = parts[1], !value.isEmpty, !value.utf8.contains(0) else {
-                throw Self.problem(name, "must have a value, in UTF-8 and percent encoding, without U+0000")
+            guard parts.count == 2, let value = Self.decoded(parts[1]), !value.isEmpty, !value.utf8.contains(0) else {
+                throw Self.problem(
+                    name,
+                    "must have a value of at most \(ServerLimits.parameterBytes) bytes, in UTF-8 and percent encoding, without U+0000")
             }
             guard values[name] == nil || repeatable.contains(name) else { throw Self.problem(name, "is given twice") }
             values[name, default: []].append(value)
         }
+    }
+
+    /// - Returns: nil for a text that is no encoding of one, or is too long.
+    private static func decoded(_ text: Substring) -> String? {
+        // Each byte takes three characters at most.
+        guard text.utf8.count <= 3 * ServerLimits.parameterBytes,
+            let value = text.replacingOccurrences(of: "+", with: " ").removingPercentEncoding,
+            value.utf8.count <= ServerLimits.parameterBytes
+        else { return nil }
+        return value
     }
 
     /// A refusal that names a parameter; the detail holds nothing of its value.

@@ -142,6 +142,7 @@ struct IngestRoute: Sendable {
     }
 
     private func isDryRun(_ request: Request) throws(RequestProblem) -> Bool {
+        let parameters = try QueryParameters(request.uri.query, known: ["dry_run"], ignoresOthers: true)
         // Unknown parameters are ignored, since proxies add some, but not a misspelt `dry_run`: its events would be stored.
         for pair in (request.uri.query ?? "").split(separator: "&") {
             let name = pair.prefix { $0 != "=" }
@@ -149,7 +150,6 @@ struct IngestRoute: Sendable {
                 throw QueryParameters.problem(String(name), "is not known; the parameter is called dry_run")
             }
         }
-        let parameters = try QueryParameters(request.uri.query, known: ["dry_run"], ignoresOthers: true)
         return try parameters.parse("dry_run", "must be true; without it events are stored") { $0 == "true" ? true : nil } ?? false
     }
 

@@ -49,12 +49,16 @@ struct ReadRoutes: Sendable {
             distinctID: parameters.text("distinct_id"),
             installID: try parameters.id("install_id"), limit: try parameters.count("limit", upTo: ServerLimits.pageEvents, default: 100),
             after: try parameters.parse("after", "must be what an answer gave as next") { EventPosition(text: $0) })
-        let filter = try parameters.parse(
-            "where", #"must be PROPERTY:VALUE, with quotation marks around a name that has a colon: "a:b":VALUE"#
-        ) { PropertyFilter($0) }
-        let page = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.listRead) {
-            deadline throws(StoreError) in
-            try await questions.store.reader.events(query, until: deadline, where: filter.map { filter in { filter.keeps($0) } })
+        let (page, filter) = try await questions.heavily(
+            of: projectID, in: questions.turns, within: ServerLimits.listRead,
+            asking: { () throws(RequestProblem) in
+                try parameters.parse(
+                    "where", #"must be PROPERTY:VALUE, with quotation marks around a name that has a colon: "a:b":VALUE"#
+                ) { PropertyFilter($0) }
+            }
+        ) { filter, deadline throws(StoreError) in
+            let keeps = filter.map { filter in { filter.keeps($0) } }
+            return (try await questions.store.reader.events(query, until: deadline, where: keeps), filter)
         }
         var writer = JSONWriter(capacity: 1_024 + page.events.reduce(0) { $0 + $1.properties.count + 400 })
         writer.object { writer in
@@ -106,7 +110,8 @@ struct ReadRoutes: Sendable {
         let received = try parameters.span()
         let summary = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             deadline throws(StoreError) in
-            let counts = try await questions.store.reader.countsByName(projectID: projectID, received: received, until: deadline)
+            let counts = try await questions.store.reader.countsByName(
+                projectID: projectID, received: received, limit: ServerLimits.pageEvents, until: deadline)
             let sample = EventQuery(projectID: projectID, received: received, limit: ServerLimits.sampledEvents)
             return NameSummary(counts: counts, sample: try await questions.store.reader.events(sample, until: deadline).events)
         }

@@ -69,13 +69,13 @@ struct ReportRoutes: Sendable {
         let over = try parameters.parse("over", "must be 7 or 28, days up to each of the points") { ["7": 7, "28": 28][$0] }
         guard over == nil || unit == .day else { throw QueryParameters.problem("over", "is for points of a day") }
         let compares = try parameters.parse("compare", "must be previous") { $0 == "previous" ? true : nil } ?? false
-        let query = SeriesQuery(
-            filter: try Self.filter(parameters), unit: unit, basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
-            compares: compares, over: over)
+        let basis = try parameters.word("basis", DailyReport.Basis.self) ?? .closed
         let limit = unit == .hour ? ServerLimits.hourlyDays : ServerLimits.reportDays
-        let answer = try await answer(query, request, parameters, projectID, series, upTo: limit, isFinal: \.frame.isFinal) {
-            days, reader throws(StoreError) in try await query.answer(days, reader)
-        }
+        let answer = try await answer(
+            { () throws(RequestProblem) in
+                SeriesQuery(filter: try Self.filter(parameters), unit: unit, basis: basis, compares: compares, over: over)
+            }, request, parameters, projectID, series, upTo: limit, isFinal: \.frame.isFinal
+        ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
 
@@ -83,15 +83,15 @@ struct ReportRoutes: Sendable {
         let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "basis", "format", "event", "where", "property", "sort", "limit"], repeatable: ["where"])
         guard let property = parameters.text("property") else { throw QueryParameters.problem("property", "must name a property") }
-        let query = BreakdownQuery(
-            filter: try Self.filter(parameters), property: property,
-            basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
-            order: try parameters.word("sort", BreakdownQuery.Order.self) ?? .events,
-            limit: try parameters.count("limit", upTo: ServerLimits.brokenValues, default: 20))
-        let answer = try await answer(query, request, parameters, projectID, breakdowns, isFinal: \.frame.isFinal) {
-            days, reader throws(StoreError) in
-            try await query.answer(days, reader)
-        }
+        let answer = try await answer(
+            { () throws(RequestProblem) in
+                BreakdownQuery(
+                    filter: try Self.filter(parameters), property: property,
+                    basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed,
+                    order: try parameters.word("sort", BreakdownQuery.Order.self) ?? .events,
+                    limit: try parameters.count("limit", upTo: ServerLimits.brokenValues, default: 20))
+            }, request, parameters, projectID, breakdowns, isFinal: \.frame.isFinal
+        ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
 
@@ -103,22 +103,21 @@ struct ReportRoutes: Sendable {
         guard FunnelQuery.stepCounts.contains(query.steps.count) else {
             throw QueryParameters.problem("step", "must be given 2 to 8 times, each with the name of an event")
         }
-        for (index, name) in filters.enumerated() {
-            let properties = try Self.properties(parameters, name)
-            guard properties.isEmpty || index < query.steps.count else {
-                throw QueryParameters.problem(name, "is for a step that is not there")
-            }
-            if index < query.steps.count { query.steps[index].properties = properties }
+        if let name = filters.dropFirst(query.steps.count).first(where: { !parameters.texts($0).isEmpty }) {
+            throw QueryParameters.problem(name, "is for a step that is not there")
         }
         query.within =
             try parameters.parse("within", "must be days, hours or minutes, at most 90 days: 7d, 12h, 30m", Self.milliseconds)
             ?? query.within
         query.key = try parameters.word("by", FunnelQuery.Key.self) ?? .user
         query.basis = try parameters.word("basis", DailyReport.Basis.self) ?? .closed
-        let answer = try await answer(query, request, parameters, projectID, funnels, isFinal: \.frame.isFinal) {
-            [query] days, reader throws(StoreError) in
-            try await query.answer(days, reader)
-        }
+        let answer = try await answer(
+            { [query] () throws(RequestProblem) in
+                var query = query
+                for index in query.steps.indices { query.steps[index].properties = try Self.properties(parameters, filters[index]) }
+                return query
+            }, request, parameters, projectID, funnels, isFinal: \.frame.isFinal
+        ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
 
@@ -126,16 +125,17 @@ struct ReportRoutes: Sendable {
     func returns(_ request: Request) async throws -> Response {
         let (parameters, projectID, _) = try questions.accept(
             request, ["from", "to", "basis", "format", "start", "return", "where", "unit", "mode"], repeatable: ["where"])
-        let query = ReturnQuery(
-            start: parameters.text("start") ?? "$AppStart",
-            again: EventFilter(name: parameters.text("return"), properties: try Self.properties(parameters, "where")),
-            unit: try parameters.word("unit", ReturnQuery.Unit.self) ?? .day,
-            mode: try parameters.word("mode", ReturnQuery.Mode.self) ?? .on,
-            basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
-        let limit = ReturnQuery.maximumUnits * (query.unit == .week ? 7 : 1)
-        let answer = try await answer(query, request, parameters, projectID, returns, upTo: limit, isFinal: \.frame.isFinal) {
-            days, reader throws(StoreError) in try await query.answer(days, reader)
-        }
+        let unit = try parameters.word("unit", ReturnQuery.Unit.self) ?? .day
+        let limit = ReturnQuery.maximumUnits * (unit == .week ? 7 : 1)
+        let answer = try await answer(
+            { () throws(RequestProblem) in
+                ReturnQuery(
+                    start: parameters.text("start") ?? "$AppStart",
+                    again: EventFilter(name: parameters.text("return"), properties: try Self.properties(parameters, "where")), unit: unit,
+                    mode: try parameters.word("mode", ReturnQuery.Mode.self) ?? .on,
+                    basis: try parameters.word("basis", DailyReport.Basis.self) ?? .closed)
+            }, request, parameters, projectID, returns, upTo: limit, isFinal: \.frame.isFinal
+        ) { query, days, reader throws(StoreError) in try await query.answer(days, reader) }
         return try respond(to: request, parameters, projectID, json: answer.json, csv: answer.csv)
     }
 
@@ -149,19 +149,21 @@ struct ReportRoutes: Sendable {
         var removals: [[String?]]
     }
 
+    /// - Parameter query: Reads the question's texts.
     private func answer<Query: Hashable & Sendable, Answer: Sendable>(
-        _ query: Query, _ request: Request, _ parameters: QueryParameters, _ projectID: Int32,
+        _ query: () throws(RequestProblem) -> Query, _ request: Request, _ parameters: QueryParameters, _ projectID: Int32,
         _ cache: ReportCache<Question<Query>, Answer>,
         upTo limit: Int = ServerLimits.reportDays, isFinal: @escaping @Sendable (Answer) -> Bool,
-        _ compute: @escaping @Sendable (ProjectDays, AnalysisReader) async throws(StoreError) -> Answer
+        _ compute: @escaping @Sendable (Query, ProjectDays, AnalysisReader) async throws(StoreError) -> Answer
     ) async throws -> Answer {
         _ = try Self.wantsCSV(request, parameters)
         let (span, now) = (try Self.span(parameters), currentTime() / 1_000)
         if let from = span.from, from == span.to {
             throw QueryParameters.problem("to", "must be behind from: it is the first day that is not included")
         }
-        let (from, to, answer) = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
-            deadline throws(StoreError) -> (CalendarDay, CalendarDay, Answer?) in
+        let (from, to, answer) = try await questions.heavily(
+            of: projectID, in: questions.turns, within: ServerLimits.heavyRead, asking: query
+        ) { query, deadline throws(StoreError) -> (CalendarDay, CalendarDay, Answer?) in
             let reader = AnalysisReader(database: database, zones: zones, projectID: projectID, deadline: deadline)
             let days = try await reader.days(span, now: now)
             guard days.isUsable, days.count > 0, days.count <= limit else { return (days.from, days.to, nil) }
@@ -171,7 +173,7 @@ struct ReportRoutes: Sendable {
                 Question(projectID: projectID, query: query, bounds: bounds, zone: days.zone, removals: removals),
                 // Rows of final days can be removed.
                 keeps: { isFinal($0) ? ServerLimits.finalAge : nil }
-            ) { () async throws(StoreError) in try await compute(days, reader) }
+            ) { () async throws(StoreError) in try await compute(query, days, reader) }
             return (days.from, days.to, answer)
         }
         guard let answer else {
@@ -199,15 +201,16 @@ struct ReportRoutes: Sendable {
     }
 
     private static func properties(_ parameters: QueryParameters, _ name: String) throws(RequestProblem) -> [PropertyFilter] {
+        let texts = parameters.texts(name)
+        guard texts.count <= ServerLimits.propertyFilters else {
+            throw QueryParameters.problem(name, "may be given \(ServerLimits.propertyFilters) times")
+        }
         var filters: [PropertyFilter] = []
-        for text in parameters.texts(name) {
+        for text in texts {
             guard let filter = PropertyFilter(text) else {
                 throw QueryParameters.problem(name, "must be a property's name, a colon and a value: plan:pro")
             }
             filters.append(filter)
-        }
-        guard filters.count <= ServerLimits.propertyFilters else {
-            throw QueryParameters.problem(name, "may be given \(ServerLimits.propertyFilters) times")
         }
         return filters
     }

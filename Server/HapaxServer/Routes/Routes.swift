@@ -138,9 +138,11 @@ extension Response {
 extension HTTPFields {
     /// Whether a list with weights (RFC 9110 §12.4.2) contains a value with a weight above 0.
     func takes(_ value: String, in field: HTTPField.Name) -> Bool {
-        self[values: field].flatMap { $0.split(separator: ",") }.contains { element in
-            let parts = element.lowercased().filter { $0 != " " && $0 != "\t" }.split(separator: ";")
-            return parts.first.map { $0 == value } == true && !parts.dropFirst().contains { $0.wholeMatch(of: /q=0(\.0{0,3})?/) != nil }
+        self[values: field].flatMap { $0.utf8.split(separator: UInt8(ascii: ",")) }.contains { element in
+            // In small letters, one pass over the bytes.
+            let parts = element.filter { $0 != 0x20 && $0 != 0x09 }.map { $0 | 0x20 }.split(separator: UInt8(ascii: ";"))
+            return parts.first?.elementsEqual(value.utf8) == true
+                && !parts.dropFirst().contains { $0.starts(with: "q=0".utf8) && $0.dropFirst(3).allSatisfy { ".0".utf8.contains($0) } }
         }
     }
 }

@@ -55,6 +55,9 @@ package struct ServerLimits: Sendable {
     package static let systemSendBytes = 256 * 1024
     /// Lines of a header block. More are answered as a header block that is too large.
     package static let headerFields = 100
+    /// Parameters of one path, and the bytes of one. More are refused: who asks pays nothing for what it costs to read them.
+    package static let parameters = 100
+    package static let parameterBytes = 1_024
     /// Requests of one connection that wait for their answers. Beyond that the connection is closed: usual senders wait for each answer, and a
     /// kilobyte can hold fifty requests.
     package static let pipelinedRequests = 100
@@ -65,6 +68,11 @@ package struct ServerLimits: Sendable {
     static let slowRequest = Duration.seconds(1)
     /// Lines about requests in one second; the next one says how many were left out.
     static let accessLinesPerSecond = 10
+
+    /// The least bytes of a body's parts (chunks, packets) on average, once so many of its bytes have come; else 408: each part costs as much as
+    /// hundreds of bytes in one.
+    static let averagePart = 64
+    static let smallParts = 16 * 1024
 
     // MARK: Memory
 

@@ -31,18 +31,44 @@ package protocol EventReader: Sendable {
         _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
     ) async throws(StoreError) -> ExportStep
 
-    /// How many events of each name were received in a span, by the bytes of the name.
+    /// How many events of each name were received in a span: the commonest names, of equal ones those whose bytes come first.
+    ///
+    /// The database adds up the others: how many names there are is up to whoever sends.
     ///
     /// - Throws: ``StoreError/tooHeavy`` if that would take longer than the deadline.
     func countsByName(
-        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [[UInt8]: Int64]
+        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> NameCounts
 
     /// How much is stored, without counting it.
     func overview() async throws(StoreError) -> StoreOverview
 
     /// Closes the reader's connections. The store calls it before it closes its own.
     func close() async
+}
+
+/// How many events there are of each name, and of all other names together.
+package struct NameCounts: Hashable, Sendable {
+    /// By the bytes of the name.
+    package var names: [[UInt8]: Int64] = [:]
+    package var other: Int64 = 0
+
+    /// - Parameter condition: For rows of `kept_events`.
+    static func sql(_ condition: String, event: String, limit: Int) -> String {
+        """
+        WITH n AS (SELECT event, count(*) AS events FROM kept_events AS events WHERE \(condition) GROUP BY event),
+        top AS (SELECT event, events FROM n ORDER BY events DESC, \(event) LIMIT \(limit))
+        SELECT \(event), events FROM top
+        UNION ALL SELECT NULL, (SELECT coalesce(sum(events), 0) FROM n) - (SELECT coalesce(sum(events), 0) FROM top)
+        """
+    }
+
+    /// - Parameter rows: Those of ``sql(_:event:limit:)``.
+    init(_ rows: some Sequence<(name: [UInt8]?, count: Int64)>) {
+        for row in rows { if let name = row.name { names[name] = row.count } else { other = row.count } }
+    }
+
+    package init() {}
 }
 
 /// How much is stored, and where.

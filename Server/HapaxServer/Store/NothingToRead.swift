@@ -21,8 +21,8 @@ package struct NoReader: EventReader {
     ) async throws(StoreError) -> ExportStep { ExportStep(events: [], rest: nil) }
 
     package func countsByName(
-        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [[UInt8]: Int64] { [:] }
+        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> NameCounts { NameCounts() }
 
     package func overview() async throws(StoreError) -> StoreOverview {
         StoreOverview(version: "", bytes: 0, isEstimated: false, parts: [], monthsAhead: nil)

@@ -16,7 +16,7 @@ struct PropertyFilter: Hashable, Sendable {
     init?(_ text: String) {
         let colon: String.Index?
         if text.hasPrefix("\"") {
-            guard let end = text.firstRange(of: /"(\\.|[^"\\])*"/)?.upperBound,
+            guard let end = Self.endOfQuotation(text),
                 case .string(let quoted) = try? PropertyValue(json: String(text[..<end])), end < text.endIndex, text[end] == ":"
             else { return nil }
             (name, colon) = (quoted, end)
@@ -35,6 +35,18 @@ struct PropertyFilter: Hashable, Sendable {
         }
         self.hashes = Set(hashes)
         self.texts = texts.map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// Behind the closing quotation mark; nil if there is none. One pass over the bytes: whoever asks chooses the text.
+    private static func endOfQuotation(_ text: String) -> String.Index? {
+        var (place, isEscaped) = (text.utf8.index(after: text.startIndex), false)
+        while place < text.endIndex {
+            let byte = text.utf8[place]
+            place = text.utf8.index(after: place)
+            if byte == UInt8(ascii: "\""), !isEscaped { return place }
+            isEscaped = byte == UInt8(ascii: "\\") && !isEscaped
+        }
+        return nil
     }
 
     func keeps(_ event: EventRow) -> Bool {

@@ -109,15 +109,14 @@ final class PostgresReader: EventReader {
     }
 
     func countsByName(
-        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [[UInt8]: Int64] {
+        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> NameCounts {
         var conditions = Conditions()
         conditions.require("project_id =", "\(projectID)")
         conditions.require(received)
         let rows = try await heavyQuery(
-            "SELECT event, count(*) FROM kept_events AS events WHERE \(conditions.sql) GROUP BY event", conditions.parameters,
-            until: deadline)
-        return rows.reduce(into: [:]) { $0[Array(($1[0] ?? "").utf8)] = $1[1].flatMap { Int64($0) } ?? 0 }
+            NameCounts.sql(conditions.sql, event: #"event COLLATE "C""#, limit: limit), conditions.parameters, until: deadline)
+        return NameCounts(try rows.map { (row) throws(StoreError) in (row[0].map { Array($0.utf8) }, try row.number(1)) })
     }
 
     /// - Returns: At most `limit` events, or as many as ``ServerLimits/pageBytes`` hold, and whether there may be more.

@@ -137,24 +137,17 @@ final class SQLiteReader: EventReader {
     }
 
     func countsByName(
-        projectID: Int32, received: Range<Int64>, until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [[UInt8]: Int64] {
-        var counts: [[UInt8]: Int64] = [:]
-        var rows = try await read { try Self.rows(received, in: $0) }
-        while !rows.isEmpty {
-            guard ContinuousClock.now < deadline else { throw .tooHeavy }
-            let part = rows.lowerBound..<min(rows.upperBound, rows.lowerBound + Self.largestStep)
-            let found = try await read { db in
-                let sql =
-                    "SELECT CAST(event AS BLOB), count(*) FROM kept_events AS events WHERE row >= ? AND row < ? AND project_id = ? GROUP BY event"
-                return try Row.fetchAll(db, sql: sql, arguments: [part.lowerBound, part.upperBound, projectID]).map { row in
-                    (name: [UInt8](row[0] as Data? ?? Data()), count: row[1] as Int64? ?? 0)
-                }
-            }
-            for name in found { counts[name.name, default: 0] += name.count }
-            rows = part.upperBound..<rows.upperBound
+        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+    ) async throws(StoreError) -> NameCounts {
+        guard ContinuousClock.now < deadline else { throw .tooHeavy }
+        let sql = NameCounts.sql("row >= ? AND row < ? AND project_id = ?", event: "CAST(event AS BLOB)", limit: limit)
+        return try await read(until: deadline) { db in
+            let rows = try Self.rows(received, in: db)
+            return NameCounts(
+                try Row.fetchAll(db, sql: sql, arguments: [rows.lowerBound, rows.upperBound, projectID]).map { row in
+                    ((row[0] as Data?).map { [UInt8]($0) }, row[1])
+                })
         }
-        return counts
     }
 
     /// Counts by row numbers: rows are numbered in the order of arrival. Those that retention has removed are counted as well.
