@@ -90,7 +90,7 @@ struct AccessTests {
         try await fixture.execute("DELETE FROM projects WHERE name = 'race'")
         let unknown = Registry.Problem.notFound("there is no project of that name; there are: shop")
         #expect(await problem { _ = try await registry.addKey(.write, project: "shoop", now: now) } == unknown)
-        #expect(await problem { _ = try await registry.setDerivedIDs(.server, of: "shoop") } == unknown)
+        #expect(await problem { _ = try await registry.set("shoop", derivedIDs: .server, now: now) } == unknown)
         for (kind, project) in [(KeyKind.admin, "shop"), (.read, nil)] {
             guard case .invalid("project", _) = await problem({ _ = try await registry.addKey(kind, project: project, now: now) }) else {
                 Issue.record("\(kind)")

@@ -281,10 +281,10 @@ struct DailyReportTests {
         if byAdmin {
             let (zone, now) = ("America/Los_Angeles", books.now * 1_000)
             await #expect(throws: Registry.Problem.self) {
-                try await Registry(database: books.store.settings, zonesInSettings: ["shop"]).setTimeZone(zone, of: "shop", now: now)
+                try await Registry(database: books.store.settings, zonesInSettings: ["shop"]).set("shop", timeZone: zone, now: now)
             }
             books.zones.withLock { $0 = [:] }
-            let project = try await Registry(database: books.store.settings).setTimeZone(zone, of: "shop", now: now)
+            let project = try await Registry(database: books.store.settings).set("shop", timeZone: zone, now: now)
             #expect(project.timeZone == zone && project.timeZoneFrom.map { $0 > .first } == true)
         } else {
             books.zones.withLock { $0[1] = ReportZone("America/Los_Angeles") }

@@ -37,7 +37,7 @@ struct RateLimitsTests {
         let store = try await fixture.open()
         let registry = Registry(database: store.settings)
         for project in ["shop", "app"] { _ = try await registry.addProject(project) }
-        _ = try await registry.setLimit(10, of: "shop")
+        _ = try await registry.set("shop", eventsPerSecond: 10, now: Sample.now)
         try await RunningServer.run(on: store) { server in
             func post(_ first: UInt64, key: String = RunningServer.key) async throws -> HTTPMessage {
                 let events = (first..<first + 1_000).map { Sample.event(Sample.id($0)) }

@@ -18,7 +18,10 @@ struct AccessCommandTests {
     @Test("From nothing: a project is added on the command line, its keys work, one is rotated and revoked; the file in use is not changed")
     func commandLineMakesKeys() async throws {
         let directory = TemporaryDirectory()
-        let environment = ["HAPAX_STORE": "sqlite:\(directory.path)/events.sqlite", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical"]
+        let environment = [
+            "HAPAX_STORE": "sqlite:\(directory.path)/events.sqlite", "HAPAX_PORT": "0", "HAPAX_LOG_LEVEL": "critical",
+            "HAPAX_ADMIN_KEY": "key-of-the-settings",
+        ]
         func run(_ arguments: String...) async throws -> (text: String, exit: ChildProcess.Exit, note: String) {
             let child = try ChildProcess("hapax-server", arguments, environment: environment)
             let text = await child.remainingOutput()
@@ -45,6 +48,9 @@ struct AccessCommandTests {
             (["projects", "set", "shop", "--time-zone", "PST"], 1), (["projects", "set", "shop", "--time-zone", "Asia/Kolkata"], 0),
             (["projects", "add", "app", "--time-zone", "Nowhere/Now"], 1), (["projects", "add", "app", "--time-zone", "Japan"], 0),
             (["keys", "rotate", "4", "--grace", "soon"], 64), (["keys", "add", "admin", "--expires", "0d"], 64), (["keys", "frob"], 64),
+            // A number is written in one way; a key is no name (S25).
+            (["keys", "rotate", "00004"], 64), (["keys", "revoke", "+4"], 64), (["keys", "add", "admin", "--name", admin], 1),
+            (["keys", "add", "admin", "--name", "key-of-the-settings"], 1),
         ] {
             let child = try ChildProcess("hapax-server", arguments, environment: environment)
             #expect(await child.waitUntilExit() == .exited(Int32(code)), "\(arguments)")

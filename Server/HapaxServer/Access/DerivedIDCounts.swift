@@ -10,8 +10,10 @@ struct DerivedIDCounts: Sendable {
         var name: String
     }
 
-    /// Names come from whoever has a write key; beyond these they are counted together.
+    /// Names come from whoever has a write key: beyond these, of a project and day, they are counted together, under no name.
     static let maximumSources = 200
+    /// What is read of a project at most.
+    static let readRows = 10_000
     /// For so many days what came is kept.
     static let days: Int32 = 14
 
@@ -19,9 +21,15 @@ struct DerivedIDCounts: Sendable {
 
     mutating func add(_ names: [[UInt8]: Int], _ projectID: Int32, keyID: Int32?) {
         for (name, count) in names {
-            var source = Source(projectID: projectID, keyID: keyID, name: String(decoding: name, as: UTF8.self))
+            add([Source(projectID: projectID, keyID: keyID, name: String(decoding: name, as: UTF8.self)): Int64(count)])
+        }
+    }
+
+    mutating func add(_ others: [Source: Int64]) {
+        for (source, count) in others {
+            var source = source
             if counts[source] == nil, counts.count >= Self.maximumSources { source.name = "" }
-            counts[source, default: 0] += Int64(count)
+            counts[source, default: 0] += count
         }
     }
 

@@ -24,6 +24,8 @@ final class Keys: Sendable {
     private let currentTime: @Sendable () -> Int64
     private let table: Locked<KeyTable>
     private let derived = Locked(DerivedIDCounts())
+    /// The refreshes, numbered as they begin, and the latest of them that has been read.
+    private let refreshes = Locked((begun: 0, read: 0))
 
     /// - Parameter currentTime: The wall clock in Unix milliseconds.
     init(_ fixed: StaticKeys, registry: Registry, currentTime: @escaping @Sendable () -> Int64) {
@@ -33,16 +35,28 @@ final class Keys: Sendable {
 
     /// Reads what has been changed, by whomever; then notes which keys were used, and for what.
     func refresh() async throws(StoreError) {
+        let number = refreshes.withLock { refreshes in
+            refreshes.begun += 1
+            return refreshes.begun
+        }
         let contents = try await registry.contents()
-        let used = table.withLock { table in
+        let used: Set<Int32> = table.withLock { table in
+            // One that began later has read later: what this one knows may have been changed since.
+            let isLatest = refreshes.withLock { refreshes in
+                defer { refreshes.read = max(refreshes.read, number) }
+                return number > refreshes.read
+            }
+            guard isLatest else { return [] }
             defer { table = KeyTable(fixed, contents) }
             return table.takeUsed()
         }
         guard let today = CalendarDay(daysSince1970: Int32(clamping: currentTime() / 86_400_000)) else { return }
-        // What cannot be noted now is noted with the next use.
+        // What cannot be noted now is noted with the next use: the table has what the store has.
         if !used.isEmpty { try? await registry.noteUse(of: used, on: today) }
         let counts = derived.withLock { $0.take() }
-        if !counts.isEmpty { try? await registry.note(counts, on: today) }
+        guard !counts.isEmpty else { return }
+        // Counts that cannot be noted now are noted with the next ones.
+        do { try await registry.note(counts, on: today) } catch { derived.withLock { $0.add(counts) } }
     }
 
     /// - Parameter derived: How many events with derived ids a sender has sent, by their names.

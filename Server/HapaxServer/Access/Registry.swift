@@ -7,6 +7,8 @@ package struct Registry: Sendable {
     let database: any SettingsDatabase
     /// Projects whose time zones the settings of this program name.
     var zonesInSettings: Set<String> = []
+    /// The keys that the settings of this program name.
+    var keysInSettings: Set<KeyDigest> = []
 
     /// Whose derived ids a project takes.
     package enum DerivedIDs: String, CaseIterable, Sendable {
@@ -131,13 +133,16 @@ package struct Registry: Sendable {
     package func derivedEvents(of project: Project, now: Int64) async throws(StoreError) -> [DerivedEvents] {
         try await database.rows(
             """
-            SELECT event, key_id, sum(count), max(day) FROM derived_ids WHERE project_id = \(project.id) AND day > \(Self.firstDay(now))
-            GROUP BY event, key_id ORDER BY sum(count) DESC, event, key_id
+            SELECT event, key_id, sum(count), max(day) FROM (
+              SELECT event, key_id, count, day FROM derived_ids WHERE project_id = \(project.id) AND day > \(Self.firstDay(now))
+              LIMIT \(DerivedIDCounts.readRows)
+            ) AS d GROUP BY event, key_id ORDER BY sum(count) DESC, event, key_id LIMIT \(DerivedIDCounts.maximumSources)
             """
-        ).map { row in
-            let keyID = row[1].flatMap { Int32($0) } ?? 0
+        ).map { (row) throws(StoreError) in
+            let keyID = Int32(clamping: try row.number(1))
+            // The columns are NOT NULL.
             return DerivedEvents(
-                name: row[0] ?? "", keyID: keyID == 0 ? nil : keyID, events: row[2].flatMap { Int64($0) } ?? 0, lastDay: row[3] ?? "")
+                name: row[0] ?? "", keyID: keyID == 0 ? nil : keyID, events: try row.number(2), lastDay: row[3] ?? "")
         }
     }
 
@@ -175,41 +180,42 @@ package struct Registry: Sendable {
         return try await contents().project(named: name)
     }
 
-    package func setDerivedIDs(_ derivedIDs: DerivedIDs, of name: String) async throws -> Project {
-        let project = try await contents().project(named: name)
-        _ = try await database.change(
-            ["UPDATE projects SET derived_ids = \(derivedIDs.rawValue) WHERE project_id = \(project.id)"])
-        return try await contents().project(named: name)
-    }
-
-    /// - Parameter eventsPerSecond: 0 for no limit.
-    package func setLimit(_ eventsPerSecond: Int, of name: String) async throws -> Project {
-        guard (0...1_000_000_000).contains(eventsPerSecond) else {
-            throw Problem.invalid(parameter: "events_per_second", "must be a number from 1 to 1000000000, or 0 for no limit")
-        }
-        let project = try await contents().project(named: name)
-        let limit: StoreSQL = eventsPerSecond == 0 ? "NULL" : "\(eventsPerSecond)"
-        _ = try await database.change(["UPDATE projects SET events_per_second = \(limit) WHERE project_id = \(project.id)"])
-        return try await contents().project(named: name)
-    }
-
-    /// Sets where the project's days begin, from the first day that has not been planned yet.
+    /// Sets all that is given, or nothing.
     ///
-    /// - Parameter now: Unix milliseconds, for a store without a clock of its own.
-    package func setTimeZone(_ zoneName: String, of name: String, now: Int64) async throws -> Project {
-        let zone = try zone(zoneName, of: name)
+    /// - Parameters:
+    ///   - eventsPerSecond: 0 for no limit.
+    ///   - timeZone: Where the project's days begin, from the first day on that has not been planned yet.
+    ///   - now: Unix milliseconds, for a store without a clock of its own.
+    package func set(
+        _ name: String, derivedIDs: DerivedIDs? = nil, eventsPerSecond: Int? = nil, timeZone: String? = nil, now: Int64
+    ) async throws -> Project {
+        let zone = try timeZone.map { try self.zone($0, of: name) }
         let project = try await contents().project(named: name)
-        if try await DayClosing.zones(of: project.id, database.rows) == nil {
-            _ = try await database.change([DayClosing.first(zone, of: project.id)])
+        var statements: [StoreSQL] = []
+        if let derivedIDs {
+            statements.append("UPDATE projects SET derived_ids = \(derivedIDs.rawValue) WHERE project_id = \(project.id)")
         }
-        // A server may have seen the project meanwhile, and have given it another one.
-        guard let history = try await DayClosing.zones(of: project.id, database.rows),
-            let present = try await database.rows("SELECT \(database.dialect.milliseconds(database.dialect.now(now)))").first?[0]
-                .flatMap({ Int64($0) })
-        else { throw StoreError.unavailable("the project's time zone cannot be read") }
-        if history.latest != zone {
-            _ = try await database.change(DayClosing.change(history, to: zone, of: project.id, now: present / 1_000))
+        if let eventsPerSecond {
+            guard (0...1_000_000_000).contains(eventsPerSecond) else {
+                throw Problem.invalid(parameter: "events_per_second", "must be a number from 1 to 1000000000, or 0 for no limit")
+            }
+            let limit: StoreSQL = eventsPerSecond == 0 ? "NULL" : "\(eventsPerSecond)"
+            statements.append("UPDATE projects SET events_per_second = \(limit) WHERE project_id = \(project.id)")
         }
+        if let zone {
+            if try await DayClosing.zones(of: project.id, database.rows) == nil {
+                _ = try await database.change([DayClosing.first(zone, of: project.id)])
+            }
+            // A server may have seen the project meanwhile, and have given it another one.
+            guard let history = try await DayClosing.zones(of: project.id, database.rows),
+                let present = try await database.rows("SELECT \(database.dialect.milliseconds(database.dialect.now(now)))").first?[0]
+                    .flatMap({ Int64($0) })
+            else { throw StoreError.unavailable("the project's time zone cannot be read") }
+            if history.latest != zone {
+                statements += DayClosing.change(history, to: zone, of: project.id, now: present / 1_000)
+            }
+        }
+        if !statements.isEmpty { _ = try await database.change(statements) }
         return try await contents().project(named: name)
     }
 
@@ -236,6 +242,7 @@ package struct Registry: Sendable {
                 parameter: "project", kind == .admin ? "is not for an admin key, which is for all projects" : "must name the key's project")
         }
         try Self.checkName(name)
+        guard !keysInSettings.contains(KeyDigest(name)) else { throw Self.nameHoldsKey }
         var projectID: Int32?
         if let project { projectID = try await contents().project(named: project).id }
         return try await insert(kind, projectID, name: name, expiresAt: expiresAt, now: now)
@@ -253,23 +260,28 @@ package struct Registry: Sendable {
     ///
     /// - Parameters:
     ///   - grace: How long the old one still works.
-    ///   - expiresAt: When the new one ends, in Unix milliseconds.
+    ///   - expiresAt: When the new one ends, in Unix milliseconds; nil: it lasts as long as the old one was to, if that was to end.
     package func rotateKey(
         _ id: Int32, grace: Duration, expiresAt: Int64? = nil, now: Int64
     ) async throws -> (key: Key, secret: String, old: Key) {
-        let old = try await contents().key(id)
+        let known = try await contents()
+        let old = try known.key(id)
         guard old.state(at: now) == .active else {
             throw Problem.invalid(parameter: "id", "is of a key that has been revoked or has expired: make a new one")
         }
         let end = now + Int64(clamping: Int(grace / .milliseconds(1)))
+        // Of two who rotate one key at once, the second finds the first one's new key once it has the lock.
         let (key, secret) = try await insert(
-            old.kind, old.projectID, name: old.name, expiresAt: expiresAt, now: now,
-            and: ["UPDATE keys SET expires_at = \(instant: min(end, old.expiresAt ?? .max) / 1_000) WHERE key_id = \(id)"])
+            old.kind, old.projectID, name: old.name, expiresAt: expiresAt ?? old.expiresAt.map { now + $0 - old.createdAt }, now: now,
+            lock: ["SELECT 1 FROM keys WHERE key_id = \(id)\(database.dialect.lock)"],
+            unless: "(SELECT max(key_id) FROM keys) > \(known.keys.last?.id ?? id)",
+            and: { "UPDATE keys SET expires_at = \(instant: min(end, old.expiresAt ?? .max) / 1_000) WHERE key_id = \(id) AND \($0)" })
         return (key, secret, try await contents().key(id))
     }
 
     private func insert(
-        _ kind: KeyKind, _ projectID: Int32?, name: String, expiresAt: Int64?, now: Int64, and others: [StoreSQL] = []
+        _ kind: KeyKind, _ projectID: Int32?, name: String, expiresAt: Int64?, now: Int64, lock: [StoreSQL] = [],
+        unless condition: StoreSQL = "false", and other: (_ ifMade: StoreSQL) -> StoreSQL? = { _ in nil }
     ) async throws -> (key: Key, secret: String) {
         var random = SystemRandomNumberGenerator()
         let secret = AccessKey.make(kind, using: &random)
@@ -277,15 +289,15 @@ package struct Registry: Sendable {
         let (project, end): (StoreSQL, StoreSQL) = (
             projectID.map { "\($0)" } ?? "NULL", expiresAt.map { "\(instant: $0 / 1_000)" } ?? "NULL"
         )
-        _ = try await database.change(
-            [
-                """
-                INSERT INTO keys (digest, beginning, kind, project_id, name, created_at, expires_at) VALUES
-                  (\(digest.hex), \(AccessKey.beginning(secret)), \(kind.rawValue), \(project), \(name), \(instant: now / 1_000), \(end))
-                """
-            ] + others)
+        let insert: StoreSQL = """
+            INSERT INTO keys (digest, beginning, kind, project_id, name, created_at, expires_at) SELECT
+              \(digest.hex), \(AccessKey.beginning(secret)), \(kind.rawValue), \(project), \(name), \(instant: now / 1_000), \(end)
+            WHERE NOT (\(condition))
+            """
+        let others = other("EXISTS (SELECT 1 FROM keys WHERE digest = \(digest.hex))")
+        _ = try await database.change(lock + [insert] + [others].compactMap { $0 })
         guard let key = try await contents().keys.first(where: { $0.digest == digest }) else {
-            throw StoreError.unavailable("a key that was made is not there")
+            throw Problem.exists("another key was made at the same moment, and nothing has been changed: look at the keys and try again")
         }
         return (key, secret)
     }
@@ -297,17 +309,34 @@ package struct Registry: Sendable {
             !name.unicodeScalars.contains(where: { hidden.contains($0.properties.generalCategory) })
         else { throw Problem.invalid(parameter: "name", "must be a text of at most 64 bytes that can be seen, without blanks around it") }
         // Names stand in lists, answers and backups.
-        guard name.firstMatch(of: /hapax_[wsra]_[0-9A-Za-z]{8}/) == nil else {
-            throw Problem.invalid(parameter: "name", "holds a key, which must be written down nowhere")
-        }
+        guard name.firstMatch(of: /hapax_[wsra]_[0-9A-Za-z]{8}/) == nil else { throw nameHoldsKey }
     }
 
+    private static let nameHoldsKey = Problem.invalid(parameter: "name", "holds a key, which must be written down nowhere")
+
     func note(_ counts: [DerivedIDCounts.Source: Int64], on day: CalendarDay) async throws(StoreError) {
-        let rows = counts.map { "(\($0.projectID), \(day), \($0.keyID ?? 0), \($0.name), \($1))" as StoreSQL }
+        let rows = counts.map { source, count -> StoreSQL in
+            """
+            (CAST(\(source.projectID) AS integer), CAST(\(day) AS text), CAST(\(source.keyID ?? 0) AS integer), CAST(\(source.name) AS text), \
+            CAST(\(count) AS bigint))
+            """
+        }
         guard let first = rows.first else { return }
+        // The rows of a project's day are counted up to the limit, and no further.
         try await database.note(
             """
-            INSERT INTO derived_ids (project_id, day, key_id, event, count) VALUES \(rows.dropFirst().reduce(first) { "\($0), \($1)" })
+            WITH n (project_id, day, key_id, event, count) AS (VALUES \(rows.dropFirst().reduce(first) { "\($0), \($1)" })),
+            named AS (
+              SELECT n.project_id, n.day, n.key_id, n.count, CASE WHEN k.event IS NOT NULL OR (
+                SELECT count(*) FROM (
+                  SELECT 1 FROM derived_ids o WHERE o.project_id = n.project_id AND o.day = n.day LIMIT \(DerivedIDCounts.maximumSources)
+                ) AS c) + row_number() OVER (PARTITION BY n.project_id, k.event IS NULL ORDER BY n.count DESC, n.event)
+                <= \(DerivedIDCounts.maximumSources) THEN n.event ELSE '' END AS event
+              FROM n LEFT JOIN derived_ids k
+                ON k.project_id = n.project_id AND k.day = n.day AND k.key_id = n.key_id AND k.event = n.event
+            )
+            INSERT INTO derived_ids (project_id, day, key_id, event, count)
+            SELECT project_id, day, key_id, event, sum(count) FROM named WHERE true GROUP BY project_id, day, key_id, event
             ON CONFLICT (project_id, day, key_id, event) DO UPDATE SET count = derived_ids.count + excluded.count
             """)
         try await database.note("DELETE FROM derived_ids WHERE day <= \(Self.firstDay(Int64(day.daysSince1970) * 86_400_000))")

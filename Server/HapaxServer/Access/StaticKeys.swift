@@ -27,4 +27,17 @@ package struct StaticKeys: Sendable, CustomStringConvertible {
         self.projects = projects
         holdsDemoKeys = writers[Self.demoWriteKey] != nil || readers[Self.demoReadKey] != nil
     }
+
+    /// Why these settings do not fit to what the store holds; nil if they do. A key that is both would be what the settings say, whatever an
+    /// admin sees and revokes.
+    func contradiction(to contents: Registry.Contents) -> String? {
+        for key in contents.keys {
+            guard let holder = holders[key.digest], (holder.kind, holder.projectID) != (key.kind, key.projectID) else { continue }
+            return """
+                a \(holder.kind.rawValue) key of the settings is key \(key.id) of the store, a \(key.kind.rawValue) key\
+                \(holder.kind == key.kind ? " of another project" : ""): take it out of the settings
+                """
+        }
+        return nil
+    }
 }

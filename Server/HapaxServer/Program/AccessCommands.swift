@@ -142,7 +142,7 @@ struct ProjectsCommand: ParsableCommand {
             abstract: "Sets what holds for a project.",
             discussion: """
                 --derived-ids server tells first what came with write keys in the last 14 days and would be refused; if there was anything, it \
-                changes nothing without --yes, and exits with 1.
+                changes nothing, and exits with 1. With --yes it does not look.
                 """)
         @OptionGroup var settings: StoreFlags
         @Argument(help: "Its name.") var name: String
@@ -162,25 +162,22 @@ struct ProjectsCommand: ParsableCommand {
         }
 
         func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            var project = try await store.registry.contents().project(named: name)
-            let (refused, contents) = (
-                derivedIDs == .server ? try await store.registry.derivedEvents(of: project, now: now) : [],
-                try await store.registry.contents()
-            )
+            let contents = try await store.registry.contents()
+            var project = try contents.project(named: name)
+            // Who has said yes need not wait for the look.
+            let refused = derivedIDs == .server && !yes ? try await store.registry.derivedEvents(of: project, now: now) : []
             if !refused.isEmpty {
                 store.note("Came with write keys in the last 14 days, and would be refused:")
-                let rows = refused.map { ["\($0.events)", $0.name, contents.name(ofKey: $0.keyID), $0.lastDay] }
-                store.note(AccessCommands.table(["EVENTS", "EVENT", "KEY", "LAST"], rows))
-                guard yes else {
-                    throw Registry.Problem.invalid(
-                        parameter: "--derived-ids",
-                        "has not been set, nor anything else: give these senders a server key first, or add --yes: their events become dead letters"
-                    )
+                let rows = refused.map {
+                    ["\($0.events)", $0.name.isEmpty ? "(others)" : $0.name, contents.name(ofKey: $0.keyID), $0.lastDay]
                 }
+                store.note(AccessCommands.table(["EVENTS", "EVENT", "KEY", "LAST"], rows))
+                throw Registry.Problem.invalid(
+                    parameter: "--derived-ids",
+                    "has not been set, nor anything else: give these senders a server key first, or add --yes: their events become dead letters"
+                )
             }
-            if let timeZone { project = try await store.registry.setTimeZone(timeZone, of: name, now: now) }
-            if let limit { project = try await store.registry.setLimit(limit, of: name) }
-            if let derivedIDs { project = try await store.registry.setDerivedIDs(derivedIDs, of: name) }
+            project = try await store.registry.set(name, derivedIDs: derivedIDs, eventsPerSecond: limit, timeZone: timeZone, now: now)
             let rate = project.eventsPerSecond.map { "at most \($0) a second at each server" } ?? "as many as can be"
             return CommandOutput(
                 text: "",
@@ -297,30 +294,41 @@ struct KeysCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Makes a key in the place of another one, which goes on for a while, and prints it.")
         @OptionGroup var settings: StoreFlags
-        @Argument(help: "The number of the old key.") var id: Int32
+        @Argument(help: "The number of the old key.", transform: KeysCommand.number) var id: Int32
         @Option(help: "How long the old key still works: 30d, 12h, 0.", transform: KeysCommand.time) var grace: Duration?
-        @Option(help: "When the new key ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
+        @Option(
+            help: "When the new key ends: 90d, 12h. Without this it lasts as long as the old one was to, if that was to end.",
+            transform: KeysCommand.end)
+        var expires: Duration?
         var changes: Bool { true }
 
         func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
             let grace = grace ?? .seconds(AccessCommands.usualGraceDays * 86_400)
             let (key, secret, old) = try await store.registry.rotateKey(
                 id, grace: grace, expiresAt: expires.map { now + Int64($0 / .milliseconds(1)) }, now: now)
-            let end = old.expiresAt.map { Timestamp(clampingUnixMilliseconds: $0).description } ?? ""
-            return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now. Key \(old.id) works until \(end).")
+            func text(_ end: Int64) -> String { Timestamp(clampingUnixMilliseconds: end).description }
+            return CommandOutput(
+                text: secret,
+                note: "This is key \(key.id); it is shown only now.\(key.expiresAt.map { " It ends at \(text($0))." } ?? "")"
+                    + (old.expiresAt.map { " Key \(old.id) works until \(text($0))." } ?? ""))
         }
     }
 
     struct Revoke: StoreCommand {
         static let configuration = CommandConfiguration(abstract: "Ends a key: within five seconds no server takes it any more.")
         @OptionGroup var settings: StoreFlags
-        @Argument(help: "Its number.") var id: Int32
+        @Argument(help: "Its number.", transform: KeysCommand.number) var id: Int32
         var changes: Bool { true }
 
         func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
             let key = try await store.registry.revokeKey(id, now: now)
             return CommandOutput(text: "", note: "Key \(key.id) (\(key.beginning)…) has been revoked.")
         }
+    }
+
+    @Sendable private static func number(_ text: String) throws -> Int32 {
+        guard let number = Int32(text), "\(number)" == text else { throw ValidationError("must be a number as hapax-server keys lists it") }
+        return number
     }
 
     private static func day(_ milliseconds: Int64) -> String {

@@ -172,7 +172,11 @@ public enum HapaxServer {
                 let store = try await open(configuration, currentTime, logger)
                 let result: Result<CommandOutput, any Error>
                 let access = CommandStore(
-                    registry: Registry(database: store.settings, zonesInSettings: Set(configuration.timeZones.map(\.project))),
+                    registry: Registry(
+                        database: store.settings, zonesInSettings: Set(configuration.timeZones.map(\.project)),
+                        keysInSettings: Set(
+                            ((configuration.writeKeys + configuration.readKeys).map(\.key) + [configuration.adminKey].compactMap { $0 })
+                                .map { KeyDigest($0) })),
                     erasures: Erasures(store: store, inSettings: configuration.projects),
                     retention: Retention(store: store), losses: Losses(store: store), clock: ClockMarks(store: store), note: note)
                 do { result = .success(try await command.run(on: access, now: currentTime())) } catch {

@@ -47,9 +47,13 @@ package struct IngestApplication: Service {
             throw error
         }
         let registry = Registry(
-            database: store.settings, zonesInSettings: Set(keys.projects.filter { zones[$0.value] != nil }.keys))
+            database: store.settings, zonesInSettings: Set(keys.projects.filter { zones[$0.value] != nil }.keys),
+            keysInSettings: Set(keys.holders.keys))
         let access = Keys(keys, registry: registry, currentTime: currentTime)
-        do { try await access.refresh() } catch {
+        do {
+            if let problem = keys.contradiction(to: try await registry.contents()) { throw ServerConfiguration.Problem(problem) }
+            try await access.refresh()
+        } catch {
             await store.close()
             throw error
         }

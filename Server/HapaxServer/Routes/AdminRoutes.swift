@@ -55,16 +55,15 @@ struct AdminRoutes: Sendable {
         try await answer(request) {
             let body = try await Self.body(request, ChangedProject.self, ["derived_ids", "events_per_second", "time_zone"])
             let name = name.removingPercentEncoding ?? name
-            var project = try await registry.contents().project(named: name)
-            if let text = body.derived_ids {
+            let derivedIDs = try body.derived_ids.map { text in
                 guard let derivedIDs = Registry.DerivedIDs(rawValue: text) else {
                     throw Registry.Problem.invalid(parameter: "derived_ids", "must be any or server")
                 }
-                project = try await registry.setDerivedIDs(derivedIDs, of: name)
+                return derivedIDs
             }
-            if let zone = body.time_zone { project = try await registry.setTimeZone(zone, of: name, now: currentTime()) }
-            if let limit = body.events_per_second { project = try await registry.setLimit(limit, of: name) }
-            return { [project] in $0.members(of: project) }
+            let project = try await registry.set(
+                name, derivedIDs: derivedIDs, eventsPerSecond: body.events_per_second, timeZone: body.time_zone, now: currentTime())
+            return { $0.members(of: project) }
         }
     }
 
@@ -293,12 +292,18 @@ struct AdminRoutes: Sendable {
     ) async throws -> Body? {
         let bytes = try RequestBodyReader.unpacked(try await RequestBodyReader.read(request))
         if bytes.isEmpty, mayBeEmpty { return nil }
-        guard let value = try? JSONSerialization.jsonObject(with: Data(bytes)) else {
-            throw RequestProblem(.malformed, detail: "the body is not JSON, or holds a number that is too large")
+        // Why it is none says nothing more to whoever has written it.
+        guard let value = try? PropertyValue(json: String(decoding: bytes, as: UTF8.self)) else {
+            throw RequestProblem(.malformed, detail: "the body is not JSON, is longer than 32 KiB, or holds a number that is too large")
         }
-        guard let object = value as? [String: Any] else { throw malformed }
-        if let stranger = object.keys.filter({ !known.contains($0) }).min() {
+        guard case .object = value else { throw malformed }
+        let names = PropertyLookup.names(in: bytes[...]).map { String(decoding: $0, as: UTF8.self) }
+        if let stranger = names.filter({ !known.contains($0) }).min() {
             throw Registry.Problem.invalid(parameter: stranger, "is not known; known here: \(known.sorted().joined(separator: ", "))")
+        }
+        // Readers differ in which one counts.
+        if let twice = known.sorted().first(where: { name in names.count { $0 == name } > 1 }) {
+            throw Registry.Problem.invalid(parameter: twice, "is given twice")
         }
         do {
             return try JSONDecoder().decode(Body.self, from: Data(bytes))
