@@ -131,7 +131,7 @@ struct BookTests {
                 (#"{"project":"nope"}"#, 404), (#"{"project":"shop","install":"x"}"#, 400), (#"{"install":"\#(Self.install)"}"#, 400),
             ] { #expect(try await accept(body).status == status) }
             #expect(try await accept(#"{"project":"shop"}"#, key: RunningServer.readKey).status == 403)
-            #expect(try await accept(#"{"project":"shop","install":"\#(Sample.id(5))"}"#).text == #"{"events":0}"#)
+            #expect(try await accept(#"{"project":"shop","install":"\#(Sample.id(5))"}"#).status == 404)
             #expect(try await accept(#"{"project":"shop","dry_run":true}"#).text == #"{"events":5}"#)
             #expect(try await accept(#"{"project":"shop"}"#).text == #"{"events":5}"#)
             #expect(try await accept(#"{"project":"shop"}"#).text == #"{"events":0}"#)
@@ -243,6 +243,91 @@ struct BookTests {
         }
     }
 
+    @Test(
+        "An install among thousands with greater losses is found by its name, for who reads it and who accepts its loss (S16, S20)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func namedInstallIsFound(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        _ = try await store.projectID(named: "shop")
+        func lose(_ count: Int64, _ installs: some Sequence<UInt64>) async throws {
+            let reports = try installs.map { number in
+                try Sample.request([], envelope: .init(installID: Sample.id(number), created: count, acknowledged: count))
+            }
+            _ = try await store.commit(CommitGroup(reports, horizon: 0).storeGroup, writer: 0)
+        }
+        try await lose(10, 1_000..<2_200)
+        try await lose(1, [7])
+        let losses = Losses(store: store)
+        #expect(try await losses.accept(project: "shop", install: nil, isDryRun: true) == 12_001)
+        for (isDryRun, count) in [(true, 1), (false, 1), (true, 0)] as [(Bool, Int64)] {
+            #expect(try await losses.accept(project: "shop", install: Sample.id(7), isDryRun: isDryRun) == count)
+        }
+        #expect(try await losses.accept(project: "shop", install: nil, isDryRun: false) == 12_000)
+        #expect(try await losses.accept(project: "shop", install: nil, isDryRun: true) == 0)
+        let reader = TrustReader(database: store.reports, projectID: 1, deadline: .now + .seconds(60))
+        #expect(try await reader.install(Sample.id(7))?.book.figures.refused == 1)
+        let plan = try await store.reports.rows(
+            "EXPLAIN \(kind == .sqlite ? "QUERY PLAN" as StoreSQL : "") SELECT 1 \(reader.chosen(Sample.id(7)))", until: .now + .seconds(60)
+        )
+        #expect(plan.joined().contains { $0?.contains(kind == .sqlite ? "SEARCH" : "Index Cond") == true }, "\(plan)")
+    }
+
+    @Test(
+        "An install's long story is short in its book: long reasons are cut, many ranges joined, and nothing is refused (S11)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func longStoriesAreShort(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        _ = try await store.projectID(named: "shop")
+        try await RunningServer.run(on: store) { server in
+            let held = (0..<1_000).map { (n: Int64) -> ClosedRange<Int64> in 1_000 + n * 10...1_001 + n * 10 + (n % 10 == 0 ? 7 : 0) }
+            let gone = (1...99).map { EventBatch.Envelope.Gone($0 * 3...$0 * 3, reason: "\($0)" + String(repeating: "é", count: 95)) }
+            let sent = Sent(word: 1, created: 20_000, acknowledged: 900, held: held, gone: gone, events: [(20_000, 1, "paid")])
+            #expect(try await server.receipt(sent.body(of: Self.install)).stored == 1)
+            let install = try await Self.books(server, "/v1/installs/\(Self.install)")
+            let ranges = try #require(install["held_ranges"] as? [[Int64]])
+            #expect(
+                ranges.count == 100
+                    && held.allSatisfy { range in ranges.contains { $0[0] <= range.lowerBound && range.upperBound <= $0[1] } })
+            let reasons = try #require(install["fates"] as? [[String: Any]]).compactMap { $0["reason"] as? String }
+            #expect(reasons.count == 99 && reasons.allSatisfy { $0.utf8.count <= 64 && $0.hasSuffix("éé") })
+        }
+    }
+
+    @Test(
+        "The removed numbers of a service, whose users come in turns, stay few; none of them is taken for lost (S11)",
+        arguments: StoreUnderTest.Kind.allCases)
+    func removedNumbersStayFew(kind: StoreUnderTest.Kind) async throws {
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
+        _ = try await store.projectID(named: "shop")
+        for part in 0..<5 as Range<Int64> {
+            let events = (part * 1_000 + 1...part * 1_000 + 1_000).map {
+                Sample.event(Sample.id(UInt64($0)), distinctID: $0 % 2 == 0 ? "gone" : "other", sequence: $0)
+            }
+            let request = try Sample.request(events, envelope: .init(installID: Self.install, created: part * 1_000 + 1_000))
+            _ = try await store.commit(CommitGroup([request], horizon: 0).storeGroup, writer: 0)
+        }
+        let erasures = Erasures(store: store)
+        _ = try await erasures.finished(try await erasures.add(project: "shop", user: "gone"))
+        let removed = try #require(SequenceSet(try await fixture.rows("SELECT removed FROM installs")[0][0]))
+        #expect((1...StoredNumbers.maximumRanges).contains(removed.ranges.count))
+        #expect(removed.intersection(2...2).count == 1 && removed.intersection(5_000...5_000).count == 1)
+        #expect(try await store.settings.slowRows(StoredNumbers.lost(store.settings.dialect)).isEmpty)
+    }
+
+    @Test("A book that somebody has changed by hand is unknown, and not without losses")
+    func changedBooksAreUnknown() {
+        let sound: [String?] = ["5", "5", "1", "[[1, 2]]", "1", "{[3,6)}", "[]", "0", "false", nil, ""]
+        #expect(InstallBook(sound[...])?.held == SequenceSet([1...2]))
+        for (index, text) in [(3, "[[2, 1]]"), (3, "{"), (3, nil), (5, "x"), (6, #"[[1, 2, "a", 3, 4, true]"#), (6, nil), (10, "1,2")] {
+            var texts = sound
+            texts[index] = text
+            #expect(InstallBook(texts[...]) == nil, "\(index)")
+        }
+    }
+
     @Test("What is to be sent again waits; what a damaged queue says last counts without a version (I11)")
     func retriedNumbersWait() throws {
         var book = InstallBook()
@@ -283,6 +368,8 @@ struct BookTests {
                 let text = set.description
                 #expect(Set(set.ranges.joined()) == plain && set.count == plain.count, "\(text)")
                 #expect(zip(set.ranges, set.ranges.dropFirst()).allSatisfy { $0.upperBound + 1 < $1.lowerBound }, "\(text)")
+                let coarse = set.coarsened(to: 3)
+                #expect(coarse.ranges.count <= 3 && set.subtracting(coarse).isEmpty && (set.ranges.count > 3 || coarse == set), "\(text)")
                 #expect(SequenceSet(text) == set && Set(set.intersection(range).ranges.joined()) == plain.intersection(range))
             }
         }

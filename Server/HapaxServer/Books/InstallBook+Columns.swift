@@ -17,24 +17,23 @@ extension InstallBook {
         else { return nil }
         (self.created, self.acknowledged, self.word, self.begins, self.stored) = (created, acknowledged, word, begins, stored)
         (self.repeated, isUnknown, missingSince) = (repeated, ["1", "true"].contains(texts[8]), Self.integer(texts[9]))
-        let folded = (texts[10] ?? "").split(separator: ",").compactMap { Int64($0) }
-        if folded.count == 4 {
+        // Empty before anything was folded.
+        if let text = texts[10], !text.isEmpty {
+            let folded = text.split(separator: ",").compactMap { Int64($0) }
+            guard folded.count == 4 else { return nil }
             self.folded = Figures(
                 given: folded.reduce(0, +), stored: folded[0], duplicates: folded[1], refused: folded[2], discarded: folded[3])
         }
-        held = SequenceSet(
-            Self.lists(texts[3]).compactMap { list in
-                guard list.count == 2, case .integer(let first) = list[0], case .integer(let last) = list[1], first <= last else {
-                    return nil
-                }
-                return first...last
-            })
-        fates = Self.fates(texts[6])
+        guard let held = Self.ranges(texts[3]), let fates = Self.fates(texts[6]) else { return nil }
+        (self.held, self.fates) = (SequenceSet(held).coarsened(to: Self.maximumRanges), fates)
     }
 
     /// Reads what ``encodedFates`` has written, or PostgreSQL of it. Each group reads those of its installs, so this is no parser for JSON in general.
-    static func fates(_ json: String?) -> [Fate] {
-        guard let json, json != "[]" else { return [] }
+    ///
+    /// - Returns: nil if somebody has changed it by hand.
+    static func fates(_ json: String?) -> [Fate]? {
+        guard let json else { return nil }
+        guard json != "[]" else { return [] }
         let bytes = Array(json.utf8)
         var (fates, numbers, place): ([Fate], [Int64], Int) = ([], [], 1)
         var (reason, token) = ("", bytes[0..<0])
@@ -56,11 +55,11 @@ extension InstallBook {
                 // Most are the same as the one before.
                 if text != token {
                     token = text
-                    guard case .string(let value) = try? PropertyValue(json: String(decoding: text, as: UTF8.self)) else { return fates }
-                    reason = value
+                    guard case .string(let value) = try? PropertyValue(json: String(decoding: text, as: UTF8.self)) else { return nil }
+                    reason = InstallReport.shortened(value)
                 }
             case UInt8(ascii: "t"), UInt8(ascii: "f"):
-                guard numbers.count == 4, numbers[0] <= numbers[1] else { return fates }
+                guard numbers.count == 4, numbers[0] <= numbers[1] else { return nil }
                 fates.append(
                     Fate(
                         sequences: numbers[0]...numbers[1], reason: reason, isOfClient: bytes[place] == UInt8(ascii: "t"),
@@ -94,8 +93,17 @@ extension InstallBook {
 
     private static func integer(_ text: String?) -> Int64? { text.flatMap { Int64($0) } }
 
-    private static func lists(_ json: String?) -> [[PropertyValue]] {
-        guard let json, json != "[]", case .array(let lists) = try? PropertyValue(json: json) else { return [] }
-        return lists.compactMap { if case .array(let list) = $0 { list } else { nil } }
+    /// - Returns: nil for a text that is no list of ranges.
+    private static func ranges(_ json: String?) -> [ClosedRange<Int64>]? {
+        guard let json else { return nil }
+        if json == "[]" { return [] }
+        guard case .array(let lists) = try? PropertyValue(json: json) else { return nil }
+        let ranges = lists.compactMap { list -> ClosedRange<Int64>? in
+            guard case .array(let ends) = list, ends.count == 2, case .integer(let first) = ends[0], case .integer(let last) = ends[1],
+                first <= last
+            else { return nil }
+            return first...last
+        }
+        return ranges.count == lists.count ? ranges : nil
     }
 }

@@ -14,19 +14,24 @@ package struct Losses: Sendable {
     package func accept(project: String, install: EventID?, isDryRun: Bool) async throws -> Int64 {
         let projectID = try await Registry(database: store.settings).contents().project(named: project).id
         let reader = TrustReader(database: store.reports, projectID: projectID, deadline: .now + .seconds(60))
-        var count: Int64 = 0
-        var known: Set<EventID> = []
-        while true {
-            let installs = try await reader.installs(.missing, limit: 1_000, since: 0).filter {
-                !known.contains($0.id) && (install == nil || install == $0.id)
+        if let install {
+            guard let install = try await reader.install(install) else {
+                throw Registry.Problem.notFound("no install of this project has that id; hapax reconcile names those with losses")
             }
-            if installs.isEmpty { return count }
-            for install in installs {
-                known.insert(install.id)
-                count += install.book.figures.missing
-                if !isDryRun { try await close(install, projectID) }
-            }
+            return try await accept([install], projectID, isDryRun: isDryRun)
         }
+        var (count, last): (Int64, EventID?) = (0, nil)
+        repeat {
+            let installs = try await reader.losses(after: last, limit: 1_000)
+            count += try await accept(installs, projectID, isDryRun: isDryRun)
+            last = installs.last?.id
+        } while last != nil
+        return count
+    }
+
+    private func accept(_ installs: [Trust.Install], _ projectID: Int32, isDryRun: Bool) async throws -> Int64 {
+        if !isDryRun { for install in installs where install.book.figures.missing > 0 { try await close(install, projectID) } }
+        return installs.reduce(0) { $0 + $1.book.figures.missing }
     }
 
     private func close(_ install: Trust.Install, _ projectID: Int32) async throws {

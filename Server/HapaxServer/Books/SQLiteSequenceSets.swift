@@ -3,7 +3,11 @@ import GRDB
 /// What PostgreSQL can do with an `int8multirange`, for SQLite, whose sets are texts.
 enum SQLiteSequenceSets {
     static func add(to db: Database) {
-        db.add(function: function("hapax_union") { left, right in left.formUnion(right) })
+        db.add(
+            function: function("hapax_union") { left, right in
+                left.formUnion(right)
+                if left.ranges.count > StoredNumbers.maximumRanges { left = left.coarsened(to: StoredNumbers.maximumRanges / 2) }
+            })
         db.add(function: function("hapax_minus") { left, right in left = left.subtracting(right) })
         db.add(function: DatabaseFunction("hapax_ranges", argumentCount: 2, pure: true, aggregate: Ranges.self))
     }

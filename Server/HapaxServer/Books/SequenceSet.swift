@@ -54,6 +54,22 @@ package struct SequenceSet: Hashable, Sendable {
         return left
     }
 
+    /// With so many ranges at most: those with the least between them are joined.
+    package func coarsened(to most: Int) -> SequenceSet {
+        guard ranges.count > most else { return self }
+        func gap(_ index: Int) -> Int64 { ranges[index].lowerBound - ranges[index - 1].upperBound }
+        let joined = Set(ranges.indices.dropFirst().sorted { (gap($0), $0) < (gap($1), $1) }.prefix(ranges.count - most))
+        var coarse = SequenceSet()
+        for (index, range) in ranges.enumerated() {
+            if joined.contains(index), let last = coarse.ranges.popLast() {
+                coarse.ranges.append(last.lowerBound...range.upperBound)
+            } else {
+                coarse.ranges.append(range)
+            }
+        }
+        return coarse
+    }
+
     package func intersection(_ range: ClosedRange<Int64>) -> SequenceSet {
         SequenceSet(ranges.filter { $0.overlaps(range) }.map { $0.clamped(to: range) })
     }

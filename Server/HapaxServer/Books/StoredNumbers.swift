@@ -2,6 +2,10 @@ import HapaxModel
 
 /// Which numbers the rows of `events` have, beside those that the books say are stored.
 enum StoredNumbers {
+    /// Ranges of removed rows that are kept of one install; beyond them neighbours are joined, and rows between them that somebody deletes by hand
+    /// are not missed. A service's install can have an erased user's event at every second number.
+    static let maximumRanges = 1_000
+
     /// Notes that rows are about to go: in the books with their numbers, so that they are not taken for lost, and in ``Removals``.
     ///
     /// - Parameter rows: Few: they are added up in memory.

@@ -112,7 +112,8 @@ struct TrustReader: Sendable {
         let rows = try await database.rows(
             "SELECT fates \(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)", until: deadline)
         var reasons: [String: Trust.Reason] = [:]
-        for fate in rows.flatMap({ InstallBook.fates($0[0]) }) where !fate.isDuplicate && !fate.isRetry {
+        // One that cannot be read is among the unknown ones.
+        for fate in rows.flatMap({ InstallBook.fates($0[0]) ?? [] }) where !fate.isDuplicate && !fate.isRetry {
             let name = "\(fate.isOfClient) \(fate.reason)"
             var reason = reasons[name] ?? .init(reason: fate.reason, isOfClient: fate.isOfClient, events: 0, since: fate.first)
             reason.events += fate.sequences.upperBound - fate.sequences.lowerBound + 1
@@ -136,8 +137,18 @@ struct TrustReader: Sendable {
     }
 
     func install(_ id: EventID) async throws(StoreError) -> Trust.Install? {
-        let name = database.dialect.uuidText("install_id")
-        return try await installs("FROM installs WHERE project_id = \(projectID) AND \(name) = \(id.description)").first
+        try await installs(chosen(id)).first
+    }
+
+    func chosen(_ id: EventID) -> StoreSQL { "FROM installs WHERE project_id = \(projectID) AND install_id = \(database.dialect.uuid(id))" }
+
+    /// Those with something missing, in the order of their ids.
+    ///
+    /// - Parameter last: Where the part before ended.
+    func losses(after last: EventID?, limit: Int) async throws(StoreError) -> [Trust.Install] {
+        let rest: StoreSQL = last.map { "AND install_id > \(database.dialect.uuid($0))" } ?? ""
+        return try await installs(
+            "FROM installs WHERE project_id = \(projectID) AND events_missing > 0 \(rest) ORDER BY install_id LIMIT \(limit)")
     }
 
     private func installs(_ chosen: StoreSQL) async throws(StoreError) -> [Trust.Install] {

@@ -37,7 +37,7 @@ enum RequestBodyReader {
         }
     }
 
-    private static func announcedBytes(_ request: Request) -> Int? {
+    static func announcedBytes(_ request: Request) -> Int? {
         request.headers[.contentLength].flatMap { Int($0) }
     }
 

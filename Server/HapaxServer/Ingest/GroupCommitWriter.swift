@@ -44,7 +44,8 @@ package final class GroupCommitWriter: Sendable {
             let submission = Submission(request: request, answer: answer)
             let (admission, sleeper) = state.withLock { state in
                 let admission = state.machine.requestArrived(
-                    submission, project: request.projectID, events: max(1, request.count), bytes: request.bytes, now: now())
+                    submission, project: request.projectID,
+                    events: max(request.report == nil ? 1 : ServerLimits.eventsPerBook, request.count), bytes: request.bytes, now: now())
                 guard case .commit(let writer) = admission else { return (admission, nil as CheckedContinuation<Void, Never>?) }
                 return (admission, state.sleepers.removeValue(forKey: writer))
             }

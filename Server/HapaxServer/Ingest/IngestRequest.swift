@@ -107,7 +107,7 @@ package struct IngestRequest: Sendable {
         report = InstallReport(envelope, projectID: projectID)
         if report == nil { sequences = [] }
         bytes += rows.bytes.capacity + (count + 1) * ServerLimits.bytesPerEvent
-        if let report { bytes += report.held.count + report.gone.count + report.refused.count }
+        if let report { bytes += report.held.count + report.gone.count + report.refused.count + ServerLimits.bytesPerBook }
     }
 
     /// The event at a place; nil if it cannot be stored.

@@ -1,8 +1,8 @@
 /// How much more each project may send now. A balance of events fills by the project's limit each second, up to a few seconds' worth. A request
-/// is let in while the balance is above zero and may take it below, so that a limit below one batch holds, too.
+/// is let in while the balance is above zero and may take it below, by a second's worth at most: no burst locks a project out for longer.
 ///
-/// A value without clock or lock. Events are charged once they have been scanned, so requests that come at the same time are all let in; what
-/// they take is owed.
+/// A value without clock or lock. Events are charged once they have been scanned and the balance has been asked again, so of requests that come
+/// at the same time one takes it below zero.
 struct RateLimits {
     private struct Balance {
         var events: Double
@@ -21,7 +21,7 @@ struct RateLimits {
 
     mutating func charge(_ project: Int32, _ events: Int, limit: Int, _ now: ContinuousClock.Instant) {
         var balance = balance(project, limit, now)
-        balance.events -= Double(events)
+        balance.events = max(balance.events - Double(events), -Double(limit))
         balances[project] = balance
     }
 

@@ -20,11 +20,13 @@ package struct ReportDialect: Sendable {
     var sorted: @Sendable ([String]) -> [String]
     /// Whether a row can be deleted: the embedded store would give the number of its last one again.
     var isRemovable: StoreSQL
-    /// A column with an id, as text.
+    /// A column with an id, as text; and an id as such a column has it, so that it is found by an index.
     var uuidText: @Sendable (StoreSQL) -> StoreSQL
+    var uuid: @Sendable (EventID) -> StoreSQL
     /// What locks the rows of a SELECT; nothing where there is one writer.
     var lock: StoreSQL
-    /// Sets of numbers (``SequenceSet``): an aggregate of ranges from their first and last, the union and the difference of two, and one as text.
+    /// Sets of numbers (``SequenceSet``): an aggregate of ranges from their first and last, the union of two (with ``StoredNumbers/maximumRanges``
+    /// at most), the difference of two, and one as text.
     var ranges: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
     var union: @Sendable (StoreSQL, StoreSQL) -> StoreSQL
     var minus: @Sendable (StoreSQL, StoreSQL) -> StoreSQL

@@ -205,7 +205,17 @@ struct AdminRoutes: Sendable {
         return response
     }
 
-    func acceptLosses(_ request: Request) async throws -> Response {
+    /// Reads as many books as there are, so it takes a turn as questions do.
+    func acceptLosses(_ request: Request, in turns: Turns) async throws -> Response {
+        try keys.checkAdmin(request.headers[.authorization])
+        // The turn's errors are refusals only.
+        let result = try await turns.run(0) { (_) throws(RequestProblem) -> Result<Response, any Error> in
+            do { return .success(try await acceptLosses(request)) } catch { return .failure(error) }
+        }
+        return try result.get()
+    }
+
+    private func acceptLosses(_ request: Request) async throws -> Response {
         try await answer(request) {
             let body = try await Self.body(request, AcceptedLosses.self, ["project", "install", "dry_run"])
             let install = try body.install.map { text in

@@ -41,9 +41,10 @@ struct IngestRoute: Sendable {
 
     private func respond(to request: Request, _ context: IngestContext, _ sender: Sender) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
-        try checkRate(of: sender)
+        // A small body may hold no events, but what a device says of itself: that is known once it has been read.
+        if RequestBodyReader.announcedBytes(request) ?? 0 > ServerLimits.smallBody { try takeRate(of: sender, 0) }
         let (ingest, batchID) = try await unpack(try await RequestBodyReader.read(request), isLines: isLines, context, sender)
-        if let limit = sender.eventsPerSecond { rates.withLock { $0.charge(sender.projectID, max(1, ingest.count), limit: limit, .now) } }
+        if ingest.count > 0 { try takeRate(of: sender, ingest.count) }
         let outcome = ingest.isEmpty ? IngestOutcome(received: 0) : try await writer.submit(ingest)
         if !ingest.derived.isEmpty { keys.note(ingest.derived, sender) }
         metrics.answered(outcome, of: sender.projectID)
@@ -54,10 +55,14 @@ struct IngestRoute: Sendable {
         return Routes.response("application/json", receipt.encoded())
     }
 
-    private func checkRate(of sender: Sender) throws(RequestProblem) {
-        guard let limit = sender.eventsPerSecond,
-            let wait = rates.withLock({ $0.wait(sender.projectID, limit: limit, .now) })
-        else { return }
+    private func takeRate(of sender: Sender, _ events: Int) throws(RequestProblem) {
+        guard let limit = sender.eventsPerSecond else { return }
+        let wait: Duration? = rates.withLock { rates in
+            if let wait = rates.wait(sender.projectID, limit: limit, .now) { return wait }
+            rates.charge(sender.projectID, events, limit: limit, .now)
+            return nil
+        }
+        guard let wait else { return }
         var problem = RequestProblem(.rateLimited, detail: "this project may send \(limit) events a second to this server")
         problem.retryAfter = min(max(Int((wait / .seconds(1)).rounded(.up)), 1), ServerLimits.longestRetryAfter)
         throw problem

@@ -70,7 +70,7 @@ struct Routes {
         add("/v1/admin/erasures", .get) { request, _ in try await admin.erasures(request) }
         add("/v1/admin/erasures", .post) { request, _ in try await admin.erase(request) }
         add("/v1/admin/unblock", .post) { request, _ in try await admin.unblock(request) }
-        add("/v1/admin/losses/accept", .post) { request, _ in try await admin.acceptLosses(request) }
+        add("/v1/admin/losses/accept", .post) { request, _ in try await admin.acceptLosses(request, in: questions.turns) }
         add("/v1/admin/retention", .get) { request, _ in try await admin.retention(request) }
         add("/v1/admin/retention", .patch) { request, _ in try await admin.setRetention(request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }

@@ -84,6 +84,12 @@ package struct ServerLimits: Sendable {
     package var heldBytes = 64 * 1024 * 1024
     /// Memory that one event takes in addition to its bytes: a small body can hold very many tiny events.
     package static let bytesPerEvent = 512
+    /// Bytes that an install's book takes while its request is committed: it is read for each. A long one takes some times as much, so a group has
+    /// so many books as if each were as many events.
+    static let bytesPerBook = 4 * 1024
+    static let eventsPerBook = 10
+    /// Bytes of a reason that an install gives; what is longer is cut.
+    static let reasonBytes = 64
     /// A project counts as active for this long after its last request.
     package static let projectActivity = Duration.seconds(10)
     /// Events at which a group takes no further request; one request alone may have more.
@@ -93,6 +99,8 @@ package struct ServerLimits: Sendable {
 
     /// How many seconds' worth of its limit a project may send at once, after it has sent less.
     static let rateBurst = Duration.seconds(10)
+    /// A larger body is refused unread while its project owes events.
+    static let smallBody = 64 * 1024
     /// The longest wait that a project beyond its limit is told, in seconds: about as long as a client waits at most.
     static let longestRetryAfter = 300
 

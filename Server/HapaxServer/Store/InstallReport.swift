@@ -26,6 +26,15 @@ package struct InstallReport: Sendable, Equatable {
         guard let installID = envelope.installID,
             envelope.created != nil || envelope.acknowledged != nil || envelope.word != nil || !envelope.gone.isEmpty
         else { return nil }
+        var envelope = envelope
+        if envelope.held.count > InstallBook.maximumRanges {
+            envelope.held = SequenceSet(envelope.held).coarsened(to: InstallBook.maximumRanges).ranges
+        }
+        for index in envelope.gone.indices { envelope.gone[index].reason = Self.shortened(envelope.gone[index].reason) }
+        envelope.refused = Dictionary(envelope.refused.map { (Self.shortened($0.key), $0.value) }) { first, second in
+            let (sum, isTooLarge) = first.addingReportingOverflow(second)
+            return isTooLarge ? .max : sum
+        }
         key = EventKey(id: installID, projectID: projectID)
         created = envelope.created ?? 0
         acknowledged = envelope.acknowledged ?? 0
@@ -35,6 +44,14 @@ package struct InstallReport: Sendable, Equatable {
         gone = isWord ? envelope.encodedGone : Array("[]".utf8)
         refused = isWord ? envelope.encodedRefused : Array("{}".utf8)
         (heldRanges, goneRanges) = (isWord ? envelope.held : [], envelope.gone)
+    }
+
+    /// A reason as it is kept: each request of an install reads its book.
+    static func shortened(_ reason: String) -> String {
+        guard reason.utf8.count > ServerLimits.reasonBytes else { return reason }
+        var scalars = reason.unicodeScalars
+        while scalars.reduce(0, { $0 + UTF8.width($1) }) > ServerLimits.reasonBytes { scalars.removeLast() }
+        return String(scalars)
     }
 
     package mutating func merge(_ other: InstallReport) {

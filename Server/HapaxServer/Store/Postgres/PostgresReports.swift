@@ -47,8 +47,19 @@ final class PostgresReports: ReportDatabase {
             keys.map { (bucket: $0.split(separator: " ").last.flatMap { Int32($0) } ?? 0, key: $0) }
                 .sorted { ($0.bucket, $0.key) < ($1.bucket, $1.key) }.map(\.key)
         },
-        isRemovable: "true", uuidText: { "\($0)::text" },
-        lock: " FOR UPDATE", ranges: { "range_agg(int8range(\($0), \($1), '[]'))" }, union: { "(\($0) + \($1))" },
+        isRemovable: "true", uuidText: { "\($0)::text" }, uuid: { "CAST(\($0.description) AS uuid)" },
+        lock: " FOR UPDATE", ranges: { "range_agg(int8range(\($0), \($1), '[]'))" },
+        // Where there are too many, neighbours are joined.
+        union: { left, right in
+            """
+            (SELECT CASE WHEN (SELECT count(*) FROM unnest(u)) <= \(StoredNumbers.maximumRanges) THEN u ELSE (
+              SELECT range_agg(int8range(first, last)) FROM (
+                SELECT min(lower(r)) AS first, max(upper(r)) AS last FROM (
+                  SELECT r, ntile(\(StoredNumbers.maximumRanges / 2)) OVER (ORDER BY r) AS part FROM unnest(u) AS r
+                ) AS parts GROUP BY part
+              ) AS joined) END FROM (SELECT \(left) + \(right) AS u) AS total)
+            """
+        },
         minus: { "(\($0) - \($1))" },
         text: { "\($0)::text" },
         // Step by step: the operator for paths takes a number for a place in an array.
