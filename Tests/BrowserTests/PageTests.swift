@@ -254,6 +254,8 @@ struct PageTests {
             try await browser.type(ServerWithPage.adminKey, into: "#key")
             try await browser.until(
                 "document.getElementById('connection').textContent === 'connected' && document.getElementById('project').value === 'demo'")
+            // A16: the page knows what its key is for, and is refused nothing.
+            #expect(try await browser.run("performance.getEntriesByType('resource').some((e) => e.responseStatus === 400)") == "false")
             // One try above had a key that nobody has.
             let unknown = "document.getElementById('unknown-keys')"
             #expect(try await browser.run("\(unknown).hidden") == "true")
@@ -307,6 +309,8 @@ struct PageTests {
             try await send(5...5, name: String(repeating: "n", count: 300))
             try await browser.until("\(verdict) === 'Every event accounted for.' || (trust.load(), false)")
             #expect(try await browser.text(of: "#trust-equation").contains("Stored\t4"))
+            // Nothing is missing, and nothing is red (A16).
+            #expect(try await browser.run("document.querySelector('#trust-equation tr:last-child').className.includes('alarm')") == "false")
             #expect(try await browser.run("document.getElementById('trust-losses').checkVisibility()") == "false")
             try await send(9...10)
             try await browser.until("\(verdict) === '3 events missing.' || (trust.load(), false)")

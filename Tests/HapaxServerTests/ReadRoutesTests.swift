@@ -45,6 +45,20 @@ struct ReadRoutesTests {
         path + (path.contains("?") ? query.replacing("?", with: "&") : query)
     }
 
+    @Test("A key says what it is for, whoever holds it")
+    func keySaysWhatItIsFor() async throws {
+        try await Self.run { server in
+            for (key, status, text) in [
+                (RunningServer.readKey, 200, #"{"kind":"read","projects":["shop"]}"#),
+                (RunningServer.adminKey, 200, #"{"kind":"admin","projects":["app","shop"]}"#), (RunningServer.key, 403, "wrong_key_kind"),
+                ("nobody", 401, "unknown_key"),
+            ] {
+                let answer = try await server.get("/v1/key", key: key)
+                #expect(answer.status == status && String(decoding: answer.body, as: UTF8.self).contains(text))
+            }
+        }
+    }
+
     @Test("Every path with every kind of key: who may not read is told why, and nobody sees another's project (I9)")
     func everyPathWithEveryKey() async throws {
         try await Self.run { server in

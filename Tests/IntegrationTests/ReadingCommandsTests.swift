@@ -47,6 +47,34 @@ struct ReadingCommandsTests {
         event(number, #"\u001b[2J\u202e\u009b31m"#, user: #"\n\u0007"#, properties: "{\"a\u{9B}\":\"\u{202E}\\u001b\"}")
     }
 
+    @Test("What operations.md says for the client's command in the server's container works as it stands (A16)")
+    func commandInTheContainerWorks() async throws {
+        let server = try await ServerUnderTest.start(try await PipelineStore(.sqlite), readKey: Self.readKey)
+        let text = try String(contentsOf: PackageLayout.root.appending(path: "docs/operations.md"), encoding: .utf8)
+        let settings = try #require(text.firstMatch(of: /docker compose exec (-e .*) server hapax tail`/)?.1)
+        var environment: [String: String] = [:]
+        for setting in settings.split(separator: "-e ") {
+            let parts = setting.filter { $0 != " " }.split(separator: "=", maxSplits: 1)
+            environment[String(parts[0])] = String(
+                parts[1].replacing("…", with: Self.readKey).replacing("8080", with: "\(server.port)"))
+        }
+        let tail = try ChildProcess("hapax", ["tail", "--count", "1"], environment: environment)
+        // A stream has no past: events are sent until it has shown one.
+        let isOver = Locked(false)
+        async let sending: Void = {
+            var number = 0
+            while !isOver.withLock({ $0 }) {
+                number += 1
+                try await Self.send(server, Self.event(number, "paid"))
+            }
+        }()
+        let lines = await tail.remainingLines()
+        isOver.withLock { $0 = true }
+        #expect(await tail.waitUntilExit() == .exited(0) && lines.count == 1)
+        try await sending
+        await server.stop()
+    }
+
     @Test("tail shows events and refusals as they arrive, ends by itself, and sends no escape sequence of an event to the terminal")
     func tailShowsWhatArrives() async throws {
         let store = try await PipelineStore(.sqlite)

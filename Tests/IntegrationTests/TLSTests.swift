@@ -12,8 +12,11 @@ struct TLSTests {
         let port: Int
         let files: TestCertificate
 
-        init() async throws {
-            files = try await TestCertificate(in: directory)
+        /// - Parameter hasAuthority: Whether the certificate is followed by that of the authority that has issued it.
+        init(hasAuthority: Bool = false) async throws {
+            let authority = hasAuthority ? try await TestCertificate(in: directory, named: "authority") : nil
+            files = try await TestCertificate(in: directory, issuedBy: authority)
+            if let authority { try Self.append(authority.certificate, to: files.certificate) }
             process = try ChildProcess(
                 "hapax-server",
                 environment: [
@@ -22,6 +25,11 @@ struct TLSTests {
                     "HAPAX_TLS_CERTIFICATE": files.certificate, "HAPAX_TLS_KEY": files.key,
                 ])
             port = try #require(Int(try await process.line(after: "listening on https://0.0.0.0:")))
+        }
+
+        private static func append(_ path: String, to file: String) throws {
+            let chain = try String(contentsOfFile: file, encoding: .utf8) + String(contentsOfFile: path, encoding: .utf8)
+            try chain.write(toFile: file, atomically: true, encoding: .utf8)
         }
 
         static let (key, adminKey) = ("write-key-of-shop", "admin-key-of-all")
@@ -107,6 +115,30 @@ struct TLSTests {
         // Nothing tells it.
         while try await differs() {}
         #expect(try await server.servedName() == "subject=CN=new")
+        server.process.terminate()
+        #expect(await server.process.waitUntilExit() == .exited(0))
+    }
+
+    @Test("A renewed certificate without those that follow it is taken, and log and check say that they are missing (A20)")
+    func shorterChainIsReported() async throws {
+        let server = try await SecureServer(hasAuthority: true)
+        func check() async throws -> String {
+            let check = try ChildProcess(
+                "hapax-server", ["check"],
+                environment: [
+                    "HAPAX_STORE": "sqlite:\(server.directory.path)/events.sqlite", "HAPAX_TLS_CERTIFICATE": server.files.certificate,
+                    "HAPAX_TLS_KEY": server.files.key,
+                ])
+            return await check.remainingOutput()
+        }
+        #expect(try await check().contains("ok    certificate"))
+        let whole = try String(contentsOfFile: server.files.certificate, encoding: .utf8)
+        let end = "-----END CERTIFICATE-----\n"
+        let own = try #require(whole.components(separatedBy: end).first) + end
+        try own.write(toFile: server.files.certificate, atomically: true, encoding: .utf8)
+        server.process.kill(SIGHUP)
+        while !server.process.standardErrorTail.contains("fewer certificates than before") { await Task.yield() }
+        #expect(try await check().contains("alone in its file"))
         server.process.terminate()
         #expect(await server.process.waitUntilExit() == .exited(0))
     }

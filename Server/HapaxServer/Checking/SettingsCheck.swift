@@ -45,13 +45,22 @@ struct SettingsCheck {
     private var certificate: [Finding] {
         guard let files = configuration.options.certificate else { return [] }
         do {
-            let end = try Certificate(files).end
+            let certificate = try Certificate(files)
+            let end = certificate.end
             let day = Timestamp(clampingUnixMilliseconds: end).description.prefix(10)
             let days = (end - now) / 86_400_000
             if end <= now {
                 return [.fail("certificate", "it ended on \(day)", help: "renew it; the server takes the new files by itself")]
             }
             if days < 14 { return [.warn("certificate", "it ends on \(day)", help: "renew it; the server takes the new files by itself")] }
+            if certificate.isAlone {
+                return [
+                    .warn(
+                        "certificate", "good until \(day), but alone in its file, and issued by somebody else",
+                        help:
+                            "let the certificates that lead to its authority follow it (fullchain.pem); without them clients may refuse it")
+                ]
+            }
             return [.ok("certificate", "good until \(day)")]
         } catch {
             return [.fail("certificate", "\(error)")]

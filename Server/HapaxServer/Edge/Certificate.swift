@@ -33,6 +33,9 @@ final class Certificate: Sendable {
         var context: NIOSSLContext
         /// Unix milliseconds.
         var end: Int64
+        /// How many certificates the file holds.
+        var length: Int
+        var isAlone: Bool
     }
 
     private let files: CertificateFiles
@@ -54,6 +57,12 @@ final class Certificate: Sendable {
 
     /// When it ends, in Unix milliseconds.
     var end: Int64 { current.withLock { $0.end } }
+
+    /// How many certificates clients are shown.
+    var length: Int { current.withLock { $0.length } }
+
+    /// Whether there is nothing that leads from it to the authority that has issued it: clients know that one, or refuse it.
+    var isAlone: Bool { current.withLock { $0.isAlone } }
 
     /// Why what the files hold now is of no use; nil if it is served.
     var problem: Problem? { trouble.withLock { $0 } }
@@ -113,6 +122,10 @@ final class Certificate: Sendable {
         guard let context = try? NIOSSLContext(configuration: configuration) else {
             throw Problem(description: "the key in \(files.key) does not belong to the certificate in \(files.certificate)")
         }
-        return Current(context: context, end: Int64(own.notValidAfter) * 1_000)
+        let names = try? CertificateNames(der: own.toDERBytes())
+        return Current(
+            context: context, end: Int64(own.notValidAfter) * 1_000, length: chain.count,
+            // One whose names cannot be read has been read by the library all the same; nothing is said of it.
+            isAlone: chain.count == 1 && names.map { $0.issuer != $0.subject } ?? false)
     }
 }

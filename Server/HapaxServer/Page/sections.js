@@ -56,14 +56,11 @@ $("key-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   store.key = $("key").value.trim();
   try {
-    await ask("v1/refusals", { limit: "1" });
+    const { kind, projects } = await askJSON("v1/key", {});
+    // An admin key is for every project: one of them is shown first.
+    if (kind === "admin") store.project = projects[0] || "-";
   } catch (error) {
-    // An admin key is for every project: which one has to be said.
-    if (error instanceof Problem && error.parameter === "project") {
-      store.project = (/: ([^,]+)/.exec(error.message) || ["", "-"])[1];
-    } else {
-      return forgetKey(explain(error));
-    }
+    return forgetKey(explain(error));
   }
   $("key").value = $("key-error").textContent = "";
   show();

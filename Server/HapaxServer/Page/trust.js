@@ -24,7 +24,7 @@ const trust = refreshed(15, {
     $("trust-heard").replaceChildren(...(t.installs ? [`${things(t.installs, "install")} heard from, as of `, when(t.as_of)] : ["Of senders without numbers (curl, other SDKs) only what arrived is known."]));
     $("trust-equation").hidden = t.installs === 0;
     $("trust-equation").tBodies[0].replaceChildren(...[
-      ["Given a number", t.given], ["Stored", t.stored], ["Duplicates", t.duplicates], ["Refused", t.refused], ["Discarded", t.discarded], ["Waiting", t.waiting], ["Missing", t.missing, "alarm"],
+      ["Given a number", t.given], ["Stored", t.stored], ["Duplicates", t.duplicates], ["Refused", t.refused], ["Discarded", t.discarded], ["Waiting", t.waiting], ["Missing", t.missing, t.missing ? "alarm" : ""],
     ].map(([name, number, kind]) => listRow(name, [grouped(number)], t.given ? number / t.given : null, kind)));
     $("trust-losses").hidden = $("trust-advice").hidden = t.losses.length === 0;
     $("trust-losses").tBodies[0].replaceChildren(...t.losses.map((loss) => el("tr", {}, el("th", { scope: "row" }, shown(loss.install_id)), el("td", { class: "number" }, grouped(loss.missing)),

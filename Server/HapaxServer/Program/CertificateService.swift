@@ -31,10 +31,15 @@ struct CertificateService: Service {
     }
 
     private func look() {
-        let known = certificate.problem
+        let (known, length) = (certificate.problem, certificate.length)
         switch certificate.look(now: currentTime()) {
         case .unchanged: break
-        case .replaced: logger.notice("Connections begin under a new certificate", metadata: ["certificate.end": "\(end)"])
+        case .replaced:
+            logger.notice("Connections begin under a new certificate", metadata: ["certificate.end": "\(end)"])
+            guard certificate.length < length else { break }
+            logger.warning(
+                "The new certificate's file holds fewer certificates than before: clients may refuse it unless those that lead to its authority follow it",
+                metadata: ["certificate.count": "\(certificate.length)", "certificate.count.before": "\(length)"])
         case .unusable(let problem):
             // The same trouble is not told at every look.
             guard problem != known else { return }

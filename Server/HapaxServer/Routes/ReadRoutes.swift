@@ -8,6 +8,24 @@ struct ReadRoutes: Sendable {
     let questions: Questions
     let live: Live
 
+    // MARK: - The key itself
+
+    /// What it is for, so that nobody has to find that out by a refusal.
+    func key(_ request: Request) throws -> Response {
+        let keys = questions.keys
+        let holder = try keys.reader(request.headers[.authorization])
+        _ = try QueryParameters(request.uri.query, known: ["project"])
+        let own = holder.projectID.map { [keys.projectNamesByID[$0]].compactMap { $0 } }
+        var writer = JSONWriter()
+        writer.object { writer in
+            writer.member("kind", holder.kind.rawValue)
+            writer.member("projects", list: own ?? keys.projectNames) { writer, name in writer.string(name) }
+        }
+        var response = Routes.response("application/json", writer.bytes)
+        response.headers[.cacheControl] = "no-store"
+        return response
+    }
+
     // MARK: - One event
 
     func event(_ request: Request, id text: String) async throws -> Response {

@@ -35,6 +35,7 @@ struct Routes {
         add("/v1/events", .post) { request, context in try await ingest.respond(to: request, context) }
         add("/v1/events", .get) { request, _ in try await reading.events(request) }
         add("/v1/events/{id}", .get) { request, context in try await reading.event(request, id: context.parameters.get("id") ?? "") }
+        add("/v1/key", .get) { request, _ in try reading.key(request) }
         add("/v1/names", .get) { request, _ in try await reading.names(request) }
         add("/v1/users", .get) { request, _ in try await reading.users(request) }
         add("/v1/refusals", .get) { request, _ in try reading.refusals(request) }
