@@ -321,7 +321,7 @@ struct BookTests {
     func changedBooksAreUnknown() {
         let sound: [String?] = ["5", "5", "1", "[[1, 2]]", "1", "{[3,6)}", "[]", "0", "false", nil, ""]
         #expect(InstallBook(sound[...])?.held == SequenceSet([1...2]))
-        for (index, text) in [(3, "[[2, 1]]"), (3, "{"), (3, nil), (5, "x"), (6, #"[[1, 2, "a", 3, 4, true]"#), (6, nil), (10, "1,2")] {
+        for (index, text) in [(3, "[[2, 1]]"), (3, "{"), (3, nil), (5, "x"), (6, #"[[2, 1, 3, 4, "a", true]]"#), (6, nil), (10, "1,2")] {
             var texts = sound
             texts[index] = text
             #expect(InstallBook(texts[...]) == nil, "\(index)")

@@ -21,6 +21,10 @@ final class ClockedProject: Sendable {
         state = Locked(([store], 0, ClockedProject.seconds(start), 0))
         zones = Locked([1: try #require(ReportZone(zone)), 2: .utc])
         for name in ["shop", "app"] { _ = try await store.projectID(named: name) }
+        // PostgreSQL's own clock gave another time.
+        if kind == .postgres {
+            try await fixture.execute("UPDATE projects SET created_at = to_timestamp(\(ClockedProject.seconds(start)))")
+        }
     }
 
     static func seconds(_ text: String) -> Int64 { (Timestamp(text)?.unixMilliseconds ?? -1) / 1_000 }

@@ -187,6 +187,19 @@ struct DailyReportTests {
         await books.store.close()
     }
 
+    @Test("The first days of a project are looked for in what has come since it was made, not in the whole store (S17)")
+    func firstDaysBeginWithTheProject() async throws {
+        let books = try await ClockedProject(.postgres, zone: "UTC", start: "2026-01-10T10:00:00Z")
+        // Nothing comes before its project. Whoever looks there has looked everywhere.
+        try await books.receive("paid", at: "2026-01-10T09:00:00Z")
+        try await books.fixture.execute("UPDATE projects SET created_at = '2026-01-14T00:00:00Z'")
+        books.move(to: "2026-01-15T12:00:00Z")
+        try await books.close()
+        let first = try await books.fixture.rows("SELECT coalesce(min(day)::text, 'none') FROM report_days WHERE project_id = 1")[0][0]
+        #expect(first > "2026-01-12", "\(first)")
+        await books.store.close()
+    }
+
     @Test("A transaction that is open while its day closes is waited for: its events are of the day, not late")
     func openTransactionIsWaitedFor() async throws {
         let fixture = try await StoreUnderTest(.postgres)

@@ -123,7 +123,10 @@ struct DayClosing: Sendable {
             (first, ended) = (day.advanced(by: 1), ends / 1_000)
         } else {
             let received = try await database.rows(
-                "SELECT \(database.dialect.milliseconds("min(received_at)")) FROM events WHERE project_id = \(projectID)")
+                """
+                SELECT \(database.dialect.milliseconds("min(received_at)")) FROM events
+                WHERE project_id = \(projectID) \(database.dialect.sinceMade(projectID))
+                """)
             // Without any event its days begin now.
             let start = received.first?[0].flatMap { Int64($0) }.map { $0 / 1_000 } ?? now
             // The first day that closes after the first event was received: the report of an earlier day would be empty.

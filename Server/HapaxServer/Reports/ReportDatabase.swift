@@ -23,6 +23,9 @@ package struct ReportDialect: Sendable {
     /// A column with an id, as text; and an id as such a column has it, so that it is found by an index.
     var uuidText: @Sendable (StoreSQL) -> StoreSQL
     var uuid: @Sendable (EventID) -> StoreSQL
+    /// Narrows a project's events to those since it was made, where the store knows when that was: there are none before, and the index of arrival
+    /// finds them.
+    var sinceMade: @Sendable (_ projectID: Int32) -> StoreSQL
     /// What locks the rows of a SELECT; nothing where there is one writer.
     var lock: StoreSQL
     /// Sets of numbers (``SequenceSet``): an aggregate of ranges from their first and last, the union of two (with ``StoredNumbers/maximumRanges``

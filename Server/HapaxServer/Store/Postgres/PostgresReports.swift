@@ -48,7 +48,8 @@ final class PostgresReports: ReportDatabase {
                 .sorted { ($0.bucket, $0.key) < ($1.bucket, $1.key) }.map(\.key)
         },
         isRemovable: "true", uuidText: { "\($0)::text" }, uuid: { "CAST(\($0.description) AS uuid)" },
-        lock: " FOR UPDATE", ranges: { "range_agg(int8range(\($0), \($1), '[]'))" },
+        sinceMade: { "AND received_at >= (SELECT created_at FROM projects WHERE project_id = \($0))" }, lock: " FOR UPDATE",
+        ranges: { "range_agg(int8range(\($0), \($1), '[]'))" },
         // Where there are too many, neighbours are joined.
         union: { left, right in
             """

@@ -28,7 +28,7 @@ final class SQLiteReports: ReportDatabase {
             // Of NULL `hex` makes a text.
             let parts = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)].map { "lower(substr(hex(\(id)), \($0.0), \($0.1)))" as StoreSQL }
             return "CASE WHEN \(id) IS NOT NULL THEN \(parts.dropFirst().reduce(parts[0]) { "\($0) || '-' || \($1)" }) END"
-        }, uuid: { StoreSQL(stringLiteral: "x'\($0.description.filter { $0 != "-" })'") }, lock: "",
+        }, uuid: { StoreSQL(stringLiteral: "x'\($0.description.filter { $0 != "-" })'") }, sinceMade: { _ in "" }, lock: "",
         ranges: { "hapax_ranges(\($0), \($1))" }, union: { "hapax_union(\($0), \($1))" },
         minus: { "hapax_minus(\($0), \($1))" },
         text: { $0 }, value: { "hapax_value(properties, \($0))" }, valueOf: { "\($0)" }, textOfValue: { $0 },
