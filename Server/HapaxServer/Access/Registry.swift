@@ -110,11 +110,14 @@ package struct Registry: Sendable {
             SELECT key_id, digest, beginning, kind, project_id, name, \(ms("created_at")), \(ms("expires_at")), \(ms("revoked_at")), last_used
             FROM keys ORDER BY key_id
             """)
+        // What cannot be read is of a kind that only a later version knows: no key of it is good here.
         var contents = Contents(projects: projects.compactMap { Project($0) }, keys: keys.compactMap { Key($0) })
         for row in try await database.rows(
             "SELECT b.project_id, p.user_key, b.digest FROM blocked_users b JOIN projects p ON p.project_id = b.project_id")
         {
-            guard let id = row[0].flatMap({ Int32($0) }), let key = row[1], let digest = row[2] else { continue }
+            let id = Int32(clamping: try row.number(0))
+            // Who is blocked must not come in since it cannot be read who that is.
+            guard let key = row[1], let digest = row[2] else { throw .unavailable("the blocked users cannot be read") }
             contents.blocked[id, default: BlockedUsers(key: key)].insert(hex: digest)
         }
         return contents

@@ -31,11 +31,9 @@ struct AnalysisReader: Sendable {
             SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: starts) AND time < \(instant: ends)
             AND \(database.dialect.isAhead)
             """)
-        // A sum of nothing is NULL.
-        func number(_ rows: [[String?]]) -> Int64 { rows.first?[0].flatMap { Int64($0) } ?? 0 }
         return AnalysisFrame(
             from: days.from, to: days.to, zone: days.zone, basis: rows.basis, asOf: isFinal ? closes : rows.settled, isFinal: isFinal,
-            late: number(late), ahead: number(ahead), isRowsRemoved: try await isRowsRemoved(days, needed))
+            late: try (late.first ?? []).sum(0), ahead: try (ahead.first ?? []).sum(0), isRowsRemoved: try await isRowsRemoved(days, needed))
     }
 
     /// Asked after the figures: what was removed before them is noted by then.

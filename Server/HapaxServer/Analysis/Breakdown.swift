@@ -60,13 +60,13 @@ extension BreakdownQuery {
             UNION ALL SELECT 3, NULL, NULL, sum(events), count(*) FROM (SELECT distinct_id, sum(events) AS events FROM u GROUP BY distinct_id) AS users
             """)
         for row in found {
-            let figures = Series.Figures(events: row[3].flatMap { Int64($0) } ?? 0, users: row[4].flatMap { Int64($0) } ?? 0)
+            let figures = Series.Figures(events: try row.sum(3), users: try row.sum(4))
             switch row[0] {
             case "0": breakdown.rows.append(.init(value: CanonicalJSON.text(Array((row[1] ?? "null").utf8)[...]), figures: figures))
             case "1": breakdown.missing = figures
             case "2":
                 breakdown.other = figures
-                breakdown.otherValues = row[2].flatMap { Int64($0) } ?? 0
+                breakdown.otherValues = try row.sum(2)
             default: breakdown.total = figures
             }
         }

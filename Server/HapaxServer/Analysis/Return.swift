@@ -132,7 +132,7 @@ extension ReturnQuery {
         }
         guard !sums.isEmpty else { return result }
         for row in try await reader.ask("WITH \(Self.joined(tables, ", ")) \(Self.joined(sums, " UNION ALL "))") {
-            let numbers = row.map { $0.flatMap { Int64($0) } ?? 0 }
+            let numbers = try row.sums()
             if numbers[0] == 2 {
                 result.unassigned += numbers[3]
                 continue
@@ -190,7 +190,9 @@ extension ReturnQuery {
         for row in try await reader.ask(
             "SELECT cohort, day, users FROM report_returns WHERE project_id = \(project) AND cohort >= \(days.from) AND day < \(end)")
         {
-            guard let cohort = day(row[0]), let day = day(row[1]), let users = row[2].flatMap({ Int64($0) }) else { continue }
+            guard let cohort = day(row[0]), let day = day(row[1]), let users = row[2].flatMap({ Int64($0) }) else {
+                throw .unavailable("an answer of the store cannot be read")
+            }
             closed.cells.append((number(cohort), number(day), users))
         }
         return closed
@@ -213,7 +215,8 @@ extension ReturnQuery {
         if isStored {
             let progress = try await reader.ask(
                 "SELECT \(dialect.milliseconds("folded_to")) FROM report_progress WHERE project_id = \(project)")
-            folded = (progress.first?[0].flatMap { Int64($0) } ?? 0) / 1_000
+            // A project without any has closed no day.
+            folded = try (progress.first ?? [nil]).sum(0) / 1_000
             from = min(first.starts - DailyQuery.longestLead, folded)
         }
         guard let received = try await reader.database.received(from: from, to: end, parts: .question).first else { return nil }

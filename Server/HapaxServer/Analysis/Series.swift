@@ -122,7 +122,7 @@ extension SeriesQuery {
             \(covered)
             """)
         for row in found {
-            let numbers = row.map { $0.flatMap { Int64($0) } ?? 0 }
+            let numbers = try row.sums()
             switch numbers[0] {
             case 0: points[Int(numbers[1])] = .init(events: numbers[2], users: numbers[3])
             case 1: total = .init(events: numbers[2], users: numbers[3])

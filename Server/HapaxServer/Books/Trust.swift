@@ -156,13 +156,9 @@ struct TrustReader: Sendable {
         let list = columns.dropFirst().reduce(columns[0]) { "\($0), \($1)" }
         return try await database.rows(
             "SELECT \(database.dialect.uuidText("install_id")), \(ms("heard_at")), \(list) \(chosen)", until: deadline
-        ).compactMap { row in
-            guard let id = row[0].flatMap({ EventID(uuidString: $0) }), let heardAt = row[1].flatMap({ Int64($0) }),
-                let book = InstallBook(row[2...])
-            else {
-                return nil
-            }
-            return Trust.Install(id: id, heardAt: heardAt, book: book)
+        ).map { (row) throws(StoreError) in
+            guard let id = row[0].flatMap({ EventID(uuidString: $0) }) else { throw .unavailable("an install's id cannot be read") }
+            return Trust.Install(id: id, heardAt: try row.number(1), book: InstallBook(row[2...]) ?? .unreadable)
         }
     }
 }

@@ -126,10 +126,8 @@ extension StoreWatch.Figures {
         reader: any EventReader, dialect: ReportDialect, now: Int64, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
     ) async throws(StoreError) {
         func numbers(_ sql: StoreSQL) async throws(StoreError) -> [(String, Int64)] {
-            try await ask(sql).map { (row) throws(StoreError) in
-                guard let name = row[0], let number = row[1].flatMap({ Int64($0) }) else { throw .unavailable("a figure cannot be read") }
-                return (name, number)
-            }
+            // Names are never NULL.
+            try await ask(sql).map { (row) throws(StoreError) in (row[0] ?? "", try row.number(1)) }
         }
         overview = try await reader.overview()
         // Where a zone cannot be read, bounds come to an end: the day after the last one closes about 28 hours later.

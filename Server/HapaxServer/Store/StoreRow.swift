@@ -6,4 +6,14 @@ extension [String?] {
         }
         return number
     }
+
+    /// The same, or 0 for NULL: the sum of nothing.
+    func sum(_ column: Int) throws(StoreError) -> Int64 { column < count && self[column] == nil ? 0 : try number(column) }
+
+    /// All columns.
+    func sums() throws(StoreError) -> [Int64] {
+        var numbers: [Int64] = []
+        for column in indices { numbers.append(try sum(column)) }
+        return numbers
+    }
 }
