@@ -8,7 +8,8 @@ export HAPAX_STRICT ?= 1
 .PHONY: help run test test-versions fuzz docs bench build install format lint packages test-packages
 
 help:
-	@echo "make run     start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080, write key: demo) and print its page's address"
+	@echo "make run     build server and command line, start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080; HAPAX_PORT=8081 make run"
+	@echo "             takes another port), and print its page's address and the next command"
 	@echo "make test    run every test, against a PostgreSQL that the tests start and stop themselves"
 	@echo "              (those of the page where Chromium is installed: .ci/install-packages --with-chromium)"
 	@echo "make test-versions  the tests of the store against PostgreSQL 16, 17 and 18 (make test takes the one that is installed)"
@@ -19,10 +20,7 @@ help:
 	@echo "make format  format all sources;  make lint checks them"
 
 run: packages
-	$(SWIFT) build --product hapax-server
-	@if [ -z "$$HAPAX_WRITE_KEYS" ]; then \
-		export HAPAX_WRITE_KEYS=demo=demo HAPAX_READ_KEYS="$${HAPAX_READ_KEYS:-demo=demo-read}"; \
-	fi; exec "$$($(SWIFT) build --show-bin-path)/hapax-server"
+	@SWIFT="$(SWIFT)" .ci/run-server
 
 test: test-packages
 	$(SWIFT) build --build-tests

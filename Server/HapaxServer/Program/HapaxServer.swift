@@ -20,8 +20,8 @@ import Darwin
 public enum HapaxServer {
     /// Runs the server as its arguments and its environment say, until SIGTERM or SIGINT.
     ///
-    /// When it accepts connections, it prints `listening on http://HOST:PORT` (or `https:`) and then the page's address to standard output. Logs go to
-    /// standard error.
+    /// When it accepts connections, it prints `listening on http://HOST:PORT` (or `https:`) and then the page's address to standard output, and with the
+    /// public keys a command that sends an event. Logs go to standard error.
     ///
     /// - Parameter arguments: Without the program's name.
     /// - Returns: The exit code: 0 stopped, 1 failed, 64 wrong settings.
@@ -65,9 +65,8 @@ public enum HapaxServer {
         } catch let error as StoreError {
             complain("\(error)")
             return 1
-        } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            complain(
-                "the port is in use already: stop what listens there, or set HAPAX_PORT (0 picks a free one), or HAPAX_METRICS_PORT")
+        } catch let problem as CannotListen {
+            complain("\(problem)")
             return 1
         } catch {
             complain("the server failed: \(error)")
@@ -111,6 +110,10 @@ public enum HapaxServer {
                 // Only a key that is public anyway may be printed as part of an address.
                 let hasDemo = configuration.readKeys.contains { $0.key == StaticKeys.demoReadKey }
                 print("see what arrives: \(address)/\(hasDemo ? "#key=\(StaticKeys.demoReadKey)" : "")")
+                if hasDemo, configuration.writeKeys.contains(where: { $0.key == StaticKeys.demoWriteKey }) {
+                    print("send an event, in another terminal:")
+                    print(NextCommand.text(program: CommandLine.arguments.first ?? "", address: address))
+                }
                 fflush(nil)
             },
             onMetricsListening: { port in
@@ -122,7 +125,9 @@ public enum HapaxServer {
                 services: [application], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
         let hardStop = HardStop.install()
         defer { for source in hardStop { source.cancel() } }
-        try await group.run()
+        do { try await group.run() } catch let error as IOError {
+            throw CannotListen(error, options: options) ?? error
+        }
     }
 
     private static func authority(_ host: String, _ port: Int) -> String { "\(host.contains(":") ? "[\(host)]" : host):\(port)" }
