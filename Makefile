@@ -5,7 +5,7 @@ SWIFT ?= swift
 # Warnings are errors (Package.swift). Set it for `swift build` as well, or each of the two builds everything anew.
 export HAPAX_STRICT ?= 1
 
-.PHONY: help run test test-versions fuzz docs bench build install format lint packages test-packages
+.PHONY: help run test test-versions fuzz docs bench build install deb test-deb staged format lint packages test-packages
 
 help:
 	@echo "make run     build server and command line, start the server on a SQLite file in ./hapax-data (http://127.0.0.1:8080; HAPAX_PORT=8081 make run"
@@ -17,6 +17,7 @@ help:
 	@echo "make docs    build the documentation of HapaxClient and HapaxTestKit (DocC)"
 	@echo "make bench   measure server and client (release build), beside what the database itself can take"
 	@echo "make install put hapax and hapax-server into \$$PREFIX/bin (/usr/local), as programs that need no Swift"
+	@echo "make deb     make the Debian packages hapax-server and hapax in .build-deb;  make test-deb installs, upgrades and purges them in a clean Debian"
 	@echo "make format  format all sources;  make lint checks them"
 
 run: packages
@@ -58,6 +59,16 @@ install: packages
 	for product in hapax-server hapax; do \
 		install -s "$$($(SWIFT) build $(RELEASE) --show-bin-path)/$$product" "$(DESTDIR)$(PREFIX)/bin" || exit; \
 	done
+
+deb: staged
+	@Packaging/make-deb .build-deb/staging
+
+test-deb: staged
+	@Packaging/test-deb .build-deb/staging
+
+staged:
+	@.ci/install-packages --with-packaging
+	$(MAKE) install DESTDIR=.build-deb/staging PREFIX=/usr
 
 format:
 	find Package.swift Shared Client Server Tests Benchmarks Examples -name .build -prune -o -name '*.swift' -type f -print0 | xargs -0 $(SWIFT) format --in-place
