@@ -33,7 +33,8 @@ struct AnalysisReader: Sendable {
             """)
         return AnalysisFrame(
             from: days.from, to: days.to, zone: days.zone, basis: rows.basis, asOf: isFinal ? closes : rows.settled, isFinal: isFinal,
-            late: try (late.first ?? []).sum(0), ahead: try (ahead.first ?? []).sum(0), isRowsRemoved: try await isRowsRemoved(days, needed))
+            late: try (late.first ?? []).sum(0), ahead: try (ahead.first ?? []).sum(0), isRowsRemoved: try await isRowsRemoved(days, needed)
+        )
     }
 
     /// Asked after the figures: what was removed before them is noted by then.
