@@ -11,6 +11,9 @@ enum AnswerClassifier {
         /// Too much for the link within the deadline, or for something between client and server; a smaller batch may pass. It says nothing
         /// about any event.
         case tooMuch(DeliveryFailure)
+        /// Something between client and server refuses this request, as a firewall does for what one event holds: it says nothing about any event, and
+        /// others may pass.
+        case blocked(DeliveryFailure)
         /// Nothing about the batch; try again later.
         case tryLater(DeliveryFailure, retryAfter: Duration?)
         /// Nothing that time alone is likely to change: probe rarely.
@@ -56,10 +59,10 @@ enum AnswerClassifier {
             return .accepted(verdicts, project: receipt.project)
         case 300..<400:
             return .tryLater(failure, retryAfter: nil)
-        case 400, 413:
+        case 400, 403, 406, 413, 422, 451:
             // Only our own word is about the batch: a proxy's 400 says nothing about any event.
-            if let code, code.concernsBatch { return .batchRefused(code) }
-            return answer.status == 413 ? .tooMuch(failure) : .pause(failure)
+            if let code { return code.concernsBatch ? .batchRefused(code) : .pause(failure) }
+            return answer.status == 413 ? .tooMuch(failure) : .blocked(failure)
         case 408, 425, 429, 500..<600:
             let wish = answer.headers["retry-after"].flatMap { RetryAfter.duration($0, now: now) }
             return .tryLater(failure, retryAfter: wish)

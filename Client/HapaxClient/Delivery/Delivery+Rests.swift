@@ -38,7 +38,7 @@ extension Delivery {
     func conclude(_ step: inout Step, isOwn: Bool, _ file: QueueFile) {
         switch step.next {
         case .more:
-            if step.failure == nil, step.counts.attempts > 0 { answered() }
+            if step.failure == nil, step.counts.attempts > 0 { answered(file) }
             if step.failure != nil || step.counts.attempts > 0 { note(step, isOwn) }
             return
         case .drained:
@@ -86,12 +86,16 @@ extension Delivery {
             parts.logger?.error(
                 "The server refuses what this client sends, for a reason that time does not change: events wait on disk", metadata: metadata
             )
+        } else if case .onlyHeld = step.next, case .status(_, nil) = failure, detours.refused(failure, now: parts.clock.monotonic) {
+            parts.logger?.warning(
+                "Something between this client and the server refuses an event: it waits and is tried again, the others are sent",
+                metadata: metadata)
         } else {
             parts.logger?.info("Upload failed", metadata: metadata)
         }
     }
 
-    private func answered() {
+    private func answered(_ file: QueueFile) {
         if refusals.accepted() { parts.logger?.notice("The server accepts this client's events again") }
         failures = 0
         notBefore = .zero
@@ -99,7 +103,9 @@ extension Delivery {
         timer = nil
         nextAttempt = nil
         endRests()
-        parts.notes.succeeded(isNews: parts.pause.set(nil))
+        let isNews = parts.pause.set(nil)
+        // While an event does not pass people are to see why, whatever else does.
+        if file.counters.held == 0, !machine(of: file, { $0.blocksAny }) { parts.notes.succeeded(isNews: isNews) }
     }
 
     private func schedule(_ delay: Duration, from now: ClockReading) {

@@ -1,4 +1,5 @@
 import HapaxModel
+import Logging
 
 /// One step: a batch is read, sent, and settled in one transaction.
 extension Delivery {
@@ -48,7 +49,7 @@ extension Delivery {
             batch.events.removeAll { $0.sequence > bound.sequence }
             if batch.events.isEmpty {
                 let isAnyBack = machine(of: file) { $0.takeBack(upTo: bound.sequence) }
-                return Step(next: isAnyBack ? .more : .held, counts: step.counts)
+                return Step(next: isAnyBack ? .more : .held, counts: step.counts, failure: isAnyBack ? nil : blockedBefore(file))
             }
         }
         switch permission?() {
@@ -66,12 +67,16 @@ extension Delivery {
         // Events that do not fit a shorter deadline stay where they are.
         let limit = size.limit(within: deadline, of: parts.endpoint.timeout)
         batch.events.removeLast(max(batch.events.count - limit, 0))
-        let (answer, time, detail) = await send(batch, timeout: deadline)
+        let isPlain = !compresses || machine(of: file) { $0.goesPlain(file.counters) }
+        let (answer, time, detail, isCompressed) = await send(batch, timeout: deadline, compresses: !isPlain)
         step.counts.attempts += 1
         step.detail = detail
         if case .accepted = answer { size.answered(after: time, within: deadline, wasFull: batch.events.count >= limit) }
-        return received(answer, batch, limit: limit, wasHeld: plan == .batch(.held), file, step)
+        return received(answer, batch, limit: limit, wasHeld: plan == .batch(.held), isCompressed: isCompressed, file, step)
     }
+
+    /// Why events of a file do not pass that come before what the pass is about.
+    private func blockedBefore(_ file: QueueFile) -> DeliveryFailure? { machine(of: file) { $0.blocksAny } ? lastRefusal : nil }
 
     /// A file that was damaged has been replaced, and what can be read of it is sent next. A disk that damages one after the other is left alone
     /// for a while.
@@ -123,12 +128,15 @@ extension Delivery {
         body(&machines[file.counters.installID, default: DeliveryStateMachine(batchSize: EventLimits.maximumEventsPerBatch)])
     }
 
-    private func send(_ batch: QueueBatch, timeout: Duration) async -> (AnswerClassifier.Answer, Duration, detail: String?) {
+    private func send(
+        _ batch: QueueBatch, timeout: Duration, compresses: Bool
+    ) async -> (AnswerClassifier.Answer, Duration, detail: String?, isCompressed: Bool) {
         let batchID = batchIDs.next(unixMilliseconds: parts.clock.unixMilliseconds)
         var envelope = batch.report.envelope
         envelope.batchID = batchID
         envelope.sentAt = min(max(parts.clock.unixMilliseconds, 0), EventLimits.maximumTime)
-        var request = parts.endpoint.request(EventBatch(envelope: envelope, events: batch.events.map(\.wire)).encoded())
+        var request = parts.endpoint.request(
+            EventBatch(envelope: envelope, events: batch.events.map(\.wire)).encoded(), compresses: compresses)
         request.timeout = timeout
         let start = parts.clock.monotonic
         let outcome = await parts.transport.send(request)
@@ -136,11 +144,13 @@ extension Delivery {
             outcome, batchID: batchID, sent: batch.events.map(\.id), now: parts.clock.unixMilliseconds)
         let time = parts.clock.monotonic - start
         parts.attempted(time, answer)
-        return (answer, time, AnswerClassifier.detail(of: outcome, without: parts.endpoint.key))
+        let isCompressed = request.headers.contains { $0.name == "Content-Encoding" }
+        return (answer, time, AnswerClassifier.detail(of: outcome, without: parts.endpoint.key), isCompressed)
     }
 
     private func received(
-        _ answer: AnswerClassifier.Answer, _ batch: QueueBatch, limit: Int, wasHeld: Bool, _ file: QueueFile, _ before: Step
+        _ answer: AnswerClassifier.Answer, _ batch: QueueBatch, limit: Int, wasHeld: Bool, isCompressed: Bool, _ file: QueueFile,
+        _ before: Step
     ) -> Step {
         var step = before
         machine(of: file) { $0.requested(now: parts.clock.monotonic) }
@@ -148,12 +158,23 @@ extension Delivery {
             switch answer {
             case .accepted(let verdicts, let project):
                 if let project { parts.named(project) }
+                if machine(of: file, { $0.doubtsCompression }) { compressionFails() }
+                if !isCompressed, verdicts.contains(where: { Self.fate($0) != nil }) { acceptedBatches += 1 }
                 return try settle(verdicts, batch, wasHeld: wasHeld, file, step)
             case .batchRefused(let code):
                 step.failure = .status(code.status, code: code.rawValue)
                 lastRefusal = step.failure
-                guard let first = batch.events.first?.sequence else {
+                if isCompressed, code == .invalidEncoding {
+                    compressionFails()
+                    return step
+                }
+                // What is no gzip though it was sent plain says nothing about an event.
+                guard let first = batch.events.first?.sequence, code != .invalidEncoding else {
                     step.next = .pause(DeliveryStateMachine.probeInterval)
+                    return step
+                }
+                if isCompressed, code == .malformed || batch.events.count == 1 {
+                    machine(of: file) { $0.refusedCompressed() }
                     return step
                 }
                 let next = machine(of: file) {
@@ -172,22 +193,56 @@ extension Delivery {
                 return step
             case .tooMuch(let failure):
                 step.failure = failure
-                if size.wasTooMuch(batch.events.count, of: limit) { return step }
+                let mayShrink = size.wasTooMuch(batch.events.count, of: limit)
                 // A time-out may be an outage, a limit stays.
-                if case .transport = failure { return backingOff(step) }
-                step.next = .pause(DeliveryStateMachine.probeInterval)
-                return step
+                if case .transport = failure { return mayShrink ? step : backingOff(step) }
+                return blocked(failure, batch, wasHeld: wasHeld, file, step)
+            case .blocked(let failure):
+                step.failure = failure
+                if isCompressed, batch.events.count == 1 {
+                    machine(of: file) { $0.refusedCompressed() }
+                    return step
+                }
+                return blocked(failure, batch, wasHeld: wasHeld, file, step)
             case .tryLater(let failure, let retryAfter):
                 step.failure = failure
                 return backingOff(step, retryAfter)
             case .pause(let failure):
                 step.failure = failure
+                if isCompressed, case .status(415, _) = failure {
+                    compressionFails()
+                    return step
+                }
                 step.next = .pause(DeliveryStateMachine.probeInterval)
                 return step
             }
         } catch {
             return failed(step, error, file, was: batch.install)
         }
+    }
+
+    /// Something between client and server has refused the request: what passes goes on.
+    private func blocked(_ failure: DeliveryFailure, _ batch: QueueBatch, wasHeld: Bool, _ file: QueueFile, _ before: Step) -> Step {
+        var step = before
+        lastRefusal = failure
+        let sequences = batch.events.map(\.sequence)
+        let detour: DeliveryStateMachine.Detour =
+            wasHeld
+            ? .onlyBlocked : sequences.isEmpty ? .pause : machine(of: file) { $0.blocked(sequences, sendable: file.counters.sendable) }
+        switch detour {
+        case .more: break
+        case .onlyBlocked: step.next = .onlyHeld
+        case .pause: step.next = .pause(DeliveryStateMachine.probeInterval)
+        }
+        return step
+    }
+
+    /// Until the process ends: a proxy that unpacks bodies and leaves their header does so with all of them.
+    private func compressionFails() {
+        compresses = false
+        parts.logger?.warning(
+            "Compressed requests are refused, and the same ones pass uncompressed, as behind a proxy that unpacks them: from now on none is compressed",
+            metadata: ["hapax.server": "\(parts.endpoint.baseURL)"])
     }
 
     private func settle(
@@ -199,7 +254,6 @@ extension Delivery {
             Self.fate(verdict).map { Settlement(event: event, fate: $0) }
         }
         let settled = Set(outcome.settlements.map(\.event.sequence))
-        if !settled.isEmpty { acceptedBatches += 1 }
         if case .bury(let suspects) = machine(of: file, { $0.accepted(outcome.settlements.count) }) {
             // One of them may be what the server has accepted.
             for (sequence, code) in suspects where !settled.contains(sequence) {
@@ -208,7 +262,10 @@ extension Delivery {
             outcome.releasesHeld = true
         }
         let released = record(try file.settle(outcome, now: parts.clock.unixMilliseconds), file, &step)
-        machine(of: file) { $0.released(released) }
+        machine(of: file) {
+            $0.released(released)
+            $0.passed(settled)
+        }
         let kept = batch.events.map(\.sequence).filter { !settled.contains($0) }
         if !wasHeld { machine(of: file) { $0.kept(kept) } }
         // What was settled is a success, and the others go on without those that were kept. A server that keeps most of a batch is in trouble.

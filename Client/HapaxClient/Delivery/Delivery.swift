@@ -16,7 +16,7 @@ package actor Delivery {
     var size: BatchSize
     /// By the installs of their files.
     var machines: [EventID: DeliveryStateMachine] = [:]
-    /// Of any file.
+    /// Of any file, uncompressed: a proxy may spoil only those that are compressed.
     var acceptedBatches = 0
     private var isStepping = false
     private(set) var waiters: [CheckedContinuation<Void, Never>] = []
@@ -40,8 +40,12 @@ package actor Delivery {
     /// What the server said of it, or of what it refused in another file.
     var lastDetail: String? { didSet { publish() } }
     var refusals = RefusalEpisode()
+    /// Of requests that something else than the server refuses, while others pass.
+    var detours = RefusalEpisode()
     var nextAttempt: Int64? { didSet { publish() } }
-    /// Why events are held.
+    /// Whether requests are compressed; off once this was seen to fail on the way, until the process ends.
+    var compresses = true
+    /// Why events are held, or do not pass.
     var lastRefusal: DeliveryFailure?
     private let published = Locked(DeliveryState(counts: DeliveryCounts()))
 

@@ -41,7 +41,8 @@ package final class DestinationNotes: Sendable {
     func failed(_ failure: DeliveryFailure, _ detail: String?, now: Int64) {
         guard failure.isOfServer else { return }
         change { note in
-            guard note.failure != failure.brief || note.detail != detail else { return }
+            // Of an event that still waits the server says nothing new.
+            guard note.failure != failure.brief || (detail != nil && note.detail != detail) else { return }
             (note.failure, note.detail, note.since) = (failure.brief, detail, now)
         }
     }

@@ -51,10 +51,11 @@ package struct Endpoint: Sendable {
         return ("\(scheme)://\(host)\(path)", "\(scheme)://\(host)\(hasPort ? "" : port)\(path)")
     }
 
-    func request(_ body: [UInt8]) -> TransportRequest {
+    func request(_ body: [UInt8], compresses: Bool = true) -> TransportRequest {
         var request = TransportRequest(
             url: url, headers: [("Authorization", "Bearer " + key), ("Content-Type", "application/json")], body: body, timeout: timeout)
-        if body.count >= Self.minimumBytesToCompress, let compressed = try? Gzip.compress(body) {
+        // What cannot be compressed goes as it is.
+        if compresses, body.count >= Self.minimumBytesToCompress, let compressed = try? Gzip.compress(body) {
             request.body = compressed
             request.headers.append(("Content-Encoding", "gzip"))
         }

@@ -132,7 +132,7 @@ extension AnswerClassifier.Answer {
         switch self {
         case .accepted(let results, _): results.contains { $0.outcome == .retry } ? "asked_to_retry" : nil
         case .batchRefused(let code): code.rawValue
-        case .tryLater(let failure, _), .pause(let failure), .tooMuch(let failure): failure.kind
+        case .tryLater(let failure, _), .pause(let failure), .tooMuch(let failure), .blocked(let failure): failure.kind
         }
     }
 }

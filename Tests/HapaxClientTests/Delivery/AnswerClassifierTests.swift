@@ -58,31 +58,38 @@ struct AnswerClassifierTests {
         #expect(classify(.problem(code)) == .batchRefused(code))
     }
 
-    @Test("a foreign 400 says nothing about the batch: paused; a foreign 413 says that it is too large, and nothing about any event")
+    @Test(
+        "a foreign 400, 403, 406, 422 or 451 may be about what one event holds, and says nothing about any (C4)",
+        arguments: [400, 403, 406, 422, 451])
+    func foreignRefusalMayPassOthers(status: Int) {
+        #expect(classify(TransportAnswer(status: status)) == .blocked(.status(status, code: nil)))
+    }
+
+    @Test("a foreign 400 says nothing about any event; a foreign 413 says that the batch is too large, and nothing about any event")
     func foreignRefusalCondemnsNothing() {
         var html = TransportAnswer(status: 400, headers: ["content-type": "text/html"], body: Array("<h1>Bad Request</h1>".utf8))
-        #expect(classify(html) == .pause(.status(400, code: nil)))
+        #expect(classify(html) == .blocked(.status(400, code: nil)))
         html.status = 413
         #expect(classify(html) == .tooMuch(.status(413, code: nil)))
         var wrongType = TransportAnswer.problem(.malformed)
         wrongType.headers["content-type"] = "application/json"
-        #expect(classify(wrongType) == .pause(.status(400, code: nil)))
+        #expect(classify(wrongType) == .blocked(.status(400, code: nil)))
         var wrongStatus = TransportAnswer.problem(.malformed)
         wrongStatus.status = 413
         #expect(classify(wrongStatus) == .tooMuch(.status(413, code: nil)))
         let unknown = TransportAnswer(
             status: 400, headers: ["content-type": RequestProblem.contentType], body: Array(#"{"code":"novelty","status":400}"#.utf8))
-        #expect(classify(unknown) == .pause(.status(400, code: nil)))
+        #expect(classify(unknown) == .blocked(.status(400, code: nil)))
     }
 
     @Test(
-        "paused, and never dropped (D12)", arguments: [100, 401, 402, 403, 404, 405, 406, 409, 410, 411, 415, 418, 422, 431, 451, 600, 999])
+        "paused, and never dropped (D12)", arguments: [100, 401, 402, 404, 405, 409, 410, 411, 415, 418, 431, 600, 999])
     func whateverTimeAloneDoesNotChangePauses(status: Int) {
         #expect(classify(TransportAnswer(status: status)) == .pause(.status(status, code: nil)))
     }
 
     @Test(arguments: [
-        RequestProblem.Code.unknownKey, .notFound, .methodNotAllowed, .unsupportedType, .unsupportedEncoding,
+        RequestProblem.Code.unknownKey, .wrongKeyKind, .rangeTooLarge, .notFound, .methodNotAllowed, .unsupportedType, .unsupportedEncoding,
     ])
     func ownRefusalOfTheRequestPausesWithItsCode(code: RequestProblem.Code) {
         #expect(classify(.problem(code)) == .pause(.status(code.status, code: code.rawValue)))

@@ -26,6 +26,8 @@ final class IngestStandIn: Sendable {
         /// A batch that holds one is refused as a whole, in our own words: 400 `malformed`.
         var isPoison: @Sendable (ScannedEvent) -> Bool = { _ in false }
         var poisonedBatches = 0
+        /// A batch that holds one is refused by a firewall: 403, with a page.
+        var isBlocked: @Sendable (ScannedEvent) -> Bool = { _ in false }
         var requests = 0 {
             didSet { came.set(requests) }
         }
@@ -76,6 +78,9 @@ final class IngestStandIn: Sendable {
             return .answer("HTTP/1.1 \(state.status) No\r\nContent-Length: 0\r\n\r\n")
         }
         if let silentAfter = state.silentAfter, state.batches.count >= silentAfter { return .silence }
+        if batch.scanned.events.contains(where: { state.isBlocked($0) }) {
+            return .answer("HTTP/1.1 403 Forbidden\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>")
+        }
         if batch.scanned.events.contains(where: { state.isPoison($0) }) {
             state.poisonedBatches += 1
             return answer(RequestProblem(.malformed, detail: "refused"))
