@@ -106,8 +106,11 @@ extension OpenClient {
         try await writer.barrier(retrying: true)
     }
 
-    /// What waits in the client's file, for tests.
-    package func waitingIDs() throws -> Set<EventID> { Set(try file.events(after: 0, limit: .max).whole.map(\.id)) }
+    /// What waits in the client's file, without what the user's decision deletes; for tests.
+    package func waitingIDs() throws -> Set<EventID> {
+        try file.decidePending(consent.withLock { $0.current() })
+        return Set(try file.events(after: 0, limit: .max).whole.map(\.id))
+    }
 
     package var uploads: UploadSettings { scheduler.policy.settings }
 
