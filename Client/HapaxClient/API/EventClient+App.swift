@@ -37,13 +37,13 @@ extension EventClient {
         }
     }
 
-    /// A screen is shown. Tracks `$AppViewScreen` if it is another one than before, so that a view that appears again makes no event, and says
+    /// A screen is shown. Tracks `$AppViewScreen`, in the background once the app becomes active, if it is another one than before, so that a view that appears again makes no event, and says
     /// which one it is (`$screen_name`, also of what happens from now on), which one was before (`$previous_screen`), and for how many
     /// seconds that was shown (`$event_duration`; the background does not count). `$AppEnd` says it of the last one, as `$screen_duration`. For what may be lost see
     /// ``track(_:properties:id:time:distinctID:)``.
     ///
     /// - Parameters:
-    ///   - name: 1…200 bytes of UTF-8.
+    ///   - name: 1…200 bytes of UTF-8 without U+0000; another one is ignored, with an error in the log.
     ///   - properties: They win over these three.
     public func trackScreen(_ name: String, properties: Properties = [:]) {
         whenOpen {

@@ -26,7 +26,8 @@ extension EventClient {
         /// What the user has agreed to, where no consent has been set yet (``EventClient/setConsent(_:)``); kept from the first start on.
         public var consent = Consent.granted
         /// Whether this is an app, which has one user at a time: then each event has a session (``EventClient/sessionID``), and
-        /// ``EventClient/commonProperties`` are kept for later runs. On Apple's systems for what is in a bundle, elsewhere not.
+        /// ``EventClient/commonProperties`` are kept for later runs, and nothing is uploaded by itself before the client is attached to it, or ten
+        /// seconds have passed without that. On Apple's systems for what is in a bundle, elsewhere not.
         public var isApp = Self.isAppByDefault
         /// What events say of device and app by themselves.
         public var automatic = AutomaticSettings()

@@ -5,8 +5,8 @@ extension EventClient {
     /// Whom events concern that do not say it themselves.
     public var identity: Identity { context.identity }
 
-    /// From now on events concern this user, and carry `$anonymous_id`; for each user and run `$identify` is tracked once, with an id that
-    /// makes one event of all runs and processes. Never waits for the disk: the change is on it before any event that is tracked afterwards, and
+    /// From now on events concern this user, and carry `$anonymous_id`; `$identify` is tracked once for each user, by all runs and processes of the
+    /// directory, which knows the last hundred users. Never waits for the disk: the change is on it before any event that is tracked afterwards, and
     /// holds in later runs. Another process that runs learns of it at its next start.
     ///
     /// - Parameter id: 1…200 bytes of UTF-8 without U+0000; another one is ignored, logged, and counted as ``DropReason/invalidID``. nil logs out:
@@ -21,8 +21,9 @@ extension EventClient {
         }
     }
 
-    /// Nobody is logged in, the anonymous id is a new one, and ``commonProperties`` are empty: as for another person. Never waits for the disk, as
-    /// ``identify(_:)``.
+    /// Nobody is logged in, the anonymous id and the session are new ones, and ``commonProperties`` are empty: as for another person. While the app is
+    /// shown the session before ends with `$AppEnd`, and the new one begins with `$AppStart` and the screen that is shown; in the background the
+    /// next activation begins it. Never waits for the disk, as ``identify(_:)``.
     public func reset() {
         whenOpen {
             $0.reset()
@@ -41,7 +42,8 @@ extension EventClient {
 
     /// From now on, for this process and all others that work in the directory, and for later runs:
     ///
-    /// - ``Consent/granted``: events are taken and sent, those that have waited included.
+    /// - ``Consent/granted``: events are taken and sent, those that have waited included. After a denial an app that is shown begins a session:
+    ///   `$AppStart` and the screen that is shown.
     /// - ``Consent/pending``: events are taken and stored; no request is made, and ``flush(within:)`` says ``DeliveryFailure/consentPending``.
     /// - ``Consent/denied``: events are refused, and counted as `opted_out`. Those that were taken while it was pending are deleted, dead letters
     ///   included, and counted as `purged`; the server never learns of them, not even how many there were. Those from before stay and are sent (``purge()`` deletes them).
@@ -68,6 +70,9 @@ extension EventClient {
 
     /// Changes ``commonProperties``. Never waits for the disk: the change is on it before any event that is tracked afterwards, name by name, so
     /// that clients of one directory keep each other's.
+    ///
+    /// What no event may hold, as a number that is not finite or a text of 33 KB, is not set: an error in the log names it, and its name keeps what
+    /// it had.
     ///
     /// - Parameter change: Given a copy, and called again if somebody else changes them meanwhile.
     public func updateCommonProperties(_ change: (inout Properties) -> Void) {
