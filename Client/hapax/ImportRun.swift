@@ -118,7 +118,7 @@ final class ImportRun: Sendable {
             let csv = try mapping(&lines)
             // The names of the columns are none of the events.
             if csv != nil, start.offset == 0 { note.lines = lines.count }
-            if isConsentPending { return .undelivered(Self.consentPending) }
+            if try isConsentPending { return .undelivered(Self.consentPending) }
             var reader = RecordReader(lines, csv: csv)
             try truncateRejected()
             var (isAtEnd, mustWait) = (false, false)
@@ -173,7 +173,7 @@ final class ImportRun: Sendable {
     }
 
     /// A file's events have users of their own, whom the directory's decision does not concern; but while that is to come, nothing is sent.
-    private var isConsentPending: Bool { client.directory.consent == .pending }
+    private var isConsentPending: Bool { get throws { try client.directory.consent == .pending } }
 
     private static let consentPending =
         "the user's consent is pending, and nothing is sent before it: run the import again after hapax identity opt-in or opt-out"
@@ -183,7 +183,7 @@ final class ImportRun: Sendable {
     /// - Returns: Whether the user's consent lets it go on; if not, nothing was stored.
     private func store(_ chunk: ImportChunk, _ note: inout ImportNote, _ counts: inout ImportCounts) async throws -> Bool {
         guard chunk.lines > 0 else { return true }
-        guard !isConsentPending else { return false }
+        guard try !isConsentPending else { return false }
         if chunk.rejectedLines > 0 { note.rejectedBytes = try append(chunk.rejected) }
         let stored = try client.store(chunk.events)
         counts.duplicates += stored.known
