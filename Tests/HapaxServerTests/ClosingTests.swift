@@ -147,13 +147,13 @@ struct ClosingTests {
         let settings = project.store.settings
         if isServerFirst {
             let registry = Registry(database: InterruptedSettings(base: settings) { try await project.close() })
-            _ = try await registry.setTimeZone("Asia/Kolkata", of: "shop", now: project.now * 1_000)
+            _ = try await registry.set("shop", timeZone: "Asia/Kolkata", now: project.now * 1_000)
         } else {
             let now = project.now * 1_000
             try await project.close(after: { (sql) throws(StoreError) in
                 guard "\(sql.parts)".contains("report_zones"), hasSet.withLock({ !$0 }) else { return }
                 hasSet.withLock { $0 = true }
-                do { _ = try await Registry(database: settings).setTimeZone("Asia/Kolkata", of: "shop", now: now) } catch {
+                do { _ = try await Registry(database: settings).set("shop", timeZone: "Asia/Kolkata", now: now) } catch {
                     throw .unavailable("\(error)")
                 }
             })

@@ -83,8 +83,8 @@ struct KeepingTests {
         let changes: [(String, () async throws -> Void)] = [
             ("project", { _ = try await registry.addProject("app") }),
             ("key", { _ = try await registry.addKey(.write, project: "shop", now: Sample.now) }),
-            ("limit", { _ = try await registry.setLimit(9, of: "shop") }),
-            ("zone", { _ = try await registry.setTimeZone("Japan", of: "shop", now: Sample.now) }),
+            ("limit", { _ = try await registry.set("shop", eventsPerSecond: 9, now: Sample.now) }),
+            ("zone", { _ = try await registry.set("shop", timeZone: "Japan", now: Sample.now) }),
             ("retention", { _ = try await retention.set(months: 0) }),
             ("preview", { _ = try await retention.preview(months: 0) }),
             ("erasure", { _ = try await erasures.add(project: "shop", user: "u") }),
@@ -94,7 +94,7 @@ struct KeepingTests {
         for (name, change) in changes {
             // Once before, so that each connection is there.
             _ = try await DayClosing(database: store.reports, zones: [:]).perform()
-            _ = try await registry.setLimit(0, of: "shop")
+            _ = try await registry.set("shop", eventsPerSecond: 0, now: Sample.now)
             try await store.performUpkeep()
             try await fixture.execute(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
