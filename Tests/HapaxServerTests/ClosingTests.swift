@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxServer
 
 /// What goes on beside the closing of days.
-@Suite("Closing days beside erasures, removals, zones and other projects", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Closing days beside erasures, removals, zones and other projects", .serialized, .endsWhenItHangs)
 struct ClosingTests {
     /// A closed day, and an open one, while a user is erased behind the n-th question.
     private static func figures(_ kind: StoreUnderTest.Kind, erasedAfter number: Int, isTorn: Bool) async throws -> [DailyFigures] {

@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxServer
 
 /// Erasures, retention and admin changes where something else goes wrong.
-@Suite("Keeping what is kept beside trouble", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Keeping what is kept beside trouble", .serialized, .endsWhenItHangs)
 struct KeepingTests {
     @Test("An erasure that fails for good holds up none that were asked for later (S23)", arguments: StoreUnderTest.Kind.allCases)
     func failingErasureStopsNoOther(kind: StoreUnderTest.Kind) async throws {

@@ -5,7 +5,7 @@ import Testing
 @testable import HapaxServer
 
 /// What an answer says of rows that are gone.
-@Suite("Removed rows and answers (S5, S23)", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Removed rows and answers (S5, S23)", .serialized, .endsWhenItHangs)
 struct RemovedRowsTests {
     private static func warnings(_ project: ClockedProject, _ from: String, _ to: String) async throws -> [Bool] {
         let reader = AnalysisReader(

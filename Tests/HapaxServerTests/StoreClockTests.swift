@@ -6,7 +6,7 @@ import Testing
 @testable import HapaxServer
 
 /// A store's clock that is wrong for a while (S2).
-@Suite("The store's clock", .serialized, .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("The store's clock", .serialized, .endsWhenItHangs)
 struct StoreClockTests {
     private static let day: Int64 = 1_440
 

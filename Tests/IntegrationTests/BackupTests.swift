@@ -104,7 +104,7 @@ struct BackupTests {
             let server = try await Self.start(store)
             try await Self.send(0..<500, to: server.port)
             let backup = directory.path("backup.\(round)")
-            #expect(try await Self.run("hapax-server backup \(backup)", in: directory, environment).exit == .exited(0))
+            #expect(try await Recipe.run("hapax-server backup \(backup)", in: directory, environment).exit == .exited(0))
             // The log is emptied from time to time.
             var sent = 500
             repeat {
@@ -114,7 +114,7 @@ struct BackupTests {
             await Self.stop(server.process, kill: true)
             try Data(contentsOf: URL(fileURLWithPath: backup)).write(to: URL(fileURLWithPath: file))
             for command in ["hapax-server", "hapax-server check", "hapax-server keys"] {
-                let refused = try await Self.run(command, in: directory, environment)
+                let refused = try await Recipe.run(command, in: directory, environment)
                 #expect(
                     refused.exit == .exited(command.hasSuffix("check") ? 2 : 1) && refused.text.contains("events.sqlite-wal"), "\(refused)")
             }

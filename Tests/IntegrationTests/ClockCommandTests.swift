@@ -1,7 +1,7 @@
 import TestSupport
 import Testing
 
-@Suite("hapax-server clock (S2)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("hapax-server clock (S2)", .endsWhenItHangs)
 struct ClockCommandTests {
     private static func run(_ arguments: [String], _ environment: [String: String]) async throws -> (exit: ChildProcess.Exit, note: String)
     {
