@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import HapaxModel
 
@@ -68,9 +67,12 @@ enum SQLiteNumber {
 
     /// 0 for a file that is not there.
     private static func size(of path: String) throws(StoreError) -> Int64 {
-        var status = stat()
-        guard stat(path, &status) != 0 else { return Int64(status.st_size) }
-        guard errno == ENOENT else { throw .unusable("\(path) cannot be looked at: \(String(cString: strerror(errno)))") }
-        return 0
+        do {
+            return (try FileManager.default.attributesOfItem(atPath: path)[.size] as? NSNumber)?.int64Value ?? 0
+        } catch CocoaError.fileReadNoSuchFile {
+            return 0
+        } catch {
+            throw .unusable("\(path) cannot be looked at: \(error.localizedDescription)")
+        }
     }
 }
