@@ -61,7 +61,7 @@ struct DocumentedHandlerTests {
         "control: they are the handlers of docs/client.md and README.md, to the letter",
         arguments: [
             ("docs/client.md", "// In a handler:", 7),
-            ("README.md", "// The sale is in your own database; it neither waits for its event nor fails with it.", 12),
+            ("README.md", "// The sale is in your own database; it neither waits for its event nor fails with it.", 13),
         ])
     func handlerIsTheDocumentedOne(file: String, first: String, count: Int) throws {
         func lines(_ file: String) throws -> [String] {

@@ -23,8 +23,8 @@ struct RefusedKeyTests {
         }
         let cases = [
             ("hapax_w_AhyYabcdefghijklmnopqrstuvwxyz123456", "unknown_key", "its check sum does not fit"),
-            ("nobody-knows-it", "unknown_key", ""),
-            ("read-key-of-demo", "wrong_key_kind", ""),
+            ("nobody-knows-it", "unknown_key", "must carry a known key"),
+            ("read-key-of-demo", "wrong_key_kind", "are sent with a write key"),
         ]
         for (key, code, sentence) in cases {
             let track = try await run(key, "track", "order_paid")

@@ -268,7 +268,7 @@ struct HistoryAudit: Sendable {
         if status.waiting != 0 || status.files.contains(where: { $0.failure != nil }) {
             violations.append(.notDrained("\(status)"))
         }
-        let sum = status.waiting + status.stored + status.duplicates + status.dead_lettered + status.gone
+        let sum = status.waiting + status.stored + status.duplicates + status.dead_lettered + status.removed
         if status.created != sum || status.dead_letters != deadLetters.count {
             violations.append(.booksDoNotBalance("\(status), \(deadLetters.count) letters"))
         }
@@ -299,7 +299,7 @@ struct HistoryStatus: Decodable, Sendable {
     }
 
     var files: [File]
-    var waiting, created, stored, duplicates, dead_lettered, gone, dead_letters, set_aside_files: Int
+    var waiting, created, stored, duplicates, dead_lettered, removed, dead_letters, set_aside_files: Int
     var dropped: [String: Int]
     var opted_out: Bool
 }
