@@ -1,7 +1,7 @@
 import HapaxModel
 import Testing
 
-@Suite("Where in an event a problem is (C10)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Where in an event a problem is (C10)", .endsWhenItHangs)
 struct EventPathTests {
     @Test(
         "C10: what a value is refused for names its place",

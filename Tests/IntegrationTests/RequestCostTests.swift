@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Time of the processor, which is the same on a busy machine, of the real server: what a request takes that anybody can send.
-@Suite("What a request costs", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What a request costs", .endsWhenItHangs)
 struct RequestCostTests {
     /// What is repeated until it is as long as a header block may be: whatever some parser, look or list could take badly.
     private static let texts = [

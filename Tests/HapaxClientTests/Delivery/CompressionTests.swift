@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("A proxy that spoils compressed requests costs no event (C3, D13)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("A proxy that spoils compressed requests costs no event (C3, D13)", .endsWhenItHangs)
 struct CompressionTests {
     private let log = RecordedLog()
 
@@ -98,7 +98,7 @@ struct CompressionTests {
         for number in 0..<50 { first.client.track("late \(number)", properties: ["fill": String(repeating: "x", count: 100)]) }
         first.transport.script { $0.names.contains("event 0") ? .success(.problem(.malformed)) : .success($0.receipt()) }
         #expect(await first.client.flush().stored == 50)
-        #expect(first.transport.batches.allSatisfy { !$0.isCompressed }, "while an event is held")
+        #expect(first.transport.batches.allSatisfy { !$0.isCompressed }, "while an event is held: \(first.transport.batches.map { ($0.sequences, $0.isCompressed) })")
         #expect(await first.client.status().deadLettered == 1)
         await first.client.shutdown(within: .zero)
     }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("Where a session ends and another begins while the app is shown (R42–R51)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("Where a session ends and another begins while the app is shown (R42–R51)", .endsWhenItHangs)
 struct SessionChangeTests {
     private struct Sent: CustomStringConvertible {
         var name: String

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-@Suite("What the log says of a server that refuses for good (C26, I14)", .timeLimit(.minutes(6)), .endsWhenItHangs)
+@Suite("What the log says of a server that refuses for good (C26, I14)", .endsWhenItHangs)
 struct RefusalLogTests {
     private let log = RecordedLog()
 
