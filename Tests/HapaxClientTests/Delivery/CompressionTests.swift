@@ -98,7 +98,7 @@ struct CompressionTests {
         for number in 0..<50 { first.client.track("late \(number)", properties: ["fill": String(repeating: "x", count: 100)]) }
         first.transport.script { $0.names.contains("event 0") ? .success(.problem(.malformed)) : .success($0.receipt()) }
         #expect(await first.client.flush().stored == 50)
-// What was accepted first is why it was given up.
+        // What was accepted first is why it was given up.
         #expect(first.transport.batches.prefix(2).allSatisfy { !$0.isCompressed }, "while an event is held")
         #expect(await first.client.status().deadLettered == 1)
         await first.client.shutdown(within: .zero)
