@@ -4,7 +4,7 @@ import HapaxClient
 import TestSupport
 import Testing
 
-// The quick starts of docs/client.md as they stand there, but for their imports and `@main`.
+// The quick starts of docs/client-app.md as they stand there, but for their imports and `@main`.
 
 // SwiftUI
 struct ShopApp: App {
@@ -42,7 +42,7 @@ final class AppDelegate: UIResponder, UIApplicationDelegate {
 
 @Suite("Quick starts", .endsWhenItHangs)
 struct QuickStartTests {
-    @Test("the quick starts of docs/client.md are what is compiled here", arguments: ["SwiftUI", "UIKit"])
+    @Test("the quick starts of docs/client-app.md are what is compiled here", arguments: ["SwiftUI", "UIKit"])
     func quickStartsCompile(framework: String) throws {
         func lines(_ path: String) throws -> [Substring] {
             try String(contentsOf: PackageLayout.root.appending(path: path), encoding: .utf8)
@@ -51,7 +51,7 @@ struct QuickStartTests {
         let compiled = try lines("Tests/HapaxAppleTests/QuickStarts.swift").drop { $0 != "// \(framework)" }.dropFirst().prefix {
             $0 != "// end"
         }
-        let shown = try lines("docs/client.md").drop { $0 != "import \(framework)" }.dropFirst().prefix { $0 != "```" }
+        let shown = try lines("docs/client-app.md").drop { $0 != "import \(framework)" }.dropFirst().prefix { $0 != "```" }
         #expect(!compiled.isEmpty && Array(shown.drop { $0.isEmpty || $0 == "@main" }) == Array(compiled))
     }
 }

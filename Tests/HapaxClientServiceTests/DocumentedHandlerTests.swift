@@ -5,7 +5,7 @@ import Logging
 import TestSupport
 import Testing
 
-/// The handlers that docs/client.md and README.md show.
+/// The handlers that docs/client-service.md and README.md show.
 @Suite("The documented handlers", .endsWhenItHangs)
 struct DocumentedHandlerTests {
     private func handle(_ order: (id: String, customer: String), _ events: EventClient) async throws {
@@ -58,9 +58,9 @@ struct DocumentedHandlerTests {
     }
 
     @Test(
-        "control: they are the handlers of docs/client.md and README.md, to the letter",
+        "control: they are the handlers of docs/client-service.md and README.md, to the letter",
         arguments: [
-            ("docs/client.md", "// In a handler:", 7),
+            ("docs/client-service.md", "// In a handler:", 7),
             ("README.md", "// The sale is in your own database; it neither waits for its event nor fails with it.", 13),
         ])
     func handlerIsTheDocumentedOne(file: String, first: String, count: Int) throws {

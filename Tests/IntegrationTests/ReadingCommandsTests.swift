@@ -51,7 +51,7 @@ struct ReadingCommandsTests {
     func commandInTheContainerWorks() async throws {
         let server = try await ServerUnderTest.start(try await PipelineStore(.sqlite), readKey: Self.readKey)
         let text = try String(contentsOf: PackageLayout.root.appending(path: "docs/operations.md"), encoding: .utf8)
-        let settings = try #require(text.firstMatch(of: /docker compose exec (-e .*) server hapax tail`/)?.1)
+        let settings = try #require(text.firstMatch(of: /docker compose exec (-e .*) server hapax tail/)?.1)
         var environment: [String: String] = [:]
         for setting in settings.split(separator: "-e ") {
             let parts = setting.filter { $0 != " " }.split(separator: "=", maxSplits: 1)

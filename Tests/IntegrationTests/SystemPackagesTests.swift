@@ -13,7 +13,7 @@ struct SystemPackagesTests {
         // GRDB names SQLite's package itself, and SwiftPM asks pkg-config for all of them.
         let needed = Set(named + ["libsqlite3-dev", "pkg-config"])
         #expect(needed.isSuperset(of: ["libssl-dev", "libcurl4-openssl-dev", "zlib1g-dev", "libpq-dev"]))
-        for file in [".ci/install-packages", "Dockerfile", "Examples/orders-service/Dockerfile", "README.md", "docs/client.md"] {
+        for file in [".ci/install-packages", "Dockerfile", "Examples/orders-service/Dockerfile", "README.md", "docs/client-service.md"] {
             let words = Set(try Self.text(file).split { !($0.isLetter || $0.isNumber || $0 == "-") }.map(String.init))
             let isServer = file == "Dockerfile" || file == ".ci/install-packages"
             #expect(needed.subtracting(isServer ? [] : ["libpq-dev"]).subtracting(words).isEmpty, "\(file)")

@@ -7,7 +7,7 @@ import Testing
 @testable import HapaxClient
 @testable import hapax
 
-/// docs/client.md, Bringing history.
+/// docs/client-script.md, Bringing history.
 @Suite("hapax import --csv", .endsWhenItHangs)
 struct CSVImportTests {
     private let server: IngestStandIn
@@ -154,10 +154,10 @@ struct CSVImportTests {
         let text = "at,customer,n\n" + (0..<5_000).map { "2026-11-25T09:00:00Z,u,\"\($0)\n\"\n" }.joined()
         try Data(text.utf8).write(to: URL(fileURLWithPath: path))
         func interrupt() async throws {
-            let batches = server.batches.count
+            let (batches, requests) = (server.batches.count, server.change { $0.requests })
             server.change { $0.silentAfter = batches + 2 }
             let (process, finish) = try hapax.start(["import", path] + Self.columns)
-            await server.requests(batches + 3)
+            await server.requests(requests + 3)
             process.kill(SIGINT)
             #expect(await finish().status == 130)
             server.change { $0.silentAfter = nil }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-/// An exit code is a promise: each is held against a count of what the server has (docs/client.md has the table).
+/// An exit code is a promise: each is held against a count of what the server has (docs/client-script.md has the table).
 @Suite("hapax, what 0 promises (I1, I12)", .endsWhenItHangs)
 struct ExitCodeTests {
     private let server: IngestStandIn

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HapaxClient
 
-/// docs/client.md, From PostHog or Segment: its commands as they stand there.
+/// docs/client-script.md, From PostHog or Segment: its commands as they stand there.
 @Suite("Recipes for those who come from another SDK (C29)", .endsWhenItHangs)
 struct RecipeTests {
     private static let posthog = """
@@ -30,7 +30,7 @@ struct RecipeTests {
             ),
         ])
     func recipeStoresHistory(file: String, table: String, names: [String], properties: [String]) async throws {
-        let documented = try String(contentsOf: PackageLayout.root.appending(path: "docs/client.md"), encoding: .utf8).split(
+        let documented = try String(contentsOf: PackageLayout.root.appending(path: "docs/client-script.md"), encoding: .utf8).split(
             separator: "\n")
         let command = try #require(documented.first { $0.hasPrefix("hapax import --csv \(file) ") })
         let server = try IngestStandIn()
