@@ -123,6 +123,9 @@ struct FlushCommand: AsyncParsableCommand {
             if isUnknown { Terminal.complain("how many events wait there is not known: try again, or ask that process") }
             if recovering > 0 { Terminal.complain("more is still to be recovered from damaged files; the next hapax flush goes on") }
             if waitingForOthers > 0 {
+                if let failure = directory.projectsFailure {
+                    Terminal.complain("\(failure), by which what waits under a rotated key is sent with the new one")
+                }
                 let destinations = Destinations(in: directory)
                 let names = others.map { destinations.name($0) }.sorted().joined(separator: ", ")
                 Terminal.complain(

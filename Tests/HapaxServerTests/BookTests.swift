@@ -202,6 +202,8 @@ struct BookTests {
                 let books = try await Self.books(server)
                 #expect(Self.equation(books) == [200, 100, 0, 0, 0, 0, 100])
                 #expect(books["unknown"] as? [String: Int] == ["installs": 2, "events": 202 + 1_802])
+                let one = try await Self.books(server, "/v1/installs/\(Sample.id(901))")
+                #expect(one["is_unknown"] as? Bool == true && one["missing"] is NSNull, "\(one)")
                 // Numbers that no honest install gives, often enough to overflow a sum.
                 let last = Int64.max
                 for number in 0..<12 as Range<UInt64> {

@@ -82,7 +82,8 @@ struct KeyChangeTests {
         "Of two who rotate one key at once one has done it, and the other is told; nothing of the second stays",
         arguments: StoreUnderTest.Kind.allCases)
     func oneRotationOfTwoSucceeds(kind: StoreUnderTest.Kind) async throws {
-        let (_, store, registry) = try await Self.open(kind)
+        let (fixture, store, registry) = try await Self.open(kind)
+        defer { withExtendedLifetime(fixture) {} }
         let (key, _) = try await registry.addKey(.read, project: "shop", now: Sample.now)
         let gate = Gate()
         // Both have looked before either changes anything.
@@ -111,7 +112,8 @@ struct KeyChangeTests {
         "A rotated key that was to end is followed by one that lasts as long, unless it is said when that ends",
         arguments: StoreUnderTest.Kind.allCases)
     func rotationKeepsTheTerm(kind: StoreUnderTest.Kind) async throws {
-        let (_, store, registry) = try await Self.open(kind)
+        let (fixture, store, registry) = try await Self.open(kind)
+        defer { withExtendedLifetime(fixture) {} }
         let (now, day) = (Sample.now / 1_000 * 1_000, Int64(86_400_000))
         let (key, _) = try await registry.addKey(.read, project: "shop", expiresAt: now + 90 * day, now: now)
         for (expiresAt, end) in [(nil, now + 150 * day), (now + 61 * day, now + 61 * day)] as [(Int64?, Int64)] {
@@ -119,13 +121,16 @@ struct KeyChangeTests {
             #expect(new.expiresAt == end)
         }
         let (other, _) = try await registry.addKey(.read, project: "shop", now: now)
-        #expect(try await registry.rotateKey(other.id, grace: .zero, now: now).key.expiresAt == nil)
+        #expect(try await registry.rotateKey(other.id, grace: .seconds(60), now: now).key.expiresAt == nil)
+        // The end that it has now is its grace's.
+        await #expect(throws: Registry.Problem.self) { try await registry.rotateKey(other.id, grace: .seconds(60), now: now) }
         await store.close()
     }
 
     @Test("A refresh that was overtaken by a later one changes nothing: a key that was revoked meanwhile stays so")
     func lateRefreshIsDropped() async throws {
-        let (_, store, registry) = try await Self.open(.sqlite)
+        let (fixture, store, registry) = try await Self.open(.sqlite)
+        defer { withExtendedLifetime(fixture) {} }
         let (key, secret) = try await registry.addKey(.read, project: "shop", now: Sample.now)
         let (gate, looks) = (Gate(), Locked(0))
         let held = HeldSettings(
@@ -151,7 +156,8 @@ struct KeyChangeTests {
 
     @Test("Over HTTP: a repeated member is refused, and a change is made whole or not at all")
     func changesAreWhole() async throws {
-        let (_, store, registry) = try await Self.open(.sqlite)
+        let (fixture, store, registry) = try await Self.open(.sqlite)
+        defer { withExtendedLifetime(fixture) {} }
         try await RunningServer.run(on: store) { server in
             for (method, path, body, parameter) in [
                 ("PATCH", "retention", #"{"dry_run":false,"months":3,"dry_run":true}"#, "dry_run"),
@@ -180,7 +186,8 @@ struct KeyChangeTests {
 
     @Test("A key of the settings that is a key of the store of another kind keeps the server from starting; as a name it is refused")
     func settingsDoNotContradictTheStore() async throws {
-        let (_, store, registry) = try await Self.open(.sqlite)
+        let (fixture, store, registry) = try await Self.open(.sqlite)
+        defer { withExtendedLifetime(fixture) {} }
         let (key, secret) = try await registry.addKey(.write, project: "shop", now: Sample.now)
         let contradiction = StaticKeys(readers: [secret: 1], projects: ["shop": 1]).contradiction(to: try await registry.contents())
         #expect(contradiction?.contains("key \(key.id) of the store, a write key") == true && contradiction?.contains(secret) == false)

@@ -4,7 +4,7 @@ import HapaxModel
 /// Which project each server and key of the directory is for, as receipts have said. What waits for a key that was rotated is sent with its
 /// successor by that: to the same project of the same server, and to no other.
 final class ProjectNotes: Sendable {
-    private struct Note: Hashable, Codable {
+    fileprivate struct Note: Hashable, Codable {
         var server: String
         var project: String
     }
@@ -65,5 +65,13 @@ final class ProjectNotes: Sendable {
             if failure.withLock({ before in (before != now, before = now).0 }) { report(now) }
             return nil
         }
+    }
+}
+
+extension QueueDirectory {
+    /// Why nobody can read which project each key is for, so that what waits under a rotated key waits on; nil if that can be read.
+    package var projectsFailure: StorageFailure? {
+        do { _ = try SmallFile(path: projectsPath).decoded([String: ProjectNotes.Note].self) } catch { return StorageFailure(error) }
+        return nil
     }
 }

@@ -32,8 +32,7 @@ package struct QueueDirectory: Hashable, Sendable {
     /// Makes the directory, readable by its owner only.
     package func make() throws(StorageFailure) {
         do {
-            try FileManager.default.createDirectory(
-                atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+            try OwnedFile.makeDirectory(path)
         } catch {
             // A file is in its place.
             let isFile = (error as? CocoaError)?.code == .fileWriteFileExists

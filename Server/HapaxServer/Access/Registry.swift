@@ -272,6 +272,15 @@ package struct Registry: Sendable {
         guard old.state(at: now) == .active else {
             throw Problem.invalid(parameter: "id", "is of a key that has been revoked or has expired: make a new one")
         }
+        // After a rotation the old key's end is its grace's, which says nothing about how long the next one is to last.
+        let newer = known.keys.last {
+            $0.id > id && ($0.kind, $0.projectID, $0.name) == (old.kind, old.projectID, old.name) && $0.state(at: now) == .active
+        }
+        if let newer, old.expiresAt != nil, expiresAt == nil {
+            throw Problem.invalid(
+                parameter: "id", "is of a key that ends, and key \(newer.id) has followed it: rotate that one, or say when the new one ends"
+            )
+        }
         let end = now + Int64(clamping: Int(grace / .milliseconds(1)))
         // Of two who rotate one key at once, the second finds the first one's new key once it has the lock.
         let (key, secret) = try await insert(

@@ -13,10 +13,10 @@ extension InstallBook {
         let texts = Array(texts)
         guard texts.count == Self.columns.count, let created = Self.integer(texts[0]), let acknowledged = Self.integer(texts[1]),
             let word = Self.integer(texts[2]), let begins = Self.integer(texts[4]), let stored = texts[5].flatMap({ SequenceSet($0) }),
-            let repeated = Self.integer(texts[7])
+            let repeated = Self.integer(texts[7]), let isUnknown = Self.truth(texts[8])
         else { return nil }
         (self.created, self.acknowledged, self.word, self.begins, self.stored) = (created, acknowledged, word, begins, stored)
-        (self.repeated, isUnknown, missingSince) = (repeated, ["1", "true"].contains(texts[8]), Self.integer(texts[9]))
+        (self.repeated, self.isUnknown, missingSince) = (repeated, isUnknown, Self.integer(texts[9]))
         // Empty before anything was folded.
         if let text = texts[10], !text.isEmpty {
             let folded = text.split(separator: ",").compactMap { Int64($0) }
@@ -92,6 +92,15 @@ extension InstallBook {
     }
 
     private static func integer(_ text: String?) -> Int64? { text.flatMap { Int64($0) } }
+
+    /// As PostgreSQL sends a truth value (`t`) or writes one (`true`), and as SQLite keeps it.
+    private static func truth(_ text: String?) -> Bool? {
+        switch text {
+        case "1", "t", "true": true
+        case "0", "f", "false": false
+        default: nil
+        }
+    }
 
     /// - Returns: nil for a text that is no list of ranges.
     private static func ranges(_ json: String?) -> [ClosedRange<Int64>]? {

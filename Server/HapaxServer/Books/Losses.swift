@@ -13,16 +13,17 @@ package struct Losses: Sendable {
     /// - Throws: ``Registry/Problem``, ``StoreError``.
     package func accept(project: String, install: EventID?, isDryRun: Bool) async throws -> Int64 {
         let projectID = try await Registry(database: store.settings).contents().project(named: project).id
-        let reader = TrustReader(database: store.reports, projectID: projectID, deadline: .now + .seconds(60))
+        // Each question has its time, however long closing takes in between.
+        func reader() -> TrustReader { TrustReader(database: store.reports, projectID: projectID, deadline: .now + .seconds(60)) }
         if let install {
-            guard let install = try await reader.install(install) else {
+            guard let install = try await reader().install(install) else {
                 throw Registry.Problem.notFound("no install of this project has that id; hapax reconcile names those with losses")
             }
             return try await accept([install], projectID, isDryRun: isDryRun)
         }
         var (count, last): (Int64, EventID?) = (0, nil)
         repeat {
-            let installs = try await reader.losses(after: last, limit: 1_000)
+            let installs = try await reader().losses(after: last, limit: 1_000)
             count += try await accept(installs, projectID, isDryRun: isDryRun)
             last = installs.last?.id
         } while last != nil

@@ -34,7 +34,7 @@ struct ClockCommand: ParsableCommand {
             let reset = try await clock.reset(now: now)
             var notes = ["The clock shows \(ClockCommand.text(reset.now)). \(EraseCommand.events(Int64(reset.events))) seemed to be later."]
             notes += reset.closed.map { project, until in
-                "Days of \(project) have closed up to \(ClockCommand.text(until)): PostgreSQL takes events again from then on."
+                "Days of \(project) have closed up to \(ClockCommand.text(until)): where that is PostgreSQL, it takes events again from then on."
             }
             if reset.closed.isEmpty { notes.append("A server that goes on answering 503 clock_behind needs a restart.") }
             return CommandOutput(text: "", note: notes.joined(separator: "\n"))

@@ -16,13 +16,13 @@ struct ServerCommand: ParsableCommand {
 /// Reads the flags; ``HapaxServer`` does the rest.
 struct ServeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "serve", abstract: "Serves until SIGTERM or SIGINT (the default).",
+        commandName: "serve", abstract: "The default command: takes events until SIGTERM or SIGINT.",
         discussion: """
             Each setting can be a flag, an environment variable, or a key of the JSON file named by --config; the first of these wins. \
             Events go to POST /v1/events; a page at / shows what arrives, and GET /v1/events and others answer with it (docs/reading.md); \
             GET /health/live, /health/ready and /metrics tell how it is. \
             It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings. \
-            Other commands, each with its --help: projects, keys, retention, erase, backup, check, clock.
+            Other commands, each with its --help: projects, keys, retention, erase, accept-losses, backup, check, clock.
             """)
 
     @OptionGroup var settings: ServerFlags

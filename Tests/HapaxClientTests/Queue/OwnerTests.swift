@@ -38,5 +38,15 @@ struct OwnerTests {
         var status = stat()
         #expect(stat(other, &status) == 0 && status.st_uid == 0)
         await holder.client.shutdown(within: .zero)
+
+        // So does the directory itself, where the command is the first to make it.
+        let home = hapax.directory.path("home")
+        try FileManager.default.createDirectory(atPath: home, withIntermediateDirectories: true)
+        try #require(chown(home, nobody.pw_uid, nobody.pw_gid) == 0)
+        let place = home + "/state/hapax"
+        #expect(try await hapax.start(["track", "one", "--no-flush", "--queue", place]).finish().status == 0)
+        for path in [home + "/state", place, place + "/1.sqlite"] {
+            #expect(stat(path, &status) == 0 && status.st_uid == nobody.pw_uid, "\(path)")
+        }
     }
 }
