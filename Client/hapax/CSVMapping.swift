@@ -182,6 +182,11 @@ struct CSVMapping {
         guard let iso = format.iso(cell.trimmingCharacters(in: .whitespaces)) else {
             throw EventProblem(.invalidTime, detail: "must be as --date-format says: \(format.pattern)")
         }
+        // ISO 8601, which a rejection would name else, is not what the file has.
+        guard Timestamp("\(iso.count == 10 ? iso + "T00:00:00" : iso)Z") != nil else {
+            throw EventProblem(
+                .invalidTime, detail: "is as --date-format says (\(format.pattern)), but no day and time of the years 1970 to 9999")
+        }
         return try ISOTime(iso, in: zone)
     }
 

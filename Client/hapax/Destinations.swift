@@ -30,8 +30,11 @@ struct Destinations {
     func name(_ id: EventID?) -> String { Terminal.printable(id.map { note($0)?.name ?? "\($0)" } ?? "unknown") }
 
     /// As `…: 401 unknown_key, next try 23:38`, and what the server said on a line of its own.
-    func lines(_ id: EventID) -> [String] {
+    ///
+    /// - Parameter waits: Whether anything is to be sent there; else nobody tries again.
+    func lines(_ id: EventID, waits: Bool) -> [String] {
         guard let note = note(id), let failure = note.failure else { return [name(id)] }
+        guard waits else { return ["\(name(id)): nothing waits; the latest request ended with \(Terminal.printable(failure))"] }
         let next = nextTry(id).map { "next try \(Self.clockTime($0))" } ?? "next try with the next upload"
         let since = note.since.map { ["fails since \(Date(unixMilliseconds: $0).formatted(.iso8601))"] } ?? []
         let said = note.detail.map { ["the server says: \(Terminal.printable($0))"] } ?? []

@@ -15,10 +15,10 @@ struct Hapax: AsyncParsableCommand {
             Environment: HAPAX_SERVER, HAPAX_KEY, HAPAX_READ_KEY and HAPAX_QUEUE stand for --server, --key, --read-key and --queue; \
             HAPAX_KEY_FILE names a file with the key. Prefer these for keys: arguments can be seen by other users of the machine.
 
-            Shell completion: hapax --generate-completion-script bash (or zsh, fish) writes a script; see docs/client.md for where to put \
+            Shell completion: hapax --generate-completion-script bash (or zsh, fish) writes a script; see docs/client-script.md for where to put \
             it. `hapax help track` explains a command.
 
-            Exit codes:
+            Exit codes (2 and 3 of track, import and flush; of others hapax help COMMAND has them):
               0    done
               1    failed: the queue or a file cannot be used, the user has opted out, the server does not answer what it was asked, or \
             what was asked for is not there

@@ -27,7 +27,8 @@ struct ISOTime {
             throw EventProblem(
                 .invalidTime,
                 detail:
-                    "must be as 2026-11-25T09:00:00.5+01:00, 2026-11-25 09:00, 2026-11-25, or Unix milliseconds, in the years 1970 to 9999")
+                    "must be as 2026-11-25T09:00:00.5+01:00, 2026-11-25 09:00, 2026-11-25, or Unix milliseconds, a day that there is, in the years 1970 to 9999"
+            )
         }
         guard offset == nil else {
             unixMilliseconds = time.unixMilliseconds

@@ -63,7 +63,8 @@ struct StatusCommand: AsyncParsableCommand {
         for file in setAside { Terminal.say("damaged      \(file), set aside") }
         let (destinations, ids) = (Destinations(in: queue.directory), ids(lines))
         for id in ids {
-            for (index, text) in destinations.lines(id).enumerated() {
+            let waits = lines.contains { $0.note?.destination == id && ($0.isUnknown || ($0.status?.waiting ?? 0) > 0) }
+            for (index, text) in destinations.lines(id, waits: waits).enumerated() {
                 Terminal.say((index == 0 ? "destination  " : "             ") + text)
             }
         }
