@@ -175,7 +175,8 @@ struct ClockedDatabase: ReportDatabase {
     func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
     func clock() async throws(StoreError) -> StoreClock {
         var clock = try await base.clock()
-        (clock.settled, clock.closing) = (min(clock.settled, now * 1_000), min(clock.closing, now * 1_000))
+        // The test's clock is believed, though the store's own is months away from it.
+        (clock.settled, clock.closing) = (min(clock.settled, now * 1_000), now * 1_000)
         return clock
     }
     func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {

@@ -40,7 +40,8 @@ struct FailureLogTests {
         }
         writer.stop()
         await running
-        #expect(log.lines.count == 2 && log.lines.last?.message.contains("again") == true)
+        // On a starved machine the second failure can come ten seconds after the first, which is told again.
+        #expect(log.lines.count { $0.message.contains("again") } == 1 && log.lines.last?.message.contains("again") == true)
         #expect(log.lines.last?.metadata["failures.count"] == "2")
     }
 }

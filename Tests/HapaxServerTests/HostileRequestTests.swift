@@ -272,7 +272,7 @@ struct HostileRequestTests {
         let gone = (0..<1_000).map { EventBatch.Envelope.Gone($0 * 2...$0 * 2, reason: String(repeating: "x", count: 200)) }
         let request = try Sample.request([], envelope: .init(installID: Sample.id(9), word: 1, gone: gone))
         // The reasons are cut (S11), and the book is read for it.
-        #expect((70_000..<120_000).contains(request.bytes))
+        #expect(request.bytes > 70_000)
     }
 
     @Test("A key of the wrong kind is 403: the admin key does not write, a write key sees no metrics; no key sees nothing (I9)")

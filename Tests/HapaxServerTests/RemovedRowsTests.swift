@@ -60,8 +60,10 @@ struct RemovedRowsTests {
 
     @Test("An answer that was kept is not given again once a user of it is erased", arguments: StoreUnderTest.Kind.allCases)
     func keptAnswersForget(kind: StoreUnderTest.Kind) async throws {
-        let store = try await StoreUnderTest(kind).openWithMovingClock()
+        let fixture = try await StoreUnderTest(kind)
+        let store = try await fixture.openWithMovingClock()
         for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
+        defer { withExtendedLifetime(fixture) {} }
         try await RunningServer.run(on: store) { server in
             let event = Sample.event(Sample.id(1), name: "canary-name", distinctID: "u1", properties: ["p": "canary"])
             #expect(try await server.receipt(EventBatch(envelope: .init(), events: [event]).encoded()).stored == 1)

@@ -41,6 +41,7 @@ struct StoreClockTests {
     func trust(name: String, accepted: Int64, steps: [Step]) {
         let (start, began) = (Sample.now, ContinuousClock.now)
         var trust = ClockTrust(known: 0, clock: start, at: began)
+        _ = trust.read(start, accepted: 0, at: began)
         for step in steps {
             let clock = trust.read(
                 start + step.clock * 60_000, accepted: accepted == 0 ? 0 : start + accepted * 60_000, at: began + .seconds(60 * step.passed)

@@ -76,7 +76,8 @@ struct GuardedAppTests {
         third.handle(.didBecomeActive)
         third.reset()
         third.handle(.didEnterBackground)
-        await third.shutdown(within: .zero)
+        // With some time, so that its file is let go of.
+        await third.shutdown(within: .seconds(60))
         // In the background it had no time for a request: the run after it sends what is left.
         let next = try launch(server, in: "3", version: 4)
         for client in [next, second] {
@@ -84,7 +85,7 @@ struct GuardedAppTests {
             #expect(report.remaining == 0, "\(report)")
         }
         let path = try #require(next.open.map { $0.directory.databasePath($0.file.number) })
-        await next.shutdown(within: .zero)
+        await next.shutdown(within: .seconds(60))
 
         // The disk damages the queue's file; what is found in it is said, and the user comes again.
         let file = try FileHandle(forUpdating: URL(filePath: path))

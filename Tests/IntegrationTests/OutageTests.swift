@@ -112,16 +112,17 @@ struct OutageTests {
                 await Task.yield()
             }
         }
-        try await waits(for: "hapax_store_ready 1")
+        try await waits(for: "\nhapax_store_ready 1\n")
         try await cluster.stop(mode: .fast)
-        try await waits(for: "hapax_store_ready 0")
+        try await waits(for: "\nhapax_store_ready 0\n")
         try await cluster.start()
-        try await waits(for: "hapax_store_ready 1")
+        try await waits(for: "\nhapax_store_ready 1\n")
         server.terminate()
         _ = await server.waitUntilExit()
         let lines = await server.remainingErrors().split(separator: "\n")
         #expect(
-            lines.count { $0.contains("The store does not answer") } == 1 && lines.count { $0.contains("The store answers again") } == 1)
+            lines.count { $0.contains("The store does not answer") } == 1 && lines.count { $0.contains("The store answers again") } == 1,
+            "\(lines)")
         #expect(!lines.contains { $0.contains("rasure") || $0.contains("kept") || $0.contains("Reports") }, "\(lines)")
         try await cluster.stop(mode: .fast)
     }

@@ -126,7 +126,8 @@ struct ConsentTests {
         test.client.handle(.didEnterBackground)
         test.client.handle(.didBecomeActive)
         _ = await test.client.flush()
-        #expect(test.transport.batches.flatMap(\.names) == ["$identify", "$AppStart"])
+        // A grant while the app is shown begins a session (R44).
+        #expect(test.transport.batches.flatMap(\.names) == ["$AppStart", "$identify", "$AppEnd", "$AppStart"])
         await test.client.shutdown(within: .zero)
     }
 

@@ -31,16 +31,18 @@ struct EventClientLifecycleTests {
         #expect(app.ended == [1], "once")
     }
 
-    @Test("a session whose start was refused has no end either (R43, R44, D16)")
+    @Test("a session whose start was refused has no end either; the one that a grant begins has (R43, R44, D16)")
     func refusedStartHasNoEnd() async throws {
         let test = try TestClient { $0.uploadOnlyInBackground() }
         try test.client.setConsent(.denied)
+        test.client.handle(.didBecomeActive)
+        test.client.handle(.didEnterBackground)
         test.client.handle(.didBecomeActive)
         try test.client.setConsent(.granted)
         test.client.handle(.didEnterBackground)
         test.client.handle(.didBecomeActive)
         _ = await test.client.flush()
-        #expect(test.transport.batches.flatMap(\.names) == ["$AppStart"])
+        #expect(test.transport.batches.flatMap(\.names) == ["$AppStart", "$AppEnd", "$AppStart"])
         await test.client.shutdown(within: .zero)
     }
 

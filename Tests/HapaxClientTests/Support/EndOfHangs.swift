@@ -23,17 +23,28 @@ struct EndOfHangs: SuiteTrait, TestTrait, TestScoping {
     func provideScope(for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void) async throws {
         guard !Self.ended.earlier.contains("\(test.id)") else { return }
         let start = ContinuousClock.now
-        try await withoutActuallyEscaping(function) { function in
-            let task = Task { try await function() }
-            let number = Self.watch.begin(test.id, limit, task)
-            let result = await withTaskCancellationHandler {
-                await task.result
-            } onCancel: {
-                task.cancel()
-            }
+        let (number, limits) = Self.watch.begin(test.id, limit)
+        defer {
+            Self.watch.end(number)
             Self.ended.add(test.id, after: .now - start)
-            if Self.watch.end(number) { Issue.record("It took longer than \(limit), not counting what it waited for a processor") }
-            try result.get()
+        }
+        // Child tasks: they run where the test's traits want it to run.
+        try await withoutActuallyEscaping(function) { function in
+            try await withThrowingTaskGroup(of: Bool.self) { group in
+                group.addTask {
+                    try await function()
+                    return false
+                }
+                group.addTask {
+                    for await _ in limits { return true }
+                    return false
+                }
+                let isOver = try await group.next() == true
+                group.cancelAll()
+                guard isOver else { return }
+                Issue.record("It took longer than \(limit), not counting what it waited for a processor")
+                try await group.waitForAll()
+            }
         }
     }
 
@@ -42,7 +53,8 @@ struct EndOfHangs: SuiteTrait, TestTrait, TestScoping {
         private struct Running {
             var id: Test.ID
             var limit: Duration
-            var task: Task<Void, any Error>
+            /// Yields once the limit is over.
+            var over: AsyncStream<Void>.Continuation
             var spent = Duration.zero
             var isCancelled = false
         }
@@ -66,16 +78,16 @@ struct EndOfHangs: SuiteTrait, TestTrait, TestScoping {
             }
         }
 
-        func begin(_ id: Test.ID, _ limit: Duration, _ task: Task<Void, any Error>) -> Int {
-            state.withLock { state in
+        func begin(_ id: Test.ID, _ limit: Duration) -> (number: Int, limits: AsyncStream<Void>) {
+            let (limits, over) = AsyncStream.makeStream(of: Void.self)
+            return state.withLock { state in
                 state.next += 1
-                state.running[state.next] = Running(id: id, limit: limit, task: task)
-                return state.next
+                state.running[state.next] = Running(id: id, limit: limit, over: over)
+                return (state.next, limits)
             }
         }
 
-        /// Whether it was cancelled, because its limit was over.
-        func end(_ number: Int) -> Bool { state.withLock { $0.running.removeValue(forKey: number)?.isCancelled ?? false } }
+        func end(_ number: Int) { state.withLock { _ = $0.running.removeValue(forKey: number) } }
 
         private func spend(_ time: Duration) {
             let (late, hanging, all) = state.withLock { state in
@@ -84,7 +96,7 @@ struct EndOfHangs: SuiteTrait, TestTrait, TestScoping {
                 for number in late.keys { state.running[number]?.isCancelled = true }
                 return (late, state.running.first { $0.value.spent > $0.value.limit + EndOfHangs.grace }, state.running)
             }
-            for test in late.values { test.task.cancel() }
+            for test in late.values { test.over.yield() }
             guard let hanging else { return }
             EndOfHangs.ended.add(hanging.value.id, after: hanging.value.spent)
             let others = all.filter { $0.key != hanging.key }.values
