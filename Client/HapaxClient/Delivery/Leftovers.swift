@@ -84,12 +84,18 @@ package actor Leftovers {
 
     private func look(isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?) async -> Look {
         var look = Look()
-        if let failure = await nameProject(isManual: isManual, permission) {
+        let numbers: [Int]
+        do throws(StorageFailure) { numbers = try own.directory.numbers() } catch {
+            // Not none: what others have left may wait there.
+            look.failure = .queue(error)
+            return look
+        }
+        if let failure = await nameProject(numbers, isManual: isManual, permission) {
             look.failure = failure
             return look
         }
         let destinations = destinations.union(projects.destinations)
-        for number in (try? own.directory.numbers()) ?? [] where number != own.number && !isStopped {
+        for number in numbers where number != own.number && !isStopped {
             let note = FileClaim.note(of: number, in: own.directory)
             guard note.map({ destinations.contains($0.destination) }) ?? true else {
                 if note?.isClean == false, note?.isNew == false { look.others += 1 }
@@ -122,9 +128,11 @@ package actor Leftovers {
     /// does, so it is asked by an envelope without events: once, and whenever somebody asks.
     ///
     /// - Returns: Why that failed.
-    private func nameProject(isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?) async -> DeliveryFailure? {
+    private func nameProject(
+        _ numbers: [Int], isManual: Bool, _ permission: (@Sendable () -> RequestPermission)?
+    ) async -> DeliveryFailure? {
         guard isManual || !hasAsked, !projects.isNamed else { return nil }
-        let others = ((try? own.directory.numbers()) ?? []).compactMap { FileClaim.note(of: $0, in: own.directory) }
+        let others = numbers.compactMap { FileClaim.note(of: $0, in: own.directory) }
         guard others.contains(where: { !destinations.contains($0.destination) && !$0.isClean && !$0.isNew }) else { return nil }
         hasAsked = true
         let step = await delivery.step(own, isManual: isManual, asksProject: true, permission: permission)
