@@ -294,6 +294,8 @@ struct ConsentTests {
         }
         await clock.advance(by: .seconds(60)) { client.startFailure == nil }
         #expect(client.track("taken") != nil && client.consent == .granted)
+        // The file counts what was refused before it was open, with the next commit.
+        try await client.open?.waitUntilStored()
         #expect(await client.status().dropped == ["unreadable": 2])
         #expect(log.lines.filter { $0.hasPrefix("error") }.count == 1)
         await client.shutdown(within: .zero)
