@@ -26,8 +26,17 @@ struct Destinations {
         return pause.flatMap { $0.until > now ? $0.until : nil }
     }
 
-    /// As `https://events.example.org (hapax_w_AhyY…)`; an id where a client of an earlier version began the file.
-    func name(_ id: EventID?) -> String { Terminal.printable(id.map { note($0)?.name ?? "\($0)" } ?? "unknown") }
+    /// As `https://events.example.org (hapax_w_AhyY…)`, with the id where another key begins alike; the id alone where a client of an earlier version
+    /// began the file.
+    func name(_ id: EventID?) -> String {
+        guard let id, let name = note(id)?.name else { return id.map { "\($0)" } ?? "unknown" }
+        return Terminal.printable(name) + (notes.values.count { $0.name == name } > 1 ? ", id \(id)" : "")
+    }
+
+    /// With the ids, by which a command takes them.
+    func names(_ ids: Set<EventID>) -> String {
+        ids.map { id in note(id).map { "\(Terminal.printable($0.name)), id \(id)" } ?? "id \(id)" }.sorted().joined(separator: "; ")
+    }
 
     /// As `…: 401 unknown_key, next try 23:38`, and what the server said on a line of its own.
     ///
@@ -41,13 +50,14 @@ struct Destinations {
         return ["\(name(id)): \(Terminal.printable(failure)), \(next)"] + said + since
     }
 
-    /// - Parameter text: A name of ``name(_:)``, a server's URL, the beginning of a key, or an id.
-    func matching(_ text: String, among ids: some Sequence<EventID>) -> Set<EventID> {
-        Set(
-            ids.filter { id in
-                let note = note(id)
-                return ["\(id)", note?.name, note?.server, note?.key, note.map { String($0.key.dropLast()) }].contains(text)
-            })
+    /// - Parameter text: A server's URL, the beginning of a key as it is shown, or an id.
+    func matching(_ text: String, among ids: Set<EventID>) -> Set<EventID> {
+        // A variable that was not set names nothing, nor does a key of which nothing is shown.
+        guard !text.isEmpty else { return [] }
+        return ids.filter { id in
+            let note = note(id)
+            return ["\(id)", note?.server, note?.key, note.map { String($0.key.dropLast()) }].contains(text)
+        }
     }
 
     /// By the clock of this machine.

@@ -127,10 +127,12 @@ struct FlushCommand: AsyncParsableCommand {
                     Terminal.complain("\(failure), by which what waits under a rotated key is sent with the new one")
                 }
                 let destinations = Destinations(in: directory)
-                let names = others.map { destinations.name($0) }.sorted().joined(separator: ", ")
+                let id = others.count == 1 ? others.first.map { "\($0)" } ?? "ID" : "ID"
                 Terminal.complain(
-                    "\(waitingForOthers) events wait for another server or key: \(names). If this one replaces it: hapax flush --replaces \"URL KEY\", with the old ones"
-                )
+                    """
+                    \(waitingForOthers) events wait for another server or key: \(destinations.names(others)). To send them here: hapax flush --replaces \(id); \
+                    to delete them: hapax queue purge --destination \(id)
+                    """)
             }
         }
     }

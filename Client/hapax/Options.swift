@@ -57,21 +57,28 @@ struct ServerOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            A server and a write key that these replace, with a blank between them: what waits for them is sent as well. May be repeated. \
-            Default: $HAPAX_REPLACES, one behind the other.
-            """, valueName: "url key"))
+            What waits for another server or key, and is to be sent here: its id or its key's beginning as hapax status shows them, or the old URL \
+            and key, with a blank between them. May be repeated. Default: $HAPAX_REPLACES, such pairs one behind the other.
+            """, valueName: "destination"))
     var replaces: [String] = []
 
     func validate() throws { _ = try replaced() }
 
-    private func replaced() throws -> [EventClient.Destination] {
-        let parts = (replaces.isEmpty ? [environment("HAPAX_REPLACES") ?? ""] : replaces).map { $0.split(whereSeparator: \.isWhitespace) }
-        guard parts.allSatisfy({ replaces.isEmpty ? $0.count.isMultiple(of: 2) : $0.count == 2 }) else {
-            throw ValidationError("What is replaced is a server's URL and a write key, with a blank between them.")
+    /// Each in one word, or as a URL and a key.
+    private func replaced() throws -> [[String]] {
+        if replaces.isEmpty {
+            let words = (environment("HAPAX_REPLACES") ?? "").split(whereSeparator: \.isWhitespace).map(String.init)
+            guard words.count.isMultiple(of: 2) else {
+                throw ValidationError("HAPAX_REPLACES holds pairs: a server's URL and a write key, with blanks between them.")
+            }
+            return stride(from: 0, to: words.count, by: 2).map { [words[$0], words[$0 + 1]] }
         }
-        let words = parts.joined().map(String.init)
-        return stride(from: 0, to: words.count, by: 2).map {
-            EventClient.Destination(server: EventClient.Configuration.url(words[$0]), writeKey: words[$0 + 1])
+        return try replaces.map { text in
+            let words = text.split(whereSeparator: \.isWhitespace).map(String.init)
+            guard words.count == 1 || words.count == 2 else {
+                throw ValidationError("What is replaced is named by one word, or by a server's URL and a write key, a blank between them.")
+            }
+            return words
         }
     }
 
@@ -97,7 +104,13 @@ struct ServerOptions: ParsableArguments {
         } catch {
             throw ValidationError("\(error)")
         }
-        configuration.replaces = try replaced()
+        for words in try replaced() {
+            if words.count == 2 {
+                configuration.replaces.append(.init(server: EventClient.Configuration.url(words[0]), writeKey: words[1]))
+            } else if let id = try queue.destination(words[0])?.id {
+                configuration.replacedDestinations.insert(id)
+            }
+        }
         do throws(StartError) { _ = try configuration.destinations() } catch {
             throw ValidationError("What is replaced: \(error)")
         }

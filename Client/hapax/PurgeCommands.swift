@@ -21,7 +21,7 @@ struct PurgeQueue: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Only what waits for this server and key, as hapax status names them: the server's URL, the beginning of the key, or the id of --json.",
+            "Only what waits for this server and key, as hapax status names them: the server's URL, the beginning of the key, or the id.",
             valueName: "destination"))
     var destination: String?
 
@@ -53,18 +53,9 @@ struct PurgeQueue: AsyncParsableCommand {
 
     /// Which files are meant, and for what.
     private func chosen() throws -> (files: [Int], name: String?) {
-        let numbers = try queue.numbers()
-        guard let destination else { return (numbers, nil) }
-        let places = numbers.map { ($0, FileClaim.note(of: $0, in: queue.directory)?.destination) }
-        let (all, ids) = (Destinations(in: queue.directory), Set(places.compactMap(\.1)))
-        let found = all.matching(destination, among: ids)
-        guard let id = found.first, found.count == 1 else {
-            let names = (found.isEmpty ? ids : found).map { "\(all.name($0)), id \($0)" }.sorted().joined(separator: "; ")
-            let problem = found.isEmpty ? "no file of the queue is for" : "more than one destination is called"
-            Terminal.complain("\(problem) \(destination). There are: \(names.isEmpty ? "none" : names)")
-            throw ExitCode.failure
-        }
-        return (places.filter { $0.1 == id }.map(\.0), all.name(id))
+        guard let destination else { return (try queue.numbers(), nil) }
+        guard let chosen = try queue.destination(destination) else { throw ExitCode.failure }
+        return (chosen.files, chosen.name)
     }
 
     private func tell(_ waiting: Int, _ deadLetters: Int, _ unopened: UnopenedFiles) {

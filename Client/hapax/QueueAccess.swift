@@ -64,6 +64,19 @@ extension QueueOptions {
     func numbers() throws -> [Int] {
         do throws(StorageFailure) { return try directory.numbers() } catch { throw Terminal.queueCannotBeUsed(error) }
     }
+
+    /// The destination that a person means, its name, and the files for it; nil with a message where none or several are called so.
+    ///
+    /// - Parameter text: See ``Destinations/matching(_:among:)``.
+    func destination(_ text: String) throws -> (id: EventID, name: String, files: [Int])? {
+        let places = try numbers().map { ($0, FileClaim.note(of: $0, in: directory)?.destination) }
+        let (all, ids) = (Destinations(in: directory), Set(places.compactMap(\.1)))
+        let found = all.matching(text, among: ids)
+        if let id = found.first, found.count == 1 { return (id, all.name(id), places.filter { $0.1 == id }.map(\.0)) }
+        let problem = found.isEmpty ? "no file of the queue is for" : "more than one destination is called"
+        Terminal.complain("\(problem) \(text). There are: \(ids.isEmpty ? "none" : all.names(found.isEmpty ? ids : found))")
+        return nil
+    }
 }
 
 /// An event or a dead letter among those of all files: `2-17` is the one with sequence 17 in file 2.
@@ -96,7 +109,7 @@ extension Terminal {
         guard let others = look?.others, others > 0 else { return }
         let files = others == 1 ? "1 file of the queue holds" : "\(others) files of the queue hold"
         complain(
-            "\(files) events for another server or key. If this one replaces it: hapax flush --replaces \"URL KEY\", with the old ones")
+            "\(files) events for another server or key. hapax status names it, and hapax flush --replaces ID sends it here")
     }
 
     static func complain(of damages: [QueueDamage]) {

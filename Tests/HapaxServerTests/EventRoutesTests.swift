@@ -251,6 +251,8 @@ struct EventRoutesTests {
         }
         let text = "\(log.lines)"
         #expect(log.lines.contains { $0.message == "A request was refused" && $0.metadata["problem.code"] == "malformed" })
+        let sentence = "the header Authorization: Bearer must carry a known key"
+        #expect(log.lines.contains { $0.metadata["problem.code"] == "unknown_key" && $0.metadata["problem.detail"] == "\(sentence)" })
         #expect(log.lines.contains { $0.message == "A group could not be committed" })
         for word in ["secret", RunningServer.key, "\(Sample.id(1))"] { #expect(!text.contains(word), "\(word): \(text)") }
     }

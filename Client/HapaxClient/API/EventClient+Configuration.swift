@@ -13,6 +13,8 @@ extension EventClient {
         /// Servers and write keys that this client's replace: what still waits for them in the directory is sent to this one. Files of others
         /// are left alone.
         public var replaces: [Destination] = []
+        /// The same by the names that a directory has for them, as a command's user reads them there.
+        package var replacedDestinations: Set<EventID> = []
         /// Where events wait, and how many may.
         public var queue: QueueSettings
         /// When events are uploaded; ``EventClient/updateUploads(_:)`` changes it later.
@@ -264,7 +266,7 @@ extension EventClient.Configuration {
 
     /// Whose files in the directory are sent.
     package func destinations() throws(StartError) -> Set<EventID> {
-        var all = try endpoint().destinations
+        var all = try endpoint().destinations.union(replacedDestinations)
         for replaced in replaces {
             var configuration = self
             (configuration.server, configuration.writeKey) = (replaced.server, replaced.writeKey)

@@ -72,7 +72,7 @@ struct RefusalMiddleware: RouterMiddleware {
         }
         let duration = ContinuousClock.now - began
         metrics.answered(context.endpointPath.map { "\(request.method.rawValue) \($0)" }, after: duration)
-        log.answered(request, context, response.status, problem?.code, after: duration)
+        log.answered(request, context, response.status, problem, after: duration)
         response.headers[RequestProblem.requestIDField] = context.requestID
         response.body = response.body.paced(by: context.channel)
         // The length that GET would have, and no body (RFC 9110 §9.3.2).

@@ -28,7 +28,7 @@ final class AccessLog: Sendable {
 
     /// - Parameter problem: Why it was refused; nil if it was not.
     func answered(
-        _ request: Request, _ context: IngestContext, _ status: HTTPResponse.Status, _ problem: RequestProblem.Code?,
+        _ request: Request, _ context: IngestContext, _ status: HTTPResponse.Status, _ problem: RequestProblem?,
         after duration: Duration
     ) {
         guard problem != nil || duration >= ServerLimits.slowRequest, let suppressed = takeLine(at: .now) else { return }
@@ -38,7 +38,9 @@ final class AccessLog: Sendable {
         ]
         // The route's pattern, because a path can hold an id, or anything.
         metadata["http.route"] = context.endpointPath.map { "\($0)" }
-        metadata["problem.code"] = problem.map { "\($0.rawValue)" }
+        metadata["problem.code"] = problem.map { "\($0.code.rawValue)" }
+        // Of other answers the sentence is our own; these may quote what was sent (I14).
+        if let problem, ![400, 404].contains(status.code) { metadata["problem.detail"] = "\(problem.detail)" }
         metadata["project"] = projectName(request.headers[.authorization]).map { "\($0)" }
         let client = proxies.client(of: context.channel.remoteAddress?.ipAddress, forwarded: request.headers[values: Self.forwardedFor])
         metadata["client.address"] = client.map { "\($0)" }

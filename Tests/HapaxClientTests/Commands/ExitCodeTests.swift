@@ -107,10 +107,25 @@ struct ExitCodeTests {
 
     @Test("flush: what waits for another server or key is counted and named, and sent once this one replaces it; an empty file is silence")
     func otherKeysAreCounted() async throws {
-        #expect(try await hapax.run("track", "e", "--key", "old", "--no-flush").status == 0)
+        for key in ["old", "hapax_w_AhyY-the-first", "hapax_w_AhyY-the-second"] {
+            #expect(try await hapax.run("track", "e", "--key", key, "--no-flush").status == 0)
+        }
         let flush = try await hapax.run("flush", "--json")
-        #expect(flush.status == 2 && flush.json["remaining_for_others"] as? Int == 1 && flush.error.contains(#"--replaces "URL KEY""#))
-        #expect(try await hapax.run("flush", "--replaces", "\(server.url) old").status == 0 && server.stored.count == 1)
+        #expect(flush.status == 2 && flush.json["remaining_for_others"] as? Int == 3 && flush.error.contains("hapax flush --replaces ID"))
+        #expect(try await hapax.run("flush", "--replaces", "\(server.url) old").status == 2 && server.stored.count == 1)
+        for (name, sentence) in [("hapax_w_Ahy", "no file of the queue is for"), ("hapax_w_AhyY…", "more than one destination is called")] {
+            let unclear = try await hapax.run("flush", "--replaces", name)
+            #expect(unclear.status == 2 && unclear.error.contains("\(sentence) \(name). There are: "), "\(unclear.error)")
+        }
+        // Two that begin alike are told apart by their ids.
+        let status = try await hapax.run("status")
+        let ids = status.out.matches(of: /^destination .*AhyY…\), id (\S+)/.anchorsMatchLineEndings()).map { String($0.1) }
+        try #require(ids.count == 2, "\(status.out)")
+        #expect(try await hapax.run("flush", "--replaces", ids[0]).status == 2 && server.stored.count == 2)
+        // The line that is printed is the one that works.
+        let hint = try await hapax.run("flush").error.firstMatch(of: /hapax flush --replaces (\S+);/)
+        #expect(hint.map { String($0.1) } == ids[1])
+        #expect(try await hapax.run("flush", "--replaces", ids[1]).status == 0 && server.stored.count == 3)
         let after = try await hapax.run("flush")
         #expect(after.status == 0 && after.error == "")
     }
