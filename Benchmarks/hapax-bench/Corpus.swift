@@ -10,7 +10,9 @@ struct Corpus {
     /// - Parameters:
     ///   - hasRandomIDs: Whether ids are of version 4, as foreign senders make them, instead of 7.
     ///   - installs: Numbered as of so many, which send batches of `batchSize` in turn.
-    init(count: Int, hasRandomIDs: Bool = false, installs: Int = 1, batchSize: Int = 1) {
+    init(
+        count: Int, hasRandomIDs: Bool = false, installs: Int = 1, batchSize: Int = 1, properties: (Int) -> Properties = Self.properties
+    ) {
         var generator = UUIDv7Generator()
         let now = Int64(Date().timeIntervalSince1970 * 1_000)
         var events: [[UInt8]] = []
@@ -21,7 +23,7 @@ struct Corpus {
             let id = random ?? generator.next(unixMilliseconds: now)
             let event = Event(
                 id: id, name: "order_viewed", time: now + Int64(index), distinctID: "customer-\(index * 7_919 % 200_003)",
-                sequence: Int64(index / batchSize / installs * batchSize + index % batchSize + 1), properties: Self.properties(index))
+                sequence: Int64(index / batchSize / installs * batchSize + index % batchSize + 1), properties: properties(index))
             ids.append(id)
             events.append(event.encoded().bytes)
         }
