@@ -20,6 +20,21 @@ struct FirstDayTests {
         _ = try key("a")
         #expect(try await Recipe.run(try Recipe.text("first-day-certificate"), in: directory, environment).exit == .exited(0))
 
+        // What certbot does as root, with the certificate just made.
+        let hook = try Recipe.text(
+            "first-day-hook",
+            [
+                "sudo ": "", "/etc/letsencrypt/renewal-hooks/deploy/hapax": "hook", "-g hapax ": "", "/etc/hapax/": "installed",
+                "certbot renew --force-renewal": "RENEWED_LINEAGE=renewed ./hook",
+            ])
+        let lineage = "mkdir renewed installed; cp certificate.pem renewed/fullchain.pem; cp key.pem renewed/privkey.pem"
+        let hooked = try await Recipe.run(lineage + "\n" + hook, in: directory, environment)
+        #expect(hooked.exit == .exited(0), "\(hooked)")
+        for name in ["fullchain.pem", "privkey.pem"] {
+            let attributes = try FileManager.default.attributesOfItem(atPath: directory.path("installed/" + name))
+            #expect(attributes[.posixPermissions] as? Int == 0o640)
+        }
+
         // Tests listen on loopback, on ports that are free; the signal is for the server, not for its shell.
         let start = try Recipe.text("first-day-start", ["0.0.0.0": "127.0.0.1", "9464": "0", "\nhapax-server\n": "\nexec hapax-server\n"])
         let server = try await Recipe.start(start, in: directory, environment.merging(["HAPAX_PORT": "0"]) { $1 })

@@ -55,6 +55,47 @@ struct ProxyTests {
     }
 
     @Test(
+        "A rolling update of the documented three servers behind nginx: each request is answered with 200, each event is stored once (I1, I2)",
+        .enabled(if: !Proxy.areMissing, "nginx is needed: .ci/install-packages --with-proxies"))
+    func rollingUpdateIsNotNoticed() async throws {
+        let (directory, store) = (TemporaryDirectory(), try await PipelineStore(.postgres))
+        var servers: [ServerUnderTest] = []
+        for _ in 0..<3 { servers.append(try await ServerUnderTest.start(store)) }
+        let addresses = Dictionary(uniqueKeysWithValues: servers.enumerated().map { ("10.0.0.\($0 + 1):8080", "127.0.0.1:\($1.port)") })
+        // The documented server block, without TLS and at the root.
+        let listens = try LoopbackPort.unused()
+        let files = try await TestCertificate(in: directory)
+        let block = try Self.example(.nginx, server: 0, listens: listens, files)
+        let server = try #require(block.range(of: "server {\n    listen").map { String(block[$0.lowerBound...]) })
+            .replacing(" ssl;", with: ";").replacing("location /hapax/", with: "location /")
+            .split(separator: "\n").filter { !$0.contains("ssl_certificate") }.joined(separator: "\n")
+        let nginx = try Self.start(.nginx, try Recipe.text("several-servers", addresses) + server, in: directory)
+        while (try? await RawHTTP.get(port: listens, path: "/health/ready"))?.status != 200 { await Task.yield() }
+
+        let load = SteadyLoad { [listens] }
+        async let running: Void = load.run()
+        for (index, server) in servers.enumerated() {
+            await load.wait(for: 100)
+            #expect(await server.stop() == .exited(0))
+            await load.wait(for: 100)
+            servers[index] = try await ServerUnderTest.start(store, port: server.port)
+            while try await RawHTTP.get(port: server.port, path: "/health/ready").status != 200 { await Task.yield() }
+            // nginx counts in whole seconds.
+            let isAskedAgain = ContinuousClock.now + .seconds(3)
+            await load.wait { $0.latest.map { $0 > isAskedAgain } ?? false }
+        }
+        await load.wait(for: 100)
+        load.stop()
+        await running
+        let books = load.books
+        #expect(books.unanswered == 0 && books.statuses == [200: books.acknowledged.count], "\(books.statuses) \(nginx.standardErrorTail)")
+        #expect(try await store.rows().count == books.acknowledged.count)
+        nginx.terminate()
+        _ = await nginx.waitUntilExit()
+        for server in servers { await server.stop() }
+    }
+
+    @Test(
         "Behind the documented nginx and Caddy, under a path: events arrive, the live stream passes at once, refusals stay ours, addresses are real",
         .enabled(if: !Proxy.areMissing, "nginx and caddy are needed: .ci/install-packages --with-proxies"), arguments: Proxy.allCases)
     func documentedProxyWorks(proxy: Proxy) async throws {
