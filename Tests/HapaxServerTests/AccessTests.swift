@@ -35,7 +35,7 @@ struct AccessTests {
     func registryKeepsKeys(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open()
-        let (registry, now) = (Registry(database: store.settings), Sample.now / 1_000 * 1_000)
+        let (registry, now) = (Registry(database: store.sql), Sample.now / 1_000 * 1_000)
         // A project that a setting named is one of them.
         #expect(try await store.projectID(named: "app") == 1)
         #expect(try await registry.addProject("shop").id == 2)
@@ -50,7 +50,7 @@ struct AccessTests {
         await store.close()
 
         let reopened = try await fixture.open()
-        let contents = try await Registry(database: reopened.settings).contents()
+        let contents = try await Registry(database: reopened.sql).contents()
         #expect(contents.projects.map(\.name) == ["app", "shop"] && Set(contents.projects.map(\.publicID)).count == 2)
         #expect(contents.projects.allSatisfy { $0.publicID.wholeMatch(of: /[0-9a-f]{16}/) != nil && $0.derivedIDs == .any })
         #expect(contents.keys.map(\.id) == [write.id, admin.id, fresh.id] && contents.keys.map(\.kind) == [.write, .admin, .write])
@@ -68,7 +68,7 @@ struct AccessTests {
     func impossibleChangesAreRefused(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open()
-        let (registry, now) = (Registry(database: store.settings), Sample.now)
+        let (registry, now) = (Registry(database: store.sql), Sample.now)
         _ = try await registry.addProject("shop")
         let (key, _) = try await registry.addKey(.read, project: "shop", expiresAt: now, now: now)
         func problem(_ body: () async throws -> Void) async -> Registry.Problem? {
@@ -112,7 +112,7 @@ struct AccessTests {
     func manyKeysAreRead(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open()
-        let registry = Registry(database: store.settings)
+        let registry = Registry(database: store.sql)
         let rows = (0..<1_000).map {
             "('\(KeyDigest("key \($0)").hex)', '', 'write', \($0 % 200 + 1), '', \(kind == .postgres ? "now()" : "0"))"
         }
@@ -139,7 +139,7 @@ struct AccessTests {
     ) async throws {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open()
-        let (registry, now) = (Registry(database: store.settings), Sample.now)
+        let (registry, now) = (Registry(database: store.sql), Sample.now)
         var keys: [String: String] = [:]
         for project in ["shop", "app"] { _ = try await registry.addProject(project) }
         for kind in KeyKind.allCases {
@@ -253,7 +253,7 @@ struct AccessTests {
                 #expect(answer["Retry-After"] != nil)
             }
             #expect(try await server.get("/health/ready").status == 200)
-            let registry = Registry(database: store.settings)
+            let registry = Registry(database: store.sql)
             _ = try await registry.addProject("shop")
             let key = try await registry.addKey(.write, project: "shop", now: Sample.now).secret
             let body = Array("[".utf8) + Sample.event(Sample.id(1)) + Array("]".utf8)
@@ -323,14 +323,14 @@ struct AccessTests {
     func servingRoleCannotMakeKeys() async throws {
         let roles = try await TwoRoles()
         let owner = try await roles.open(admin: roles.admin)
-        let key = try await Registry(database: owner.settings).addKey(.admin, project: nil, now: Sample.now).secret
+        let key = try await Registry(database: owner.sql).addKey(.admin, project: nil, now: Sample.now).secret
         await owner.close()
         let store = try await roles.open(admin: nil)
         try await RunningServer.run(on: store, keys: StaticKeys()) { server in
             let answer = try await Self.send(server, "POST", "/v1/admin/keys", key: key, body: #"{"kind":"admin"}"#)
             #expect(answer.problemCode == .adminRoleMissing)
             #expect(try await Self.send(server, "GET", "/v1/admin/keys", key: key).status == 200)
-            let registry = Registry(database: store.settings)
+            let registry = Registry(database: store.sql)
             while try await registry.contents().keys.first?.lastUsed == nil {}
         }
     }

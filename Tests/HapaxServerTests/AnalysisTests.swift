@@ -37,7 +37,7 @@ struct AnalysisTests {
         after: @escaping @Sendable (StoreSQL) async throws(StoreError) -> Void = { (_) throws(StoreError) in }
     ) async throws -> String {
         let reader = AnalysisReader(
-            database: ClockedDatabase(base: project.store.reports, now: project.now, after: after), zones: project.zones.withLock { $0 },
+            database: SteppedStore(base: project.store.sql, now: project.now, after: after), zones: project.zones.withLock { $0 },
             projectID: 1,
             deadline: .now + .seconds(600))
         let days = try await reader.days((CalendarDay(from), CalendarDay(to)), now: project.now)
@@ -155,11 +155,11 @@ struct AnalysisTests {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open()
         let endless: StoreSQL = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 - i / 2 FROM n) SELECT count(*) FROM n"
-        await #expect(throws: StoreError.tooHeavy) { try await store.reports.rows(endless, until: .now + .milliseconds(100)) }
+        await #expect(throws: StoreError.tooHeavy) { try await store.sql.ask(endless, as: .question(until: .now + .milliseconds(100))) }
         await #expect(throws: StoreError.tooHeavy) {
-            try await store.reports.each(endless, until: .now + .milliseconds(100)) { _ in }
+            try await store.sql.each(endless, until: .now + .milliseconds(100)) { _ in }
         }
-        #expect(try await store.reports.rows("SELECT 1", until: .now + .seconds(600)) == [["1"]])
+        #expect(try await store.sql.ask("SELECT 1", as: .question(until: .now + .seconds(600))) == [["1"]])
         await store.close()
     }
 

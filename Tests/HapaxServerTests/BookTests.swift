@@ -113,7 +113,7 @@ struct BookTests {
         _ = try await store.projectID(named: "shop")
         try await RunningServer.run(on: store) { server in
             _ = try await server.post(Sent(created: 3, events: Self.events(1...3)).body(of: Self.install))
-            let erasures = Erasures(store: store)
+            let erasures = Erasures(database: store.sql)
             _ = try await erasures.finished(try await erasures.add(project: "shop", user: "customer-1"))
             #expect(Self.equation(try await Self.books(server)) == [3, 3, 0, 0, 0, 0, 0])
             // It was told of 8 before the restore, and goes on with 9.
@@ -157,7 +157,7 @@ struct BookTests {
             #expect(try await store.commit(group.storeGroup, writer: 0).isEmpty)
         }
         func lost() async throws -> [String?] {
-            let rows = try await store.settings.slowRows(StoredNumbers.lost(store.settings.dialect))
+            let rows = try await store.sql.ask(StoredNumbers.lost(store.sql.dialect), as: .owner)
             #expect(rows.allSatisfy { $0[0] == "1" && $0[1] == Self.install.description })
             return rows.map { $0[2] }
         }
@@ -169,12 +169,12 @@ struct BookTests {
         _ = try await store.commit(CommitGroup([request], horizon: 0).storeGroup, writer: 0)
         try await send(5...20, user: "forgotten", day: Sample.day - 200)
         #expect(try await lost() == [])
-        let erasures = Erasures(store: store)
+        let erasures = Erasures(database: store.sql)
         _ = try await erasures.finished(try await erasures.add(project: "shop", user: "forgotten"))
         #expect(try await lost() == [])
         try await fixture.execute("DELETE FROM events WHERE sequence = 2")
         #expect(try await lost() == ["{[2,3)}"])
-        let retention = Retention(store: store)
+        let retention = Retention(database: store.sql)
         _ = try await retention.set(months: 2)
         _ = try await retention.perform()
         #expect(try await fixture.rows("SELECT count(*) FROM kept_events WHERE sequence IS NOT NULL") == [["1"]])
@@ -267,11 +267,13 @@ struct BookTests {
         }
         #expect(try await losses.accept(project: "shop", install: nil, isDryRun: false) == 12_000)
         #expect(try await losses.accept(project: "shop", install: nil, isDryRun: true) == 0)
-        let reader = TrustReader(database: store.reports, projectID: 1, deadline: .now + .seconds(60))
+        let reader = TrustReader(database: store.sql, projectID: 1, deadline: .now + .seconds(60))
         #expect(try await reader.install(Sample.id(7))?.book.figures.refused == 1)
-        let plan = try await store.reports.rows(
-            "EXPLAIN \(kind == .sqlite ? "QUERY PLAN" as StoreSQL : "") SELECT 1 \(reader.chosen(Sample.id(7)))", until: .now + .seconds(60)
-        )
+        let plan = try await store.sql.ask(
+            "EXPLAIN \(kind == .sqlite ? "QUERY PLAN" as StoreSQL : "") SELECT 1 \(reader.chosen(Sample.id(7)))",
+            as: .question(
+                until: .now + .seconds(60)
+            ))
         #expect(plan.joined().contains { $0?.contains(kind == .sqlite ? "SEARCH" : "Index Cond") == true }, "\(plan)")
     }
 
@@ -311,12 +313,12 @@ struct BookTests {
             let request = try Sample.request(events, envelope: .init(installID: Self.install, created: part * 1_000 + 1_000))
             _ = try await store.commit(CommitGroup([request], horizon: 0).storeGroup, writer: 0)
         }
-        let erasures = Erasures(store: store)
+        let erasures = Erasures(database: store.sql)
         _ = try await erasures.finished(try await erasures.add(project: "shop", user: "gone"))
         let removed = try #require(SequenceSet(try await fixture.rows("SELECT removed FROM installs")[0][0]))
         #expect((1...StoredNumbers.maximumRanges).contains(removed.ranges.count))
         #expect(removed.intersection(2...2).count == 1 && removed.intersection(5_000...5_000).count == 1)
-        #expect(try await store.settings.slowRows(StoredNumbers.lost(store.settings.dialect)).isEmpty)
+        #expect(try await store.sql.ask(StoredNumbers.lost(store.sql.dialect), as: .owner).isEmpty)
     }
 
     @Test("A book that somebody has changed by hand is unknown, and not without losses")

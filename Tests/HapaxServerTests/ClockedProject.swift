@@ -80,19 +80,17 @@ final class ClockedProject: Sendable {
     func close(
         after: @escaping @Sendable (StoreSQL) async throws(StoreError) -> Void = { (_) throws(StoreError) in }, isTorn: Bool = false
     ) async throws -> DayClosing.Outcome? {
-        let database = ClockedDatabase(base: store.reports, now: now, after: after, isTorn: isTorn)
+        let database = SteppedStore(base: store.sql, now: now, after: after, isTorn: isTorn)
         return try await DayClosing(database: database, zones: zones.withLock { $0 }).perform()
     }
 
     func report(_ from: String, _ to: String, _ basis: DailyReport.Basis = .closed, project: Int32 = 1) async throws -> DailyReport {
-        let database = store.reports
+        let database = store.sql
         let reader = DailyReportReader(database: database, zones: zones.withLock { $0 })
         return try await reader.report(
             project, (CalendarDay(from), CalendarDay(to)), basis, now: now, until: .now + .seconds(600)
         ) { query throws(StoreError) in
-            try await query.figures(database, .question) { (sql) async throws(StoreError) in
-                try await database.rows(sql, within: .seconds(600))
-            }
+            try await query.figures(database, until: .now + .seconds(600))
         }
     }
 
@@ -139,50 +137,5 @@ final class ClockedProject: Sendable {
             return state.stores
         }
         for store in stores { await store.close() }
-    }
-}
-
-/// Days close by the test's clock, not by the store's.
-struct ClockedDatabase: ReportDatabase {
-    let base: any ReportDatabase
-    let now: Int64
-    /// Runs behind each question, as what happens between two of them.
-    var after: @Sendable (StoreSQL) async throws(StoreError) -> Void = { (_) throws(StoreError) in }
-
-    /// Answers statements that belong together as of one moment each: a control.
-    var isTorn = false
-
-    var dialect: ReportDialect { base.dialect }
-    func rows(_ sql: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
-        try await interrupted(sql) { (sql) throws(StoreError) in try await base.rows(sql, until: deadline) }
-    }
-    func rows(_ sql: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] {
-        try await interrupted(sql) { (sql) throws(StoreError) in try await base.rows(sql, within: time) }
-    }
-    private func interrupted(
-        _ sql: [StoreSQL], _ ask: ([StoreSQL]) async throws(StoreError) -> [[[String?]]]
-    ) async throws(StoreError) -> [[[String?]]] {
-        var rows: [[[String?]]] = []
-        for part in isTorn ? sql.map({ [$0] }) : [sql] {
-            rows += try await ask(part)
-            for statement in part { try await after(statement) }
-        }
-        return rows
-    }
-    func each(
-        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
-    ) async throws(StoreError) { try await base.each(sql, until: deadline, row) }
-    func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
-    func clock() async throws(StoreError) -> StoreClock {
-        var clock = try await base.clock()
-        // The test's clock is believed, though the store's own is months away from it.
-        (clock.settled, clock.closing) = (min(clock.settled, now * 1_000), now * 1_000)
-        return clock
-    }
-    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
-        try await base.received(from: from, to: to, parts: parts)
-    }
-    func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
-        try await base.exclusively(body)
     }
 }

@@ -37,12 +37,10 @@ struct ClosingTests {
         #expect(isTorn || returns == [["\(closed.newUsers)"]])
         // Behind the second of the statements that belong together.
         count.withLock { $0 = number - 2 }
-        let database = ClockedDatabase(base: project.store.reports, now: now, after: after, isTorn: isTorn)
+        let database = SteppedStore(base: project.store.sql, now: now, after: after, isTorn: isTorn)
         let bounds = try await project.day("2026-01-14").bounds
         let query = DailyQuery(projectID: 1, day: bounds, receivedBefore: bounds.closes, foldedTo: 0)
-        let open = try await query.figures(database, .question) { (sql) async throws(StoreError) in
-            try await database.rows(sql, until: .now + .seconds(600))
-        }
+        let open = try await query.figures(database, until: .now + .seconds(600))
         await project.store.close()
         return [closed, open]
     }
@@ -64,7 +62,7 @@ struct ClosingTests {
         let project = try await ClockedProject(kind, zone: "UTC", start: "2026-01-12T10:00:00Z")
         try await project.receive("a", at: "2026-01-12T09:00:00Z")
         try await project.receive("a", at: "2026-01-12T09:00:00Z", project: 2)
-        let erasures = Erasures(store: project.store, serversKnow: 0)
+        let erasures = Erasures(database: project.store.sql, serversKnow: 0)
         let removal = try await erasures.add(project: "shop", user: nil)
         if kind == .sqlite { project.move(to: project.now + 1) }
         let hasTried = Locked(false)
@@ -101,17 +99,14 @@ struct ClosingTests {
         #expect(Array(outcome.failures.keys) == ["shop"] && "\(outcome.failures)".contains("Mars/Olympus"))
         let other = try await project.report("2026-01-12", "2026-01-15", project: 2)
         #expect(other.days.allSatisfy { $0.state == .closed } && other.days.map(\.late) == [1, 0, 0])
-        let (reports, now) = (project.store.reports, project.now * 1_000)
-        let lag = try await StoreWatch.Figures(reader: project.store.reader, dialect: reports.dialect, now: now) {
-            (sql) throws(StoreError) in
-            try await reports.rows(sql)
-        }.closingLag
+        let (database, now) = (project.store.sql, project.now * 1_000)
+        let lag = try await StoreWatch.Figures(database, project.store.reader, now: now, as: .own).closingLag
         #expect(lag.map(\.project) == ["app", "shop"] && lag[0].seconds == 0 && lag[1].seconds > 86_400, "\(lag)")
 
         let (log, looks) = (RecordedLog(), Locked(0))
         let zones = project.zones
         let service = ReportService(
-            closing: DayClosing(database: ClockedDatabase(base: reports, now: project.now), zones: zones.withLock { $0 }),
+            closing: DayClosing(database: SteppedStore(base: database, now: project.now), zones: zones.withLock { $0 }),
             isStoreThere: { true }, logger: log.logger,
             pause: { [fixture = project.fixture] _ in
                 let look = looks.withLock { looks in
@@ -144,9 +139,16 @@ struct ClosingTests {
         project.zones.withLock { $0 = [:] }
         try await project.receive("a", at: "2026-01-12T09:00:00Z")
         let hasSet = Locked(false)
-        let settings = project.store.settings
+        let settings = project.store.sql
         if isServerFirst {
-            let registry = Registry(database: InterruptedSettings(base: settings) { try await project.close() })
+            let interrupted = SteppedStore(
+                base: settings,
+                after: { (sql) throws(StoreError) in
+                    guard "\(sql.parts)".contains("FROM report_zones WHERE"), hasSet.withLock({ !$0 }) else { return }
+                    hasSet.withLock { $0 = true }
+                    do { try await project.close() } catch { throw .unavailable("\(error)") }
+                })
+            let registry = Registry(database: interrupted)
             _ = try await registry.set("shop", timeZone: "Asia/Kolkata", now: project.now * 1_000)
         } else {
             let now = project.now * 1_000
@@ -175,27 +177,4 @@ struct ClosingTests {
         try await Self.expectOneDayAfterAnother(project)
         await project.store.close()
     }
-}
-
-/// Something happens behind the first look at zones.
-private struct InterruptedSettings: SettingsDatabase {
-    let base: any SettingsDatabase
-    let body: @Sendable () async throws -> Void
-    private let isDone = Locked(false)
-
-    init(base: any SettingsDatabase, _ body: @escaping @Sendable () async throws -> Void) { (self.base, self.body) = (base, body) }
-
-    var dialect: ReportDialect { base.dialect }
-    func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
-        let rows = try await base.rows(sql)
-        guard "\(sql.parts)".contains("FROM report_zones WHERE"), isDone.withLock({ !$0 }) else { return rows }
-        isDone.withLock { $0 = true }
-        do { try await body() } catch { throw .unavailable("\(error)") }
-        return rows
-    }
-    func slowRows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.slowRows(sql) }
-    func note(_ statement: StoreSQL) async throws(StoreError) { try await base.note(statement) }
-    func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] { try await base.change(statements) }
-    func tidy(_ tables: Set<String>) async throws(StoreError) { try await base.tidy(tables) }
-    func clear(_ buckets: Range<Int32>) async throws(StoreError) { try await base.clear(buckets) }
 }

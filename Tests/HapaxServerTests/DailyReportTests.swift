@@ -9,37 +9,6 @@ import Testing
 /// docs/reading.md: time and the daily report (R60, R61, R62): one suite over both stores.
 @Suite("The daily report", .serialized, .endsWhenItHangs)
 struct DailyReportTests {
-    /// Something happens between two statements of a question.
-    private struct InterruptedDatabase: ReportDatabase {
-        let base: any ReportDatabase
-        let statements = Locked(0)
-        let interruption: (after: Int, body: @Sendable () async throws -> Void)
-
-        var dialect: ReportDialect { base.dialect }
-        func rows(_ sql: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
-            let number = statements.withLock { count in
-                count += 1
-                return count
-            }
-            if number == interruption.after { do { try await interruption.body() } catch { throw .unavailable("\(error)") } }
-            return try await base.rows(sql, until: deadline)
-        }
-        func each(
-            _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
-        ) async throws(StoreError) { try await base.each(sql, until: deadline, row) }
-        func rows(_ sql: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] {
-            try await base.rows(sql, within: time)
-        }
-        func write(_ statements: [StoreSQL]) async throws(StoreError) { try await base.write(statements) }
-        func clock() async throws(StoreError) -> StoreClock { try await base.clock() }
-        func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
-            try await base.received(from: from, to: to, parts: parts)
-        }
-        func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
-            try await base.exclusively(body)
-        }
-    }
-
     @Test(
         "A day that closes, or gets an event, between two statements of a question: it is never told as closed and empty, nor with less than its names",
         arguments: StoreUnderTest.Kind.allCases, 1...10)
@@ -49,19 +18,26 @@ struct DailyReportTests {
             try await books.receive("a", at: "2026-01-13T09:00:00Z")
             try await books.close()
             books.move(to: closes ? "2026-01-14T05:00:00Z" : "2026-01-13T20:00:00Z")
-            let database = InterruptedDatabase(
-                base: books.store.reports,
-                interruption: (
-                    statement, { if closes { try await books.close() } else { try await books.receive("b", at: "2026-01-13T19:00:00Z") } }
-                ))
+            let count = Locked(0)
+            let database = SteppedStore(
+                base: books.store.sql,
+                before: { (purpose) throws(StoreError) in
+                    guard case .question = purpose else { return }
+                    let number = count.withLock { count in
+                        count += 1
+                        return count
+                    }
+                    guard number == statement else { return }
+                    do {
+                        if closes { try await books.close() } else { try await books.receive("b", at: "2026-01-13T19:00:00Z") }
+                    } catch { throw .unavailable("\(error)") }
+                })
             let reader = DailyReportReader(database: database, zones: [1: .utc])
             let day = try #require(CalendarDay("2026-01-13"))
             let report = try await reader.report(
                 1, (day, day.advanced(by: 1)), .closed, now: books.now, until: .now + .seconds(600)
             ) { query throws(StoreError) in
-                try await query.figures(database, .question) { (sql) async throws(StoreError) in
-                    try await database.rows(sql, until: .now + .seconds(600))
-                }
+                try await query.figures(database, until: .now + .seconds(600))
             }
             let figures = try #require(report.days.first).figures
             #expect(
@@ -172,7 +148,7 @@ struct DailyReportTests {
             for store in others {
                 group.addTask {
                     for _ in 0..<5 {
-                        let outcome = try await DayClosing(database: ClockedDatabase(base: store.reports, now: now), zones: zones).perform()
+                        let outcome = try await DayClosing(database: SteppedStore(base: store.sql, now: now), zones: zones).perform()
                         #expect(outcome?.failures.isEmpty != false)
                     }
                 }
@@ -216,10 +192,10 @@ struct DailyReportTests {
         var began: Int64?
         while began == nil { began = try await fixture.rows(open).first.flatMap { Int64($0[0]) } }
         let limit = try #require(began)
-        for _ in 0..<3 { #expect(try await store.reports.settled() <= limit) }
+        for _ in 0..<3 { #expect(try await store.sql.settled() <= limit) }
         try other.execute("COMMIT")
         #expect(try await committing.isEmpty)
-        while try await store.reports.settled() <= limit {}
+        while try await store.sql.settled() <= limit {}
         await store.close()
     }
 
@@ -294,10 +270,10 @@ struct DailyReportTests {
         if byAdmin {
             let (zone, now) = ("America/Los_Angeles", books.now * 1_000)
             await #expect(throws: Registry.Problem.self) {
-                try await Registry(database: books.store.settings, zonesInSettings: ["shop"]).set("shop", timeZone: zone, now: now)
+                try await Registry(database: books.store.sql, zonesInSettings: ["shop"]).set("shop", timeZone: zone, now: now)
             }
             books.zones.withLock { $0 = [:] }
-            let project = try await Registry(database: books.store.settings).set("shop", timeZone: zone, now: now)
+            let project = try await Registry(database: books.store.sql).set("shop", timeZone: zone, now: now)
             #expect(project.timeZone == zone && project.timeZoneFrom.map { $0 > .first } == true)
         } else {
             books.zones.withLock { $0[1] = ReportZone("America/Los_Angeles") }

@@ -112,7 +112,7 @@ struct DurabilityTests {
         let store = try await StoreUnderTest.postgres(uri + "?options=-csearch_path%3Dahead,pg_catalog,public", options: options)
         let group = Sample.group([Sample.record(Sample.id(1))])
         _ = try await store.commit(group, writer: 0)
-        _ = try await store.reports.settled()
+        _ = try await store.sql.settled()
         try connection.execute("DROP SCHEMA ahead CASCADE")
         await #expect(throws: StoreError.clockBehind) { try await store.commit(group, writer: 0) }
         await #expect(throws: StoreError.clockBehind) { try await store.check() }

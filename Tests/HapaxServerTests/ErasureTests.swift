@@ -40,7 +40,7 @@ struct ErasureTests {
     func erasedUserLeavesNothing(kind: StoreUnderTest.Kind) async throws {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.openWithMovingClock()
-        let erasures = Erasures(store: store)
+        let erasures = Erasures(database: store.sql)
         for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
         #expect(try await Self.send(1..<31, to: store) == [.stored])
         #expect(try await Self.send(31..<41, of: "somebody-else", to: store) == [.stored])
@@ -95,11 +95,11 @@ struct ErasureTests {
         for start in stride(from: UInt64(1), to: 5_001, by: 1_000) {
             #expect(try await Self.send(start..<start + 1_000, to: store) == [.stored])
         }
-        let erasures = Erasures(store: store)
+        let erasures = Erasures(database: store.sql)
         let asked = try await erasures.add(project: "shop", user: Self.user)
         // Another server, where there can be one.
         let other = kind == .postgres ? try await fixture.openWithMovingClock() : store
-        let others = Erasures(store: other)
+        let others = Erasures(database: other.sql)
         let interrupted = Task { try await erasures.perform(asked) { if $0 >= 2_000 { withUnsafeCurrentTask { $0?.cancel() } } } }
         async let first = erasures.perform(asked)
         async let second = others.perform(asked)
@@ -130,7 +130,7 @@ struct ErasureTests {
             """
         }
         try writer.execute(insert(1))
-        let erasures = Erasures(store: store)
+        let erasures = Erasures(database: store.sql)
         let asked = try await erasures.add(project: "shop", user: Self.user)
         let erasing = Task { try await erasures.perform(asked) }
         try await fixture.execute(insert(2))
@@ -159,7 +159,7 @@ struct ErasureTests {
         let others = (10..<15).map { Sample.event(Sample.id($0), distinctID: $0 < 13 ? "phone" : "library") }
         let group = CommitGroup([try Sample.request(links + others)], horizon: 0)
         _ = try await store.commit(group.storeGroup, writer: 0)
-        let erasures = Erasures(store: store)
+        let erasures = Erasures(database: store.sql)
         let found = try await erasures.links(project: "shop", user: "ada")
         #expect(
             found.map { "\($0.user) \($0.rows) \($0.isShared)" } == [
@@ -192,7 +192,7 @@ struct ErasureTests {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open(currentTime: { Int64(Date().timeIntervalSince1970 * 1_000) })
         for project in ["shop", "app"] { _ = try await store.projectID(named: project) }
-        let erasures = Erasures(store: store)
+        let erasures = Erasures(database: store.sql)
         #expect(try await Self.send(1..<3, to: store) == [.stored])
         try await RunningServer.run(on: store) { server in
             func send(_ number: UInt64, _ user: String) async throws -> Receipt.Result? {
@@ -244,16 +244,16 @@ struct ErasureTests {
         #expect(try await Self.send(1..<4, project: 2, to: store) == [.stored])
         for part in [1..<800, 800..<1_500] as [Range<UInt64>] { #expect(try await Self.send(part, to: store) == [.stored]) }
         let (erasures, registry) = (
-            Erasures(store: store, serversKnow: kind == .postgres ? 10_000 : 20), Registry(database: store.settings)
+            Erasures(database: store.sql, serversKnow: kind == .postgres ? 10_000 : 20), Registry(database: store.sql)
         )
-        _ = try await DayClosing(database: store.reports, zones: [:]).perform()
+        _ = try await DayClosing(database: store.sql, zones: [:]).perform()
         let key = try await registry.addKey(.write, project: "shop", now: Sample.now)
         _ = try await registry.addKey(.write, project: "app", now: Sample.now)
         // One that waits, and whose user goes with the project.
         let waiting = try await erasures.add(project: "shop", user: Self.user)
 
         await #expect(throws: Registry.Problem.self) {
-            try await Erasures(store: store, inSettings: ["shop"]).add(project: "shop", user: nil)
+            try await Erasures(database: store.sql, inSettings: ["shop"]).add(project: "shop", user: nil)
         }
         #expect(try await erasures.preview(project: "shop", user: nil).rows == 1_499)
         let removal = try await erasures.add(project: "shop", user: nil)

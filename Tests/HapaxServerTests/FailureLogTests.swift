@@ -27,7 +27,7 @@ struct FailureLogTests {
         let (store, log) = (ScriptedStore(), RecordedLog())
         let writer = GroupCommitWriter(store: store, metrics: ServerMetrics(), logger: log.logger)
         let questions = Questions(
-            keys: Keys(RunningServer.keys, registry: Registry(database: NoSettings())) { 0 }, store: store, limits: ServerLimits(),
+            keys: Keys(RunningServer.keys, registry: Registry(database: NoSQL())) { 0 }, store: store, limits: ServerLimits(),
             failures: FailureLog("The store could not be read", recovery: "The store can be read again", logger: log.logger))
         async let running: Void = writer.run()
         for fails in [true, true, false, false] {

@@ -26,7 +26,7 @@ struct KeepingTests {
                 CREATE TRIGGER keep BEFORE UPDATE ON events FOR EACH ROW WHEN (OLD.distinct_id = 'stuck') EXECUTE FUNCTION keep()
                 """)
         try await RunningServer.run(on: store) { server in
-            let erasures = Erasures(store: store)
+            let erasures = Erasures(database: store.sql)
             for user in ["stuck", "free"] { _ = try await erasures.add(project: "shop", user: user) }
             while try await erasures.open().map(\.id) != [1] { await Task.yield() }
         }
@@ -45,7 +45,7 @@ struct KeepingTests {
             : ("0", "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1001) SELECT i FROM n)")
         try await fixture.execute(
             "INSERT INTO erasures (project_id, asked_at, done_at) SELECT 1, \(instant), \(instant) FROM \(numbers) AS n")
-        #expect(try await Erasures(store: store).open().isEmpty)
+        #expect(try await Erasures(database: store.sql).open().isEmpty)
         try await RunningServer.run(on: store) { server in
             func page(_ query: String) async throws -> (count: Int, text: Substring) {
                 let answer = try await server.get("/v1/admin/erasures\(query)", key: RunningServer.adminKey)
@@ -67,10 +67,33 @@ struct KeepingTests {
         let store = try await fixture.openWithMovingClock()
         _ = try await store.projectID(named: "shop")
         _ = try await store.commit(Sample.group((1...2_000).map { Sample.record(Sample.id($0)) }), writer: 0)
-        let short = Erasures(store: store, patience: .zero)
+        let short = Erasures(database: store.sql, patience: .zero)
         await #expect(throws: StoreError.tooHeavy) { _ = try await short.preview(project: "shop", user: "customer-1") }
-        await #expect(throws: StoreError.tooHeavy) { _ = try await Retention(store: store, patience: .zero).preview(months: 2) }
-        #expect(try await Erasures(store: store).preview(project: "shop", user: "customer-1").rows == 2_000)
+        await #expect(throws: StoreError.tooHeavy) { _ = try await Retention(database: store.sql, patience: .zero).preview(months: 2) }
+        #expect(try await Erasures(database: store.sql).preview(project: "shop", user: "customer-1").rows == 2_000)
+        await store.close()
+    }
+
+    @Test("A statement that waits holds up those of its own purpose alone: no search a day that closes, no list a look at keys (S3, S12)")
+    func purposesWaitForThemselves() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await PostgresEventStore(uri: uri, logger: RecordedLog().logger)
+        let later = ContinuousClock.now + .seconds(600)
+        let purposes: [Purpose] = [.question(until: later), .own, .search(within: .seconds(600)), .closing, .owner]
+        let holder = try PostgresConnection(uri: uri)
+        // A statement of its own is ended after eight seconds.
+        for (number, held) in purposes.enumerated() where number != 1 {
+            try holder.execute("SELECT pg_advisory_lock(4711)")
+            async let waits = store.sql.ask("SELECT pg_advisory_xact_lock(4711)", as: held)
+            while try holder.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").isEmpty {}
+            for (other, purpose) in purposes.enumerated() where other != number {
+                #expect(try await store.sql.ask("SELECT 1", as: purpose) == [["1"]])
+            }
+            try await store.sql.change(["UPDATE clock SET accepted = NULL"], as: .owner)
+            try await store.check()
+            try holder.execute("SELECT pg_advisory_unlock(4711)")
+            _ = try await waits
+        }
         await store.close()
     }
 
@@ -78,7 +101,7 @@ struct KeepingTests {
     func firstChangeAfterARestart() async throws {
         let fixture = try await StoreUnderTest(.postgres)
         let store = try await fixture.openWithMovingClock()
-        let (registry, retention, erasures) = (Registry(database: store.settings), Retention(store: store), Erasures(store: store))
+        let (registry, retention, erasures) = (Registry(database: store.sql), Retention(database: store.sql), Erasures(database: store.sql))
         _ = try await store.projectID(named: "shop")
         let changes: [(String, () async throws -> Void)] = [
             ("project", { _ = try await registry.addProject("app") }),
@@ -89,11 +112,11 @@ struct KeepingTests {
             ("preview", { _ = try await retention.preview(months: 0) }),
             ("erasure", { _ = try await erasures.add(project: "shop", user: "u") }),
             ("upkeep", { try await store.performUpkeep() }),
-            ("days", { _ = try await DayClosing(database: store.reports, zones: [:]).perform() }),
+            ("days", { _ = try await DayClosing(database: store.sql, zones: [:]).perform() }),
         ]
         for (name, change) in changes {
             // Once before, so that each connection is there.
-            _ = try await DayClosing(database: store.reports, zones: [:]).perform()
+            _ = try await DayClosing(database: store.sql, zones: [:]).perform()
             _ = try await registry.set("shop", eventsPerSecond: 0, now: Sample.now)
             try await store.performUpkeep()
             try await fixture.execute(
@@ -109,7 +132,7 @@ struct KeepingTests {
         let fixture = try await StoreUnderTest(.postgres)
         let store = try await fixture.openWithMovingClock()
         _ = try await store.projectID(named: "shop")
-        let retention = Retention(store: store)
+        let retention = Retention(database: store.sql)
         _ = try await retention.set(months: 2)
         let dump = try PostgresConnection(uri: fixture.place)
         try dump.execute("BEGIN; LOCK TABLE events_default IN ACCESS SHARE MODE")

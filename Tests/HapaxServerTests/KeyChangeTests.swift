@@ -6,32 +6,10 @@ import Testing
 
 @Suite("Changes of keys and projects that meet (S3, S18, S22, S25)", .endsWhenItHangs)
 struct KeyChangeTests {
-    /// Settings whose readers or writers can be held up.
-    private struct HeldSettings: SettingsDatabase {
-        let base: any SettingsDatabase
-        var afterRows: @Sendable () async -> Void = {}
-        var beforeChange: @Sendable () async -> Void = {}
-
-        var dialect: ReportDialect { base.dialect }
-        func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
-            let rows = try await base.rows(sql)
-            await afterRows()
-            return rows
-        }
-        func slowRows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await base.slowRows(sql) }
-        func note(_ statement: StoreSQL) async throws(StoreError) { try await base.note(statement) }
-        func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] {
-            await beforeChange()
-            return try await base.change(statements)
-        }
-        func tidy(_ tables: Set<String>) async throws(StoreError) { try await base.tidy(tables) }
-        func clear(_ buckets: Range<Int32>) async throws(StoreError) { try await base.clear(buckets) }
-    }
-
     private static func open(_ kind: StoreUnderTest.Kind) async throws -> (StoreUnderTest, any EventStore, Registry) {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open()
-        let registry = Registry(database: store.settings)
+        let registry = Registry(database: store.sql)
         _ = try await registry.addProject("shop")
         return (fixture, store, registry)
     }
@@ -87,7 +65,7 @@ struct KeyChangeTests {
         let (key, _) = try await registry.addKey(.read, project: "shop", now: Sample.now)
         let gate = Gate()
         // Both have looked before either changes anything.
-        let held = Registry(database: HeldSettings(base: store.settings, beforeChange: { try? await blocking { gate.blockUntilOpen() } }))
+        let held = Registry(database: SteppedStore(base: store.sql, beforeChange: { try? await blocking { gate.blockUntilOpen() } }))
         let results = await withTaskGroup(of: (any Error)?.self) { group in
             for _ in 0..<2 {
                 group.addTask {
@@ -133,9 +111,9 @@ struct KeyChangeTests {
         defer { withExtendedLifetime(fixture) {} }
         let (key, secret) = try await registry.addKey(.read, project: "shop", now: Sample.now)
         let (gate, looks) = (Gate(), Locked(0))
-        let held = HeldSettings(
-            base: store.settings,
-            afterRows: {
+        let held = SteppedStore(
+            base: store.sql,
+            after: { _ in
                 // The first refresh has read the keys, and is held until the second one has.
                 let look = looks.withLock { looks in
                     looks += 1
@@ -180,7 +158,7 @@ struct KeyChangeTests {
             }
             let project = try await registry.contents().project(named: "shop")
             #expect(project.derivedIDs == .any && project.eventsPerSecond == nil && project.timeZone ?? "UTC" == "UTC")
-            #expect(try await Retention(store: store).state().months == nil)
+            #expect(try await Retention(database: store.sql).state().months == nil)
         }
     }
 

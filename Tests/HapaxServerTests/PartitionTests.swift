@@ -83,7 +83,7 @@ struct PartitionTests {
             async let found = store.reader.event(record.key)
             async let counted = store.reader.countsByName(projectID: 1, received: 0..<Int64.max, limit: 10, until: .now + .seconds(60))
             async let listed = store.reader.events(query, until: .now + .seconds(60))
-            async let reported = store.reports.rows("SELECT count(*) FROM events")
+            async let reported = store.sql.ask("SELECT count(*) FROM events", as: .closing)
             async let known = store.commit(Sample.group([], lookups: [record.key]), writer: 0)
             while try await Self.query("\(waiting) HAVING count(*) >= 7", uri) == [], !hasEnded.load(ordering: .acquiring) {}
             try holder.execute("ROLLBACK")

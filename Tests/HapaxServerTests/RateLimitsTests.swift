@@ -49,7 +49,7 @@ struct RateLimitsTests {
     func limitIsAnsweredAndChanged() async throws {
         let fixture = try await StoreUnderTest(.sqlite)
         let store = try await fixture.open()
-        let registry = Registry(database: store.settings)
+        let registry = Registry(database: store.sql)
         for project in ["shop", "app"] { _ = try await registry.addProject(project) }
         _ = try await registry.set("shop", eventsPerSecond: 10, now: Sample.now)
         try await RunningServer.run(on: store) { server in

@@ -9,7 +9,7 @@ import Testing
 struct RemovedRowsTests {
     private static func warnings(_ project: ClockedProject, _ from: String, _ to: String) async throws -> [Bool] {
         let reader = AnalysisReader(
-            database: ClockedDatabase(base: project.store.reports, now: project.now), zones: [:], projectID: 1,
+            database: SteppedStore(base: project.store.sql, now: project.now), zones: [:], projectID: 1,
             deadline: .now + .seconds(600))
         let days = try await reader.days((CalendarDay(from), CalendarDay(to)), now: project.now)
         let steps = [EventFilter(name: "order"), EventFilter(name: "paid")]
@@ -37,12 +37,12 @@ struct RemovedRowsTests {
         let (before, behind) = (("2026-01-13", "2026-01-14"), ("2026-01-14", "2026-01-15"))
         #expect(try await Self.warnings(project, before.0, before.1) == [false, false, false, false])
         if isErasure {
-            let erasures = Erasures(store: project.store)
+            let erasures = Erasures(database: project.store.sql)
             let erasure = try await erasures.add(project: "shop", user: "u1")
             project.move(to: project.now + 1)
             _ = try await erasures.finished(erasure)
         } else {
-            let retention = Retention(store: project.store)
+            let retention = Retention(database: project.store.sql)
             _ = try await retention.set(months: 2)
             _ = try await retention.perform()
         }
@@ -51,7 +51,7 @@ struct RemovedRowsTests {
         #expect(try await Self.warnings(project, behind.0, behind.1) == [false, false, false, false])
         // The days before count as well, where an answer tells of them.
         let reader = AnalysisReader(
-            database: ClockedDatabase(base: project.store.reports, now: project.now), zones: [:], projectID: 1,
+            database: SteppedStore(base: project.store.sql, now: project.now), zones: [:], projectID: 1,
             deadline: .now + .seconds(600))
         let days = try await reader.days((CalendarDay(behind.0), CalendarDay(behind.1)), now: project.now)
         #expect(try await SeriesQuery(filter: EventFilter(), compares: true).answer(days, reader).frame.isRowsRemoved)
@@ -72,7 +72,7 @@ struct RemovedRowsTests {
                 var text = ""
                 while !text.contains("canary") { text = String(decoding: try await server.get(path).body, as: UTF8.self) }
             }
-            let erasures = Erasures(store: store)
+            let erasures = Erasures(database: store.sql)
             _ = try await erasures.finished(try await erasures.add(project: "shop", user: "u1"))
             for path in paths {
                 let answer = try await server.get(path)

@@ -31,8 +31,8 @@ struct RetentionTests {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.openWithMovingClock()
         _ = try await store.projectID(named: "shop")
-        let retention = Retention(store: store)
-        let today = CalendarDay(daysSince1970: Int32(try await store.reports.settled() / 86_400_000))
+        let retention = Retention(database: store.sql)
+        let today = CalendarDay(daysSince1970: Int32(try await store.sql.settled() / 86_400_000))
         // Before the first month, of a whole month, and of one that has no partition.
         let days = [CalendarDay(year: 2024, month: 5, day: 5)] + (kind == .postgres ? [CalendarDay(year: 2026, month: 1, day: 9)] : [])
         var old = days.enumerated().flatMap { Self.dated(UInt64($0 * 10)..<UInt64($0 * 10 + 3), on: $1) }
@@ -86,7 +86,7 @@ struct RetentionTests {
     func openTransactionIsWaitedFor() async throws {
         let fixture = try await StoreUnderTest(.postgres)
         let store = try await fixture.openWithMovingClock()
-        let retention = Retention(store: store)
+        let retention = Retention(database: store.sql)
         let writer = try PostgresConnection(uri: fixture.place)
         func insert(_ number: UInt64) -> String {
             """
@@ -123,7 +123,7 @@ struct RetentionTests {
                 UPDATE events SET received_at = received_at - 200 * 86400000;
                 CREATE TRIGGER keep BEFORE UPDATE ON events BEGIN SELECT RAISE(IGNORE); END
                 """)
-        let retention = Retention(store: store)
+        let retention = Retention(database: store.sql)
         let set = try await retention.set(months: 2)
         await #expect(throws: StoreError.unavailable(Tombstone.unchangeable)) { _ = try await retention.perform() }
         #expect(try await retention.state() == set)
@@ -146,7 +146,7 @@ struct RetentionTests {
         let fixture = try await StoreUnderTest(.sqlite)
         let store = try await fixture.openWithMovingClock()
         let first = try day("2024-06-01").daysSince1970
-        let retention = Retention(store: store)
+        let retention = Retention(database: store.sql)
         try await retention.advance()
         #expect(try await retention.state().horizon == 0)
         try await fixture.execute("UPDATE retention SET months = 2, horizon = \(first)")
@@ -167,7 +167,7 @@ struct RetentionTests {
         let store = try await fixture.openWithMovingClock()
         let old = Self.dated(0..<3, on: CalendarDay(year: 2024, month: 5, day: 5)) + Self.dated(3..<4, on: .init(daysSince1970: Sample.day))
         #expect(try await Self.send(old, to: store) == [.stored])
-        let today = CalendarDay(daysSince1970: Int32(try await store.reports.settled() / 86_400_000))
+        let today = CalendarDay(daysSince1970: Int32(try await store.sql.settled() / 86_400_000))
         #expect(try await Self.send(Self.dated(5..<6, on: today), to: store) == [.stored])
         try await RunningServer.run(on: store) { server in
             @Sendable func admin(_ body: String?) async throws -> (status: Int, text: String) {

@@ -19,8 +19,7 @@ final class ScriptedStore: EventStore {
     private let state = Locked(State())
 
     let reader: any EventReader = NoReader()
-    let reports: any ReportDatabase = NoReports()
-    let settings: any SettingsDatabase = NoSettings()
+    let sql: any SQLStore = NoSQL()
 
     var committedIDs: Set<EventID> { state.withLock { Set($0.rows.keys.map(\.id)) } }
     var refreshes: Int { state.withLock { $0.refreshes } }

@@ -97,7 +97,7 @@ struct StoreClockTests {
         let (fixture, open) = try await Self.postgres()
         let store = try await open()
         _ = try await store.projectID(named: "shop")
-        let closing = DayClosing(database: store.reports, zones: [:])
+        let closing = DayClosing(database: store.sql, zones: [:])
         let closed = "SELECT min(next_day), max(folded_to) FROM report_progress"
         #expect(try await closing.perform()?.clockAhead == 0)
         let before = try await fixture.rows(closed)
@@ -112,7 +112,7 @@ struct StoreClockTests {
         // Somebody accepts a wrong one: the marks go ahead, and can be moved back but for days that have closed.
         try await fixture.execute("DELETE FROM report_zones; DELETE FROM report_bounds; DELETE FROM report_progress; DELETE FROM projects")
         try await fixture.execute("UPDATE ahead.days SET count = 10")
-        let marks = ClockMarks(store: store)
+        let marks = ClockMarks(database: store.sql)
         _ = try await marks.accept(now: 0)
         #expect(try await closing.perform()?.clockAhead == 0)
         try await fixture.execute("UPDATE ahead.days SET count = 0")
@@ -146,7 +146,7 @@ struct StoreClockTests {
         func send(_ number: UInt64, _ store: any EventStore) async throws {
             _ = try await store.commit(Sample.group([Sample.record(Sample.id(number))]), writer: 0)
             move(1_000)
-            _ = try await DayClosing(database: store.reports, zones: [:]).perform()
+            _ = try await DayClosing(database: store.sql, zones: [:]).perform()
         }
         try await send(1, store)
         clock.withLock { $0 += 10 * 86_400_000 }
@@ -163,7 +163,7 @@ struct StoreClockTests {
         let next = try await open()
         try await send(3, next)
         move(30 * 3_600_000)
-        _ = try await DayClosing(database: next.reports, zones: [:]).perform()
+        _ = try await DayClosing(database: next.sql, zones: [:]).perform()
         #expect(try await fixture.rows("SELECT events FROM report_days WHERE day = '2026-01-01'") == [["3"]])
         await next.close()
 
@@ -175,7 +175,7 @@ struct StoreClockTests {
         await wrong.close()
         clock.withLock { $0 -= 10 * 86_400_000 }
         let right = try await open()
-        let reset = try await ClockMarks(store: right).reset(now: clock.withLock { $0 })
+        let reset = try await ClockMarks(database: right.sql).reset(now: clock.withLock { $0 })
         #expect(reset.events == 1 && reset.closed.isEmpty)
         #expect(try await fixture.rows("SELECT max(received_at) FROM events") == [["\(reset.now)"]])
         await right.close()
@@ -187,7 +187,7 @@ struct StoreClockTests {
         let store = try await open()
         let (log, looks) = (RecordedLog(), Locked(0))
         let service = ReportService(
-            closing: DayClosing(database: store.reports, zones: [:]), isStoreThere: { true }, logger: log.logger,
+            closing: DayClosing(database: store.sql, zones: [:]), isStoreThere: { true }, logger: log.logger,
             pause: { _ in
                 let look = looks.withLock { looks in
                     looks += 1

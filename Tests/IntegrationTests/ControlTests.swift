@@ -87,8 +87,7 @@ private final class PlantedStore: EventStore, AuditedStore {
     init(_ bug: Bug? = nil) { self.bug = bug }
 
     let reader: any EventReader = NoReader()
-    let reports: any ReportDatabase = NoReports()
-    let settings: any SettingsDatabase = NoSettings()
+    let sql: any SQLStore = NoSQL()
     let writerCount = 1
     let horizon: Int32 = 0
     func projectID(named name: String) async throws(StoreError) -> Int32 { 1 }

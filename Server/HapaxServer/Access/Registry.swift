@@ -4,7 +4,7 @@ import HapaxModel
 /// The projects and keys in the store. Every server reads them every two seconds, so that a change needs no restart; the admin's paths and the
 /// command line change them.
 package struct Registry: Sendable {
-    let database: any SettingsDatabase
+    let database: any SQLStore
     /// Projects whose time zones the settings of this program name.
     var zonesInSettings: Set<String> = []
     /// The keys that the settings of this program name.
@@ -98,22 +98,22 @@ package struct Registry: Sendable {
 
     package func contents() async throws(StoreError) -> Contents {
         let ms = database.dialect.milliseconds
-        let projects = try await database.rows(
+        let projects = try await database.ask(
             """
             SELECT p.project_id, name, public_id, derived_ids, events_per_second, z.time_zone, z.from_day FROM projects p
             LEFT JOIN report_zones z ON z.project_id = p.project_id
               AND from_day = (SELECT max(from_day) FROM report_zones l WHERE l.project_id = p.project_id)
             WHERE public_id IS NOT NULL ORDER BY name
-            """)
-        let keys = try await database.rows(
+            """, as: .own)
+        let keys = try await database.ask(
             """
             SELECT key_id, digest, beginning, kind, project_id, name, \(ms("created_at")), \(ms("expires_at")), \(ms("revoked_at")), last_used
             FROM keys ORDER BY key_id
-            """)
+            """, as: .own)
         // What cannot be read is of a kind that only a later version knows: no key of it is good here.
         var contents = Contents(projects: projects.compactMap { Project($0) }, keys: keys.compactMap { Key($0) })
-        for row in try await database.rows(
-            "SELECT b.project_id, p.user_key, b.digest FROM blocked_users b JOIN projects p ON p.project_id = b.project_id")
+        for row in try await database.ask(
+            "SELECT b.project_id, p.user_key, b.digest FROM blocked_users b JOIN projects p ON p.project_id = b.project_id", as: .own)
         {
             let id = Int32(clamping: try row.number(0))
             // Who is blocked must not come in since it cannot be read who that is.
@@ -134,13 +134,13 @@ package struct Registry: Sendable {
 
     /// What a project would refuse if it took derived ids from server keys only: what came in the last 14 days, most first.
     package func derivedEvents(of project: Project, now: Int64) async throws(StoreError) -> [DerivedEvents] {
-        try await database.rows(
+        try await database.ask(
             """
             SELECT event, key_id, sum(count), max(day) FROM (
               SELECT event, key_id, count, day FROM derived_ids WHERE project_id = \(project.id) AND day > \(Self.firstDay(now))
               LIMIT \(DerivedIDCounts.readRows)
             ) AS d GROUP BY event, key_id ORDER BY sum(count) DESC, event, key_id LIMIT \(DerivedIDCounts.maximumSources)
-            """
+            """, as: .own
         ).map { (row) throws(StoreError) in
             let keyID = Int32(clamping: try row.number(1))
             // The columns are NOT NULL.
@@ -177,7 +177,7 @@ package struct Registry: Sendable {
             } ?? []
         let rows = try await database.change(
             ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING"] + zones
-                + ["SELECT project_id FROM projects WHERE public_id = \(publicID)"])
+                + ["SELECT project_id FROM projects WHERE public_id = \(publicID)"], as: .owner)
         // Of two who add it at once, one has added it.
         guard !rows.isEmpty else { throw Problem.exists("there is a project of that name") }
         return try await contents().project(named: name)
@@ -206,19 +206,21 @@ package struct Registry: Sendable {
             statements.append("UPDATE projects SET events_per_second = \(limit) WHERE project_id = \(project.id)")
         }
         if let zone {
-            if try await DayClosing.zones(of: project.id, database.rows) == nil {
-                _ = try await database.change([DayClosing.first(zone, of: project.id)])
+            if try await DayClosing.zones(of: project.id, in: database, as: .own) == nil {
+                _ = try await database.change([DayClosing.first(zone, of: project.id)], as: .owner)
             }
             // A server may have seen the project meanwhile, and have given it another one.
-            guard let history = try await DayClosing.zones(of: project.id, database.rows),
-                let present = try await database.rows("SELECT \(database.dialect.milliseconds(database.dialect.now(now)))").first?[0]
-                    .flatMap({ Int64($0) })
+            guard let history = try await DayClosing.zones(of: project.id, in: database, as: .own),
+                let present = try await database.ask("SELECT \(database.dialect.milliseconds(database.dialect.now(now)))", as: .own).first?[
+                    0
+                ]
+                .flatMap({ Int64($0) })
             else { throw StoreError.unavailable("the project's time zone cannot be read") }
             if history.latest != zone {
                 statements += DayClosing.change(history, to: zone, of: project.id, now: present / 1_000)
             }
         }
-        if !statements.isEmpty { _ = try await database.change(statements) }
+        if !statements.isEmpty { _ = try await database.change(statements, as: .owner) }
         return try await contents().project(named: name)
     }
 
@@ -255,7 +257,7 @@ package struct Registry: Sendable {
     package func revokeKey(_ id: Int32, now: Int64) async throws -> Key {
         _ = try await contents().key(id)
         _ = try await database.change(
-            ["UPDATE keys SET revoked_at = \(instant: now / 1_000) WHERE key_id = \(id) AND revoked_at IS NULL"])
+            ["UPDATE keys SET revoked_at = \(instant: now / 1_000) WHERE key_id = \(id) AND revoked_at IS NULL"], as: .owner)
         return try await contents().key(id)
     }
 
@@ -307,7 +309,7 @@ package struct Registry: Sendable {
             WHERE NOT (\(condition))
             """
         let others = other("EXISTS (SELECT 1 FROM keys WHERE digest = \(digest.hex))")
-        _ = try await database.change(lock + [insert] + [others].compactMap { $0 })
+        _ = try await database.change(lock + [insert] + [others].compactMap { $0 }, as: .owner)
         guard let key = try await contents().keys.first(where: { $0.digest == digest }) else {
             throw Problem.exists("another key was made at the same moment, and nothing has been changed: look at the keys and try again")
         }
@@ -335,29 +337,32 @@ package struct Registry: Sendable {
         }
         guard let first = rows.first else { return }
         // The rows of a project's day are counted up to the limit, and no further.
-        try await database.note(
-            """
-            WITH n (project_id, day, key_id, event, count) AS (VALUES \(rows.dropFirst().reduce(first) { "\($0), \($1)" })),
-            named AS (
-              SELECT n.project_id, n.day, n.key_id, n.count, CASE WHEN k.event IS NOT NULL OR (
-                SELECT count(*) FROM (
-                  SELECT 1 FROM derived_ids o WHERE o.project_id = n.project_id AND o.day = n.day LIMIT \(DerivedIDCounts.maximumSources)
-                ) AS c) + row_number() OVER (PARTITION BY n.project_id, k.event IS NULL ORDER BY n.count DESC, n.event)
-                <= \(DerivedIDCounts.maximumSources) THEN n.event ELSE '' END AS event
-              FROM n LEFT JOIN derived_ids k
-                ON k.project_id = n.project_id AND k.day = n.day AND k.key_id = n.key_id AND k.event = n.event
-            )
-            INSERT INTO derived_ids (project_id, day, key_id, event, count)
-            SELECT project_id, day, key_id, event, sum(count) FROM named WHERE true GROUP BY project_id, day, key_id, event
-            ON CONFLICT (project_id, day, key_id, event) DO UPDATE SET count = derived_ids.count + excluded.count
-            """)
-        try await database.note("DELETE FROM derived_ids WHERE day <= \(Self.firstDay(Int64(day.daysSince1970) * 86_400_000))")
+        _ = try await database.change(
+            [
+                """
+                WITH n (project_id, day, key_id, event, count) AS (VALUES \(rows.dropFirst().reduce(first) { "\($0), \($1)" })),
+                named AS (
+                  SELECT n.project_id, n.day, n.key_id, n.count, CASE WHEN k.event IS NOT NULL OR (
+                    SELECT count(*) FROM (
+                      SELECT 1 FROM derived_ids o WHERE o.project_id = n.project_id AND o.day = n.day LIMIT \(DerivedIDCounts.maximumSources)
+                    ) AS c) + row_number() OVER (PARTITION BY n.project_id, k.event IS NULL ORDER BY n.count DESC, n.event)
+                    <= \(DerivedIDCounts.maximumSources) THEN n.event ELSE '' END AS event
+                  FROM n LEFT JOIN derived_ids k
+                    ON k.project_id = n.project_id AND k.day = n.day AND k.key_id = n.key_id AND k.event = n.event
+                )
+                INSERT INTO derived_ids (project_id, day, key_id, event, count)
+                SELECT project_id, day, key_id, event, sum(count) FROM named WHERE true GROUP BY project_id, day, key_id, event
+                ON CONFLICT (project_id, day, key_id, event) DO UPDATE SET count = derived_ids.count + excluded.count
+                """
+            ], as: .own)
+        _ = try await database.change(
+            ["DELETE FROM derived_ids WHERE day <= \(Self.firstDay(Int64(day.daysSince1970) * 86_400_000))"], as: .own)
     }
 
     func noteUse(of keys: Set<Int32>, on day: CalendarDay) async throws(StoreError) {
         let numbers = keys.dropFirst().reduce("\(keys.first ?? 0)" as StoreSQL) { "\($0), \($1)" }
-        try await database.note(
-            "UPDATE keys SET last_used = \(day) WHERE key_id IN (\(numbers)) AND (last_used IS NULL OR last_used < \(day))")
+        _ = try await database.change(
+            ["UPDATE keys SET last_used = \(day) WHERE key_id IN (\(numbers)) AND (last_used IS NULL OR last_used < \(day))"], as: .own)
     }
 }
 

@@ -2,17 +2,17 @@ import HapaxModel
 
 /// Asks a store one question of the analysis.
 struct AnalysisReader: Sendable {
-    let database: any ReportDatabase
+    let database: any SQLStore
     /// The zone of a project that has none in the store yet.
     let zones: [Int32: ReportZone]
     let projectID: Int32
     let deadline: ContinuousClock.Instant
 
-    func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.rows(sql, until: deadline) }
+    func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.ask(sql, as: .question(until: deadline)) }
 
     /// - Parameter now: The wall clock in Unix seconds.
     func days(_ span: (from: CalendarDay?, to: CalendarDay?), now: Int64) async throws(StoreError) -> ProjectDays {
-        try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database.dialect, ask)
+        try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database, as: .question(until: deadline))
     }
 
     func rows(_ basis: DailyReport.Basis) async throws(StoreError) -> CountedRows {

@@ -34,7 +34,7 @@ struct CountedRows: Sendable {
     ///   - pieces: One after the other, without gaps.
     ///   - condition: Begins with AND, if there is one.
     func table(
-        _ pieces: [Piece], _ condition: StoreSQL, columns: StoreSQL = "", _ database: any ReportDatabase
+        _ pieces: [Piece], _ condition: StoreSQL, columns: StoreSQL = "", _ database: any SQLStore
     ) async throws(StoreError) -> StoreSQL? {
         // As of days to come, of whose counterparts nothing counts yet.
         guard let first = pieces.first, let last = pieces.last, pieces.contains(where: { $0.number != nil }) else { return nil }

@@ -7,7 +7,7 @@ struct EventFilter: Hashable, Sendable {
     var properties: [PropertyFilter] = []
 
     /// A condition for the rows of one project, beginning with AND; nothing without a filter.
-    func condition(_ dialect: ReportDialect) -> StoreSQL {
+    func condition(_ dialect: Dialect) -> StoreSQL {
         let ofName: StoreSQL = name.map { " AND event = \($0)" } ?? ""
         return properties.reduce(ofName) { sql, filter in
             let texts = filter.texts.map(dialect.valueOf)

@@ -9,7 +9,7 @@ enum StoredNumbers {
     /// Notes that rows are about to go: in the books with their numbers, so that they are not taken for lost, and in ``Removals``.
     ///
     /// - Parameter rows: Few: they are added up in memory.
-    static func remove(_ rows: StoreSQL, _ dialect: ReportDialect) -> [StoreSQL] {
+    static func remove(_ rows: StoreSQL, _ dialect: Dialect) -> [StoreSQL] {
         let numbered: StoreSQL = "events WHERE \(rows) AND install_id IS NOT NULL AND sequence >= 0 AND sequence <= \(SequenceSet.maximum)"
         return [
             // In the order in which groups lock them.
@@ -37,7 +37,7 @@ enum StoredNumbers {
     }
 
     /// The installs with numbers that should have a row and have none: the project's number, the install, the numbers.
-    static func lost(_ dialect: ReportDialect) -> StoreSQL {
+    static func lost(_ dialect: Dialect) -> StoreSQL {
         """
         SELECT project_id, \(dialect.uuidText("install_id")), \(dialect.text("lost")) FROM (
           SELECT i.project_id, i.install_id, \(dialect.minus(dialect.minus("i.stored", "i.removed"), "coalesce(r.numbers, '{}')")) AS lost

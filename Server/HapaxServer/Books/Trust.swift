@@ -63,7 +63,7 @@ package struct Trust: Sendable {
 
 /// Reads books, within a question's time.
 struct TrustReader: Sendable {
-    let database: any ReportDatabase
+    let database: any SQLStore
     let projectID: Int32
     let deadline: ContinuousClock.Instant
 
@@ -74,7 +74,7 @@ struct TrustReader: Sendable {
         let chosen: StoreSQL = "FROM installs WHERE project_id = \(projectID) AND heard_at >= \(milliseconds: since)"
         let silent: StoreSQL = "events_waiting > 0 AND heard_at < \(milliseconds: now - Trust.silence)"
         let row =
-            try await database.rows(
+            try await database.ask(
                 """
                 SELECT count(*), \(ms("min(heard_at)")), \(ms("max(heard_at)")), sum(events_given) FILTER (WHERE NOT is_unknown), sum(events_stored),
                   sum(events_duplicates), sum(events_refused), sum(events_discarded), sum(events_waiting), sum(events_missing), sum(repeated),
@@ -82,7 +82,10 @@ struct TrustReader: Sendable {
                   \(ms("min(heard_at) FILTER (WHERE events_waiting > 0)")), count(*) FILTER (WHERE \(silent)),
                   sum(events_waiting) FILTER (WHERE \(silent))
                 \(chosen)
-                """, until: deadline
+                """,
+                as: .question(
+                    until: deadline
+                )
             ).first ?? []
         let numbers = row.map { $0.flatMap { Int64($0) } }
         // A number that cannot be read is no zero.
@@ -109,8 +112,8 @@ struct TrustReader: Sendable {
 
     /// The commonest ones. Reasons come from senders: they are not read of all installs.
     private func reasons(_ chosen: StoreSQL) async throws(StoreError) -> [Trust.Reason] {
-        let rows = try await database.rows(
-            "SELECT fates \(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)", until: deadline)
+        let rows = try await database.ask(
+            "SELECT fates \(chosen) ORDER BY heard_at DESC LIMIT \(Trust.readForReasons)", as: .question(until: deadline))
         var reasons: [String: Trust.Reason] = [:]
         // One that cannot be read is among the unknown ones.
         for fate in rows.flatMap({ InstallBook.fates($0[0]) ?? [] }) where !fate.isDuplicate && !fate.isRetry {
@@ -154,8 +157,11 @@ struct TrustReader: Sendable {
     private func installs(_ chosen: StoreSQL) async throws(StoreError) -> [Trust.Install] {
         let columns = InstallBook.columns.map { $0 == "missing_since" ? ms("missing_since") : StoreSQL(stringLiteral: $0) }
         let list = columns.dropFirst().reduce(columns[0]) { "\($0), \($1)" }
-        return try await database.rows(
-            "SELECT \(database.dialect.uuidText("install_id")), \(ms("heard_at")), \(list) \(chosen)", until: deadline
+        return try await database.ask(
+            "SELECT \(database.dialect.uuidText("install_id")), \(ms("heard_at")), \(list) \(chosen)",
+            as: .question(
+                until: deadline
+            )
         ).map { (row) throws(StoreError) in
             guard let id = row[0].flatMap({ EventID(uuidString: $0) }) else { throw .unavailable("an install's id cannot be read") }
             return Trust.Install(id: id, heardAt: try row.number(1), book: InstallBook(row[2...]) ?? .unreadable)

@@ -2,7 +2,7 @@ import HapaxModel
 
 /// What can be said of a store that has all tables, whichever kind it is.
 struct StoreCheck {
-    let settings: any SettingsDatabase
+    let database: any SQLStore
     let reader: any EventReader
     /// Unix milliseconds.
     let now: Int64
@@ -18,9 +18,7 @@ struct StoreCheck {
     private static let leastRoom = 0.15
 
     func findings() async throws(StoreError) -> [Finding] {
-        let figures = try await StoreWatch.Figures(reader: reader, dialect: settings.dialect, now: now) { (sql) throws(StoreError) in
-            try await settings.rows(sql)
-        }
+        let figures = try await StoreWatch.Figures(database, reader, now: now, as: .own)
         return size(figures.overview) + [backup(figures.overview), days(figures)] + (try await keys()) + [try await retention()]
             + (try await erasures()) + (try await books(figures)) + (isDeep ? try await rows() : [])
     }
@@ -33,9 +31,9 @@ struct StoreCheck {
 
     /// Whether what the books say is stored is there.
     private func rows() async throws(StoreError) -> [Finding] {
-        let lost = try await settings.slowRows(StoredNumbers.lost(settings.dialect))
+        let lost = try await database.ask(StoredNumbers.lost(database.dialect), as: .owner)
         guard !lost.isEmpty else { return [.ok("rows", "each number that the books say is stored has its row")] }
-        let names = Dictionary(try await Registry(database: settings).contents().projects.map { ("\($0.id)", $0.name) }) { $1 }
+        let names = Dictionary(try await Registry(database: database).contents().projects.map { ("\($0.id)", $0.name) }) { $1 }
         return lost.map { row in
             let numbers = row[2].flatMap { SequenceSet($0) } ?? SequenceSet()
             let some = numbers.ranges.prefix(20).map { $0.count == 1 ? "\($0.lowerBound)" : "\($0.lowerBound)–\($0.upperBound)" }
@@ -87,7 +85,7 @@ struct StoreCheck {
     }
 
     private func keys() async throws(StoreError) -> [Finding] {
-        let contents = try await Registry(database: settings).contents()
+        let contents = try await Registry(database: database).contents()
         let active = contents.keys.filter { $0.state(at: now) == .active }
         guard !active.isEmpty || hasFixedKeys else {
             return [.fail("keys", "there is none, so every request is answered 503", help: "hapax-server projects add NAME")]
@@ -101,7 +99,7 @@ struct StoreCheck {
     }
 
     private func retention() async throws(StoreError) -> Finding {
-        let state = try await Retention(settings: settings).state()
+        let state = try await Retention(database: database).state()
         let kept = state.months.map { "\($0) months and the running one" } ?? "for ever"
         guard state.cleared < state.horizon else { return .ok("retention", kept) }
         return .warn(
@@ -110,7 +108,7 @@ struct StoreCheck {
     }
 
     private func erasures() async throws(StoreError) -> [Finding] {
-        let open = try await Erasures(settings: settings).open().filter { $0.askedAt < now - 60_000 }
+        let open = try await Erasures(database: database).open().filter { $0.askedAt < now - 60_000 }
         guard let first = open.first else { return [] }
         return [
             .warn(

@@ -3,9 +3,7 @@ import HapaxModel
 /// Forgets users: a user's events become tombstones, which keep an event's id, so that it cannot return, and nothing of its content. Removes
 /// projects: an erasure of everybody, whose rows go.
 package struct Erasures: Sendable {
-    private let settings: any SettingsDatabase
-    /// nil beside a running server with the embedded store: then nothing is erased here.
-    private let reports: (any ReportDatabase)?
+    private let database: any SQLStore
     /// Projects that the settings name: a server would make them again.
     private let inSettings: Set<String>
     /// After these milliseconds every server knows what the store says of keys and users: they look every two seconds.
@@ -52,22 +50,13 @@ package struct Erasures: Sendable {
         package var last: Int64?
     }
 
-    init(
-        settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, inSettings: Set<String> = [], serversKnow: Int64 = 10_000,
-        patience: Duration = ServerLimits.ownWork
-    ) {
-        (self.settings, self.reports, self.inSettings, self.serversKnow) = (settings, reports, inSettings, serversKnow)
-        self.patience = patience
-    }
-
     package init(
-        store: any EventStore, inSettings: Set<String> = [], serversKnow: Int64 = 10_000, patience: Duration = ServerLimits.ownWork
+        database: any SQLStore, inSettings: Set<String> = [], serversKnow: Int64 = 10_000, patience: Duration = ServerLimits.ownWork
     ) {
-        self.init(
-            settings: store.settings, reports: store.reports, inSettings: inSettings, serversKnow: serversKnow, patience: patience)
+        (self.database, self.inSettings, self.serversKnow, self.patience) = (database, inSettings, serversKnow, patience)
     }
 
-    private var dialect: ReportDialect { settings.dialect }
+    private var dialect: Dialect { database.dialect }
 
     /// At most ``ServerLimits/erasures``, in their order.
     ///
@@ -85,11 +74,11 @@ package struct Erasures: Sendable {
 
     private func erasures(_ condition: StoreSQL, limit: Int) async throws(StoreError) -> [Erasure] {
         let ms = dialect.milliseconds
-        return try await settings.rows(
+        return try await database.ask(
             """
             SELECT erasure_id, project_id, distinct_id, \(ms("asked_at")), \(ms("done_at")), rows FROM erasures
             WHERE \(condition) ORDER BY erasure_id LIMIT \(limit)
-            """
+            """, as: .own
         ).map { (row) throws(StoreError) in try Erasure(row) }
     }
 
@@ -97,13 +86,14 @@ package struct Erasures: Sendable {
     ///
     /// - Parameter after: The number of the last one that is known already.
     func latest(after: Int32) async throws(StoreError) -> [(project: Int32, id: Int32)] {
-        try await settings.rows("SELECT project_id, max(erasure_id) FROM erasures WHERE erasure_id > \(after) GROUP BY project_id").map {
-            (row) throws(StoreError) in
-            guard let project = row[0].flatMap({ Int32($0) }), let id = row[1].flatMap({ Int32($0) }) else {
-                throw .unavailable("its erasures cannot be read")
+        try await database.ask("SELECT project_id, max(erasure_id) FROM erasures WHERE erasure_id > \(after) GROUP BY project_id", as: .own)
+            .map {
+                (row) throws(StoreError) in
+                guard let project = row[0].flatMap({ Int32($0) }), let id = row[1].flatMap({ Int32($0) }) else {
+                    throw .unavailable("its erasures cannot be read")
+                }
+                return (project, id)
             }
-            return (project, id)
-        }
     }
 
     /// - Parameter user: nil for the whole project.
@@ -159,7 +149,7 @@ package struct Erasures: Sendable {
     }
 
     private func look(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] {
-        if let reports { try await reports.rows([sql], within: patience).first ?? [] } else { try await settings.rows(sql) }
+        try await database.ask(sql, as: .search(within: patience))
     }
 
     private static func rows(of user: String, _ projectID: Int32) -> StoreSQL {
@@ -176,8 +166,7 @@ package struct Erasures: Sendable {
     /// - Throws: ``StoreError/notPermitted``, ``Registry/Problem``.
     package func add(project: String, user: String?, upTo: Int64? = nil, blocks: Bool = false) async throws -> Erasure {
         let projectID = try await checked(project, user)
-        guard let reports else { throw StoreError.notPermitted }
-        let settled = try await reports.settled()
+        let settled = try await database.settled()
         var now = if let upTo, upTo < settled { "\(milliseconds: upTo)" as StoreSQL } else { dialect.now(settled) }
         var statements: [StoreSQL] = []
         if let user, blocks { try await block(user, projectID) }
@@ -190,18 +179,19 @@ package struct Erasures: Sendable {
             statements = ["UPDATE keys SET revoked_at = \(now) WHERE project_id = \(projectID) AND revoked_at IS NULL"]
         }
         if user == nil || blocks {
-            guard let present = try await settings.rows("SELECT \(dialect.milliseconds(now))").first?[0].flatMap({ Int64($0) }) else {
+            guard let present = try await database.ask("SELECT \(dialect.milliseconds(now))", as: .own).first?[0].flatMap({ Int64($0) })
+            else {
                 throw StoreError.unavailable("its clock cannot be read")
             }
             now = "\(milliseconds: present + serversKnow)"
         }
-        let rows = try await settings.change(
+        let rows = try await database.change(
             statements + [
                 """
                 INSERT INTO erasures (project_id, distinct_id, asked_at) VALUES (\(projectID), \(user ?? Self.everybody), \(now))
                 RETURNING erasure_id
                 """
-            ])
+            ], as: .owner)
         guard let id = rows.first?[0].flatMap({ Int32($0) }), let erasure = try await erasure(id) else {
             throw StoreError.unavailable("an erasure that was noted is not there")
         }
@@ -209,15 +199,17 @@ package struct Erasures: Sendable {
     }
 
     private func block(_ user: String, _ projectID: Int32) async throws(StoreError) {
-        let key = try await settings.change([
-            "UPDATE projects SET user_key = coalesce(user_key, \(BlockedUsers.makeKey())) WHERE project_id = \(projectID) RETURNING user_key"
-        ])
+        let key = try await database.change(
+            [
+                "UPDATE projects SET user_key = coalesce(user_key, \(BlockedUsers.makeKey())) WHERE project_id = \(projectID) RETURNING user_key"
+            ], as: .owner)
         guard let key = key.first?[0] else { throw .unavailable("the project is not there any more") }
-        _ = try await settings.change([
-            """
-            INSERT INTO blocked_users (project_id, digest) VALUES (\(projectID), \(BlockedUsers(key: key).hex(user))) ON CONFLICT DO NOTHING
-            """
-        ])
+        _ = try await database.change(
+            [
+                """
+                INSERT INTO blocked_users (project_id, digest) VALUES (\(projectID), \(BlockedUsers(key: key).hex(user))) ON CONFLICT DO NOTHING
+                """
+            ], as: .owner)
     }
 
     /// Takes events of a user again.
@@ -226,10 +218,11 @@ package struct Erasures: Sendable {
     package func unblock(project: String, user: String) async throws {
         let projectID = try await checked(project, user)
         // Without a key nobody has been blocked.
-        let key = try await settings.rows("SELECT user_key FROM projects WHERE project_id = \(projectID)").first?[0]
-        let rows = try await settings.change([
-            "DELETE FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key ?? "").hex(user)) RETURNING 1"
-        ])
+        let key = try await database.ask("SELECT user_key FROM projects WHERE project_id = \(projectID)", as: .own).first?[0]
+        let rows = try await database.change(
+            [
+                "DELETE FROM blocked_users WHERE project_id = \(projectID) AND digest = \(BlockedUsers(key: key ?? "").hex(user)) RETURNING 1"
+            ], as: .owner)
         guard !rows.isEmpty else { throw Registry.Problem.notFound(Self.notBlocked) }
     }
 
@@ -243,7 +236,7 @@ package struct Erasures: Sendable {
             throw Registry.Problem.invalid(
                 parameter: "user", "must be a text of 1 to \(EventLimits.maximumDistinctIDBytes) bytes, as in distinct_id")
         }
-        return try await Registry(database: settings).contents().project(named: project).id
+        return try await Registry(database: database).contents().project(named: project).id
     }
 
     /// Erases what was received up to the moment when it was asked for, in short transactions. If it is interrupted, or several do it at once,
@@ -254,24 +247,25 @@ package struct Erasures: Sendable {
     package func perform(
         _ erasure: Erasure, progress: @Sendable (Int64) -> Void = { _ in }
     ) async throws -> Erasure? {
-        guard let user = erasure.user, let reports else { return nil }
+        guard let user = erasure.user else { return nil }
         let theirs = Self.rows(of: user, erasure.projectID)
         let left: StoreSQL = erasure.isOfProject ? dialect.isRemovable : "event <> ''"
         let work: (StoreSQL) -> StoreSQL = { erasure.isOfProject ? "DELETE FROM events WHERE \($0) RETURNING 1" : Tombstone.bury($0) }
         var (tables, count, vain): (Set<String>, Int64, Int) = ([], 0, 0)
         while true {
             // Asked before the rows: whatever was being stored then is there now.
-            let isSettled = try await reports.settled() > erasure.askedAt
-            let rows = try await reports.rows(
+            let isSettled = try await database.settled() > erasure.askedAt
+            let rows = try await database.ask(
                 """
                 SELECT \(dialect.rowKey) FROM events WHERE \(theirs) AND \(left)
                 AND received_at <= (SELECT asked_at FROM erasures WHERE erasure_id = \(erasure.id)) LIMIT \(Tombstone.foundAtOnce)
-                """)
+                """, as: .search(within: ServerLimits.ownWork))
             let new = Set(rows.compactMap(\.[1])).subtracting(tables)
             if !new.isEmpty {
                 // Before they are changed: whoever finishes it has to tidy them.
                 let names = new.sorted().map { "\($0) " }.joined()
-                _ = try await settings.change(["UPDATE erasures SET touched = touched || \(names) WHERE erasure_id = \(erasure.id)"])
+                _ = try await database.change(
+                    ["UPDATE erasures SET touched = touched || \(names) WHERE erasure_id = \(erasure.id)"], as: .owner)
                 tables.formUnion(new)
             }
             let before = count
@@ -287,13 +281,13 @@ package struct Erasures: Sendable {
             if count == before { try await Task.sleep(for: Self.pause) }
         }
         if erasure.isOfProject { _ = try await change(erasure, "event <> '' AND NOT (\(left))", Tombstone.bury) }
-        return try await finish(erasure, user, reports)
+        return try await finish(erasure, user)
     }
 
     /// Forgets what is known of the user or the project beside its events.
-    private func finish(_ erasure: Erasure, _ user: String, _ reports: any ReportDatabase) async throws -> Erasure? {
+    private func finish(_ erasure: Erasure, _ user: String) async throws -> Erasure? {
         // nil once somebody else has removed the project.
-        guard let row = try await settings.rows("SELECT touched, rows FROM erasures WHERE erasure_id = \(erasure.id)").first else {
+        guard let row = try await database.ask("SELECT touched, rows FROM erasures WHERE erasure_id = \(erasure.id)", as: .own).first else {
             return nil
         }
         guard let touched = row[0], let count = row[1].flatMap({ Int64($0) }) else {
@@ -303,25 +297,26 @@ package struct Erasures: Sendable {
         let tables = erasure.isOfProject ? Self.tablesOfProject : ["report_users"]
         // While no day is being closed: that would note a user of whom it has just read.
         let isForgotten = Locked(false)
-        try await reports.exclusively { () async throws(StoreError) in
-            _ = try await settings.change(tables.map { "DELETE FROM \(StoreSQL(stringLiteral: $0)) WHERE \(theirs)" })
+        try await database.exclusively { () async throws(StoreError) in
+            _ = try await database.change(tables.map { "DELETE FROM \(StoreSQL(stringLiteral: $0)) WHERE \(theirs)" }, as: .owner)
             isForgotten.withLock { $0 = true }
         }
         guard isForgotten.withLock({ $0 }) else { return nil }
-        try await settings.tidy(Set(touched.split(separator: " ").map(String.init)).union(tables))
+        try await database.tidy(Set(touched.split(separator: " ").map(String.init)).union(tables))
         guard !erasure.isOfProject else {
             var done = erasure
-            (done.rows, done.doneAt) = (count, try await reports.settled())
+            (done.rows, done.doneAt) = (count, try await database.settled())
             return done
         }
-        _ = try await settings.change([
-            """
-            UPDATE erasures SET distinct_id = NULL, touched = '', done_at = \(dialect.now(try await reports.settled()))
-            WHERE erasure_id = \(erasure.id) AND done_at IS NULL
-            """
-        ])
+        _ = try await database.change(
+            [
+                """
+                UPDATE erasures SET distinct_id = NULL, touched = '', done_at = \(dialect.now(try await database.settled()))
+                WHERE erasure_id = \(erasure.id) AND done_at IS NULL
+                """
+            ], as: .owner)
         // It held the id until now.
-        try await settings.tidy(["erasures"])
+        try await database.tidy(["erasures"])
         return try await self.erasure(erasure.id).flatMap { $0.doneAt == nil ? nil : $0 }
     }
 
@@ -358,7 +353,7 @@ package struct Erasures: Sendable {
             """,
         ]
         let books = erasure.isOfProject ? [] : StoredNumbers.remove(theirs, dialect)
-        return try await settings.changeInTurn(statements + books + [work(theirs)]).count
+        return try await database.changeInTurn(statements + books + [work(theirs)]).count
     }
 }
 

@@ -6,9 +6,7 @@ import HapaxModel
 /// The horizon, the first day that is kept, only rises. It is stored before anything is removed. The store itself then takes no id below it, so
 /// that a server that has not heard of it cannot bring one back.
 package struct Retention: Sendable {
-    private let settings: any SettingsDatabase
-    /// nil beside a running server with the embedded store: then nothing is removed here.
-    private let reports: (any ReportDatabase)?
+    private let database: any SQLStore
     /// How long one statement may count.
     private let patience: Duration
 
@@ -33,18 +31,14 @@ package struct Retention: Sendable {
     /// A day that is still open needs its events, and so do the readers of last month's.
     static let allowedMonths = 2...1_200
 
-    init(settings: any SettingsDatabase, reports: (any ReportDatabase)? = nil, patience: Duration = ServerLimits.ownWork) {
-        (self.settings, self.reports, self.patience) = (settings, reports, patience)
+    package init(database: any SQLStore, patience: Duration = ServerLimits.ownWork) {
+        (self.database, self.patience) = (database, patience)
     }
 
-    package init(store: any EventStore, patience: Duration = ServerLimits.ownWork) {
-        self.init(settings: store.settings, reports: store.reports, patience: patience)
-    }
-
-    private var dialect: ReportDialect { settings.dialect }
+    private var dialect: Dialect { database.dialect }
 
     package func state() async throws(StoreError) -> State {
-        let row = try await settings.rows("SELECT months, horizon, cleared FROM retention").first?.map { $0.flatMap { Int32($0) } }
+        let row = try await database.ask("SELECT months, horizon, cleared FROM retention", as: .own).first?.map { $0.flatMap { Int32($0) } }
         guard let row, let horizon = row[1], let cleared = row[2] else { throw .unavailable("its retention cannot be read") }
         return State(months: row[0].map(Int.init), horizon: horizon, cleared: cleared)
     }
@@ -65,9 +59,8 @@ package struct Retention: Sendable {
                 parameter: "months",
                 "must be a number from \(Self.allowedMonths.lowerBound) to \(Self.allowedMonths.upperBound), or 0 for ever")
         }
-        guard let reports else { throw StoreError.notPermitted }
-        let settled = try await reports.clock().closing
-        let open = try await reports.rows("SELECT min(next_day) FROM report_progress").first?[0]
+        let settled = try await database.clock().closing
+        let open = try await database.ask("SELECT min(next_day) FROM report_progress", as: .search(within: ServerLimits.ownWork)).first?[0]
         guard let today = CalendarDay(daysSince1970: Int32(clamping: settled / 86_400_000)) else {
             throw StoreError.unavailable("its clock shows no day")
         }
@@ -85,14 +78,13 @@ package struct Retention: Sendable {
     package func preview(months: Int) async throws -> Preview {
         let known = try await state().horizon
         let horizon = months == 0 ? known : max(known, try await horizon(months).horizon)
-        guard let reports else { throw StoreError.notPermitted }
         let bucket = dialect.bucket
-        let answers = try await reports.rows(
+        let answers = try await database.ask(
             [
                 """
                 SELECT \(dialect.monthOfBucket), count(*) FROM kept_events WHERE \(bucket) >= 0 AND \(bucket) < \(horizon) GROUP BY 1 ORDER BY 1
                 """, "SELECT '', count(*) FROM kept_events WHERE \(bucket) < 0 AND received_at < \(instant: Int64(horizon) * 86_400)",
-            ], within: patience)
+            ], as: .search(within: patience))
         let counts = try answers.map { rows in
             try rows.map { row in
                 guard let month = row[0], let events = row[1].flatMap({ Int64($0) }) else {
@@ -112,10 +104,10 @@ package struct Retention: Sendable {
     package func set(months: Int) async throws -> State {
         let keep: StoreSQL = "UPDATE retention SET months = nullif(\(months), 0)"
         if months == 0 {
-            _ = try await settings.change([keep])
+            _ = try await database.change([keep], as: .owner)
         } else {
             let (horizon, now) = try await horizon(months)
-            _ = try await settings.change([Self.raise(to: horizon, now: now), keep])
+            _ = try await database.change([Self.raise(to: horizon, now: now), keep], as: .owner)
         }
         return try await state()
     }
@@ -130,9 +122,10 @@ package struct Retention: Sendable {
         let (target, now) = try await horizon(months)
         let horizon = min(target, next.buckets.lowerBound)
         guard horizon > state.horizon else { return }
-        _ = try await settings.change([
-            "\(Self.raise(to: horizon, now: now)) AND (raised_at IS NULL OR raised_at <= \(milliseconds: now - 86_400_000))"
-        ])
+        _ = try await database.change(
+            [
+                "\(Self.raise(to: horizon, now: now)) AND (raised_at IS NULL OR raised_at <= \(milliseconds: now - 86_400_000))"
+            ], as: .owner)
     }
 
     // MARK: - Removing
@@ -142,29 +135,31 @@ package struct Retention: Sendable {
     /// - Returns: The new state; nil if there was nothing to remove.
     package func perform() async throws -> State? {
         let state = try await state()
-        guard state.cleared < state.horizon, let reports else { return nil }
-        try await settings.clear(state.cleared..<state.horizon)
+        guard state.cleared < state.horizon else { return nil }
+        try await database.clear(state.cleared..<state.horizon)
         var touched: Set<String> = []
-        for received in try await reports.received(from: 0, to: Int64(state.horizon) * 86_400, parts: .small) {
+        for received in try await database.received(from: 0, to: Int64(state.horizon) * 86_400, parts: .small) {
             let undated: StoreSQL = "\(received) AND \(dialect.bucket) < 0 AND event <> ''"
             var vain = 0
             while true {
-                let rows = try await reports.rows("SELECT \(dialect.rowKey) FROM events WHERE \(undated) LIMIT \(Tombstone.foundAtOnce)")
+                let rows = try await database.ask(
+                    "SELECT \(dialect.rowKey) FROM events WHERE \(undated) LIMIT \(Tombstone.foundAtOnce)",
+                    as: .search(within: ServerLimits.ownWork))
                 if rows.isEmpty { break }
                 touched.formUnion(rows.compactMap(\.[1]))
                 var count = 0
                 for part in dialect.parts(rows.compactMap(\.[0])) {
                     try Task.checkCancellation()
                     let rows: StoreSQL = "\(part) AND \(undated)"
-                    count += try await settings.changeInTurn(StoredNumbers.remove(rows, dialect) + [Tombstone.bury(rows)]).count
+                    count += try await database.changeInTurn(StoredNumbers.remove(rows, dialect) + [Tombstone.bury(rows)]).count
                 }
                 // Somebody else may have been faster, a few times.
                 vain = count > 0 ? 0 : vain + 1
                 guard vain < Tombstone.attempts else { throw StoreError.unavailable(Tombstone.unchangeable) }
             }
         }
-        try await settings.tidy(touched)
-        _ = try await settings.change(["UPDATE retention SET cleared = \(state.horizon) WHERE cleared < \(state.horizon)"])
+        try await database.tidy(touched)
+        _ = try await database.change(["UPDATE retention SET cleared = \(state.horizon) WHERE cleared < \(state.horizon)"], as: .owner)
         return try await self.state()
     }
 }

@@ -22,7 +22,7 @@ enum Tombstone {
     }
 }
 
-extension ReportDialect {
+extension Dialect {
     /// Conditions for the rows with these keys, each for as many as one transaction should change.
     func parts(_ keys: [String]) -> [StoreSQL] {
         let keys = sorted(keys)

@@ -77,10 +77,8 @@ final class StoreWatch: Service {
     }
 
     private func read() async throws(StoreError) -> Figures {
-        let (reports, clock) = (store.reports, try await store.reports.clock())
-        var figures = try await Figures(reader: store.reader, dialect: reports.dialect, now: clock.settled) { (sql) throws(StoreError) in
-            try await reports.rows([sql], within: ServerLimits.adminWork).first ?? []
-        }
+        let clock = try await store.sql.clock()
+        var figures = try await Figures(store.sql, store.reader, now: clock.settled, as: .search(within: ServerLimits.adminWork))
         figures.clockAhead = clock.ahead
         return figures
     }
@@ -119,15 +117,12 @@ extension StoreWatch.Figures {
     /// How long after its begin a day closes, in milliseconds.
     private static let closesAfter: Int64 = 28 * 3_600_000
 
-    /// - Parameters:
-    ///   - now: Unix milliseconds.
-    ///   - ask: Gives the rows of a statement.
-    init(
-        reader: any EventReader, dialect: ReportDialect, now: Int64, _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
-    ) async throws(StoreError) {
+    /// - Parameter now: Unix milliseconds.
+    init(_ database: any SQLStore, _ reader: any EventReader, now: Int64, as purpose: Purpose) async throws(StoreError) {
+        let dialect = database.dialect
         func numbers(_ sql: StoreSQL) async throws(StoreError) -> [(String, Int64)] {
             // Names are never NULL.
-            try await ask(sql).map { (row) throws(StoreError) in (row[0] ?? "", try row.number(1)) }
+            try await database.ask(sql, as: purpose).map { (row) throws(StoreError) in (row[0] ?? "", try row.number(1)) }
         }
         overview = try await reader.overview()
         // Where a zone cannot be read, bounds come to an end: the day after the last one closes about 28 hours later.

@@ -178,12 +178,13 @@ public enum HapaxServer {
                 let result: Result<CommandOutput, any Error>
                 let access = CommandStore(
                     registry: Registry(
-                        database: store.settings, zonesInSettings: Set(configuration.timeZones.map(\.project)),
+                        database: store.sql, zonesInSettings: Set(configuration.timeZones.map(\.project)),
                         keysInSettings: Set(
                             ((configuration.writeKeys + configuration.readKeys).map(\.key) + [configuration.adminKey].compactMap { $0 })
                                 .map { KeyDigest($0) })),
-                    erasures: Erasures(store: store, inSettings: configuration.projects),
-                    retention: Retention(store: store), losses: Losses(store: store), clock: ClockMarks(store: store), note: note)
+                    erasures: Erasures(database: store.sql, inSettings: configuration.projects),
+                    retention: Retention(database: store.sql), losses: Losses(store: store), clock: ClockMarks(database: store.sql),
+                    note: note)
                 do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
                     result = .failure(error)
                 }
@@ -197,11 +198,11 @@ public enum HapaxServer {
                     return 1
                 }
                 let reader = try SQLiteReader(path: path)
-                let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)
+                let database = SQLiteSQLStore(reader: reader)
                 output = try await command.run(
                     on: CommandStore(
-                        registry: Registry(database: settings), erasures: Erasures(settings: settings),
-                        retention: Retention(settings: settings), losses: nil, note: note),
+                        registry: Registry(database: database), erasures: Erasures(database: database),
+                        retention: Retention(database: database), losses: nil, note: note),
                     now: currentTime())
                 await reader.close()
             }

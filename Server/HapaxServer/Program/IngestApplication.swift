@@ -47,7 +47,7 @@ package struct IngestApplication: Service {
             throw error
         }
         let registry = Registry(
-            database: store.settings, zonesInSettings: Set(keys.projects.filter { zones[$0.value] != nil }.keys),
+            database: store.sql, zonesInSettings: Set(keys.projects.filter { zones[$0.value] != nil }.keys),
             keysInSettings: Set(keys.holders.keys))
         let access = Keys(keys, registry: registry, currentTime: currentTime)
         do {
@@ -60,8 +60,8 @@ package struct IngestApplication: Service {
         if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
         let admin = AdminRoutes(
             keys: access, registry: registry,
-            erasures: Erasures(store: store, inSettings: Set(keys.projects.keys), patience: ServerLimits.adminWork),
-            retention: Retention(store: store, patience: ServerLimits.adminWork), losses: Losses(store: store), fixed: keys,
+            erasures: Erasures(database: store.sql, inSettings: Set(keys.projects.keys), patience: ServerLimits.adminWork),
+            retention: Retention(database: store.sql, patience: ServerLimits.adminWork), losses: Losses(store: store), fixed: keys,
             failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
             currentTime: currentTime)
         let metrics = ServerMetrics()
@@ -92,13 +92,13 @@ package struct IngestApplication: Service {
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
             services: listeners + [
                 watch,
-                ReportService(closing: DayClosing(database: store.reports, zones: zones), isStoreThere: isStoreThere, logger: logger),
+                ReportService(closing: DayClosing(database: store.sql, zones: zones), isStoreThere: isStoreThere, logger: logger),
                 AccessService(keys: access),
                 ErasureService(
-                    erasures: Erasures(store: store), live: live, isStoreThere: isStoreThere,
+                    erasures: Erasures(database: store.sql), live: live, isStoreThere: isStoreThere,
                     failures: FailureLog("An erasure could not go on", recovery: "Erasures go on", logger: logger), logger: logger),
                 RetentionService(
-                    retention: Retention(store: store), isStoreThere: isStoreThere,
+                    retention: Retention(database: store.sql), isStoreThere: isStoreThere,
                     failures: FailureLog(
                         "Events that are no longer kept could not be removed", recovery: "They could be removed", logger: logger),
                     logger: logger),

@@ -61,17 +61,13 @@ struct DailyQuery: Hashable, Sendable {
     /// Seconds. Events dated further ahead of their arrival do not count, so those of a day were received this long before it at the earliest.
     static let longestLead: Int64 = 86_400
 
-    /// - Parameters:
-    ///   - parts: ``ReportParts/whole`` or ``ReportParts/question``.
-    ///   - ask: Answers all statements as of one moment.
-    func figures(
-        _ database: any ReportDatabase, _ parts: ReportParts, _ ask: ([StoreSQL]) async throws(StoreError) -> [[[String?]]]
-    ) async throws(StoreError) -> DailyFigures {
-        try Self.figures(from: try await ask(try await statements(database, parts)))
+    /// For a person's question.
+    func figures(_ database: any SQLStore, until deadline: ContinuousClock.Instant) async throws(StoreError) -> DailyFigures {
+        try Self.figures(from: try await database.ask(try await statements(database, .question), as: .question(until: deadline)))
     }
 
     /// What gives a day's figures if it is answered as of one moment: of rows that are removed in between, a name would be counted and no event.
-    func statements(_ database: any ReportDatabase, _ parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
+    func statements(_ database: any SQLStore, _ parts: SpanParts) async throws(StoreError) -> [StoreSQL] {
         let ahead: StoreSQL = """
             SELECT count(*) FROM kept_events WHERE project_id = \(projectID) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
             AND \(database.dialect.isAhead)
@@ -129,7 +125,7 @@ struct DailyQuery: Hashable, Sendable {
     }
 
     /// The rows of the day, of whatever event.
-    private func rows(_ received: StoreSQL, _ dialect: ReportDialect) -> StoreSQL {
+    private func rows(_ received: StoreSQL, _ dialect: Dialect) -> StoreSQL {
         // Most events were received so late that they cannot be ahead, which one comparison tells.
         """
         kept_events WHERE project_id = \(projectID) AND \(received) AND time >= \(instant: day.starts) AND time < \(instant: day.ends)
@@ -141,17 +137,17 @@ struct DailyQuery: Hashable, Sendable {
     /// new on none. All starts that were known at its close are folded.
     ///
     /// - Returns: nil if nothing was received. `read` reads the answer to the statement.
-    func returns(_ database: any ReportDatabase) async throws(StoreError) -> (
+    func returns(_ database: any SQLStore) async throws(StoreError) -> (
         statement: StoreSQL, read: ([[String?]]) throws(StoreError) -> (cohorts: [(day: CalendarDay, users: Int64)], unassigned: Int64)
     )? {
         let received = try await database.received(from: day.starts - Self.longestLead, to: receivedBefore, parts: .whole)
         guard let received = received.first else { return nil }
         let milliseconds = database.dialect.milliseconds
-        let bounds = try await database.rows(
+        let bounds = try await database.ask(
             """
             SELECT day, \(milliseconds("starts")), \(milliseconds("ends")), \(milliseconds("closes")), time_zone FROM report_bounds
             WHERE project_id = \(projectID) AND day > \(day.day.advanced(by: -ReturnQuery.maximumUnits)) AND day <= \(day.day) ORDER BY day
-            """
+            """, as: .closing
         ).map { (row) throws(StoreError) in try DayClosing.day(row) }
         guard let first = bounds.first else { return nil }
         let statement: StoreSQL = """

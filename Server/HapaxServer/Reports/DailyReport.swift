@@ -41,7 +41,7 @@ struct DailyReport: Sendable {
 
 /// Reads reports: closed days from their stored figures, other days from their events.
 struct DailyReportReader: Sendable {
-    let database: any ReportDatabase
+    let database: any SQLStore
     /// The zone of a project that has none in the store yet.
     let zones: [Int32: ReportZone]
 
@@ -54,8 +54,8 @@ struct DailyReportReader: Sendable {
         _ projectID: Int32, _ span: (from: CalendarDay?, to: CalendarDay?), _ basis: DailyReport.Basis, now: Int64,
         until deadline: ContinuousClock.Instant, figures: (DailyQuery) async throws(StoreError) -> DailyFigures
     ) async throws(StoreError) -> DailyReport {
-        func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.rows(sql, until: deadline) }
-        let project = try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database.dialect, ask)
+        func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.ask(sql, as: .question(until: deadline)) }
+        let project = try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database, as: .question(until: deadline))
         let (from, to) = (project.from, project.to)
         var report = DailyReport(days: [], from: from, to: to, zone: project.zone, basis: basis, lateAsOf: nil)
         guard project.isUsable else { return report }

@@ -20,20 +20,20 @@ struct ProjectDays: Sendable {
     ///   - span: The days asked for, `to` not included; by default `to` is tomorrow, and `from` seven days earlier.
     ///   - now: The wall clock in Unix seconds.
     init(
-        _ projectID: Int32, zone: ReportZone?, _ span: (from: CalendarDay?, to: CalendarDay?), now: Int64, _ dialect: ReportDialect,
-        _ ask: (StoreSQL) async throws(StoreError) -> [[String?]]
+        _ projectID: Int32, zone: ReportZone?, _ span: (from: CalendarDay?, to: CalendarDay?), now: Int64, _ database: any SQLStore,
+        as purpose: Purpose
     ) async throws(StoreError) {
-        history = try await DayClosing.zones(of: projectID, ask) ?? ZoneHistory(zone ?? .utc)
+        history = try await DayClosing.zones(of: projectID, in: database, as: purpose) ?? ZoneHistory(zone ?? .utc)
         today = history.day(at: now)
         to = span.to ?? today.advanced(by: 1)
         from = span.from ?? to.advanced(by: -7)
-        let ms = dialect.milliseconds
+        let ms = database.dialect.milliseconds
         var known: [CalendarDay: ReportDay] = [:]
-        for row in try await ask(
+        for row in try await database.ask(
             """
             SELECT day, \(ms("starts")), \(ms("ends")), \(ms("closes")), time_zone FROM report_bounds
             WHERE project_id = \(projectID) AND day >= \(from) AND day < \(to)
-            """)
+            """, as: purpose)
         {
             let day = try DayClosing.day(row)
             known[day.day] = day

@@ -22,7 +22,7 @@ struct ExportRoute: Sendable {
         let span = try parameters.span()
         let after = try await position(try parameters.id("after"), projectID)
         let store = questions.store
-        let settled = try await questions.reading { () throws(StoreError) in try await store.reports.settled() } * 1_000
+        let settled = try await questions.reading { () throws(StoreError) in try await store.sql.settled() } * 1_000
         let query = EventQuery(
             projectID: projectID, received: min(span.lowerBound, settled)..<min(span.upperBound, settled),
             happened: try parameters.happened(), name: parameters.text("event"), distinctID: parameters.text("distinct_id"), limit: .max,

@@ -112,7 +112,7 @@ struct ReadRoutes: Sendable {
         let search = UserSearch(
             projectID: projectID, prefix: prefix, limit: try parameters.count("limit", upTo: ServerLimits.foundUsers, default: 20))
         let found = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.listRead) {
-            deadline throws(StoreError) in try await search.find(questions.store.reports, until: deadline)
+            deadline throws(StoreError) in try await search.find(questions.store.sql, until: deadline)
         }
         var writer = JSONWriter()
         writer.object { writer in

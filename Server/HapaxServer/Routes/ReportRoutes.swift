@@ -6,7 +6,7 @@ import Hummingbird
 @available(macOS 14, *)
 struct ReportRoutes: Sendable {
     let questions: Questions
-    let database: any ReportDatabase
+    let database: any SQLStore
     /// The zone of a project that has none in the store yet.
     let zones: [Int32: ReportZone]
     /// The wall clock in Unix milliseconds.
@@ -17,7 +17,7 @@ struct ReportRoutes: Sendable {
     private let returns = ReportCache<Question<ReturnQuery>, Return>(maximumEntries: ServerLimits.keptAnswers)
     private let breakdowns = ReportCache<Question<BreakdownQuery>, Breakdown>(maximumEntries: ServerLimits.keptAnswers)
 
-    init(questions: Questions, database: any ReportDatabase, zones: [Int32: ReportZone], currentTime: @escaping @Sendable () -> Int64) {
+    init(questions: Questions, database: any SQLStore, zones: [Int32: ReportZone], currentTime: @escaping @Sendable () -> Int64) {
         (self.questions, self.database, self.zones, self.currentTime) = (questions, database, zones, currentTime)
     }
 
@@ -33,12 +33,10 @@ struct ReportRoutes: Sendable {
         let reports = DailyReportReader(database: database, zones: zones)
         let report = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             deadline throws(StoreError) in
-            let removals = try await database.rows(Removals.state(projectID), until: deadline)
+            let removals = try await database.ask(Removals.state(projectID), as: .question(until: deadline))
             return try await reports.report(projectID, span, basis, now: now, until: deadline) { query throws(StoreError) in
                 try await figures.value(Figures(query: query, removals: removals)) { [database] () async throws(StoreError) in
-                    try await query.figures(database, .question) { (statements) async throws(StoreError) in
-                        try await database.rows(statements, until: deadline)
-                    }
+                    try await query.figures(database, until: deadline)
                 }
             }
         }

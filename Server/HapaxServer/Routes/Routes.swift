@@ -25,7 +25,7 @@ struct Routes {
         let reading = ReadRoutes(questions: questions, live: live)
         let ingest = IngestRoute(keys: keys, store: store, writer: writer, metrics: metrics, live: live, questions: questions)
         let reports = ReportRoutes(
-            questions: questions, database: store.reports, zones: zones, currentTime: currentTime)
+            questions: questions, database: store.sql, zones: zones, currentTime: currentTime)
         let export = ExportRoute(questions: questions)
         let stream = LiveRoute(questions: questions, live: live)
         page = MetricsPage(

@@ -21,7 +21,7 @@ struct StoreRoute: Sendable {
         var (overview, settled): (StoreOverview?, Int64?)
         do throws(StoreError) {
             overview = try await store.reader.overview()
-            settled = try await store.reports.settled()
+            settled = try await store.sql.settled()
         } catch {
             failures.failed(error)
         }

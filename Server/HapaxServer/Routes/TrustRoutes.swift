@@ -69,7 +69,7 @@ struct TrustRoutes: Sendable {
     private func reading<Value>(
         _ projectID: Int32, _ body: (TrustReader, _ now: Int64) async throws(StoreError) -> Value
     ) async throws(RequestProblem) -> Value {
-        let database = questions.store.reports
+        let database = questions.store.sql
         return try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
             deadline throws(StoreError) in
             let now = try await database.settled()

@@ -21,11 +21,8 @@ package protocol EventStore: Sendable {
     /// Reads stored events, on connections of its own.
     var reader: any EventReader { get }
 
-    /// Reads events for the reports, and stores the reports.
-    var reports: any ReportDatabase { get }
-
-    /// What can be set while servers run.
-    var settings: any SettingsDatabase { get }
+    /// Everything else that is asked of the database, or changed in it.
+    var sql: any SQLStore { get }
 
     /// The number of a project, given once and for ever when its name is first seen.
     func projectID(named name: String) async throws(StoreError) -> Int32

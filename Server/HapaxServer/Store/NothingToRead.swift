@@ -31,43 +31,31 @@ package struct NoReader: EventReader {
     package func close() async {}
 }
 
-/// Reports that hold nothing, for the same stores.
-package struct NoReports: ReportDatabase {
+/// A database that holds nothing, for the same stores.
+package struct NoSQL: SQLStore {
     package init() {}
 
-    package var dialect: ReportDialect { SQLiteReports.dialect }
+    package var dialect: Dialect { SQLiteSQLStore.dialect }
 
-    package func rows(_ statements: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
-        throw .tooHeavy
+    package func ask(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[[String?]]] {
+        guard case .own = purpose else { throw .tooHeavy }
+        return statements.map { _ in [] }
     }
-
-    package func rows(_ statements: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] { throw .tooHeavy }
 
     package func each(
         _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError) { throw .tooHeavy }
 
-    package func write(_ statements: [StoreSQL]) async throws(StoreError) {}
+    package func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]] {
+        if case .owner = purpose { throw .notPermitted }
+        return []
+    }
 
     package func clock() async throws(StoreError) -> StoreClock { StoreClock(settled: 0, closing: 0) }
 
-    package func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] { [] }
+    package func received(from: Int64, to: Int64, parts: SpanParts) async throws(StoreError) -> [StoreSQL] { [] }
 
     package func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {}
-}
-
-/// Settings that hold nothing, for the same stores.
-package struct NoSettings: SettingsDatabase {
-    package init() {}
-
-    package var dialect: ReportDialect { NoReports().dialect }
-
-    package func rows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { [] }
-    package func slowRows(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { [] }
-
-    package func note(_ statement: StoreSQL) async throws(StoreError) {}
-
-    package func change(_ statements: [StoreSQL]) async throws(StoreError) -> [[String?]] { throw .notPermitted }
 
     package func tidy(_ tables: Set<String>) async throws(StoreError) {}
 

@@ -90,11 +90,13 @@ actor PostgresAdministration {
         }
     }
 
-    /// - Parameter isRepeatable: Whether it changes nothing.
-    func query(_ sql: String, _ parameters: [String], isRepeatable: Bool = true) throws(StoreError) -> [[String?]] {
-        try session.use(isRepeatable: isRepeatable) { (connection) throws(StoreError) in
-            try translating { () throws(PostgresError) in try connection.query(sql, parameters) }
-        }
+    func answers(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[[String?]]] {
+        try session.answers(statements)
+    }
+
+    /// What the serving role may change.
+    func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {
+        try session.change(statements)
     }
 
     /// The horizon, which any server may have raised.

@@ -17,6 +17,8 @@ struct PostgresCheck {
         let administration = PostgresAdministration(uri: uri, allowsUnsafe: true, breaker: breaker, told: Locked(0))
         let owner = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
         let reader = PostgresReader(uri: uri, breaker: breaker)
+        let database = PostgresSQLStore(
+            uri: uri, admin: options.admin ?? uri, reader: reader, own: administration, upkeep: owner, breaker: breaker, told: Locked(0))
         var findings: [Finding] = []
         do throws(StoreError) {
             let role = try await administration.checkDatabase()
@@ -25,17 +27,17 @@ struct PostgresCheck {
                 return options.unsafeAllowNonDurableStore
                     ? .warn("durability", text) : .fail("durability", text, help: "ALTER SYSTEM RESET it, then SELECT pg_reload_conf()")
             }
-            findings += [try await clock(administration)]
+            findings += [try await clock(database)]
             let applied = try await administration.appliedMigrations()
             let schema = try await SchemaCheck.finding(
                 applied: applied, known: PostgresSchema.migrations.map { ($0.name, $0.change) }
             ) { (table) throws(StoreError) in
                 // As ANALYZE has last estimated them, with those of the partitions.
-                let rows = try await administration.query(
+                let rows = try await database.ask(
                     """
-                    SELECT sum(greatest(reltuples, 0))::int8 FROM pg_class WHERE oid = to_regclass($1)
-                      OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($1))
-                    """, [table])
+                    SELECT sum(greatest(reltuples, 0))::int8 FROM pg_class WHERE oid = to_regclass(\(table))
+                      OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass(\(table)))
+                    """, as: .own)
                 return rows.first?[0].flatMap { Int64($0) }
             }
             findings.append(schema)
@@ -48,35 +50,35 @@ struct PostgresCheck {
             // Else the sessions would stay open.
             if !applied.isEmpty, schema.verdict != .fail {
                 findings.append(try await roles(role, owner))
-                findings += try await triggers(administration)
+                findings += try await triggers(database)
             }
             if schema.verdict == .ok {
-                let settings = PostgresSettingsDatabase(administration: administration, changes: owner, upkeep: owner)
-                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep)
+                findings += try await StoreCheck(database: database, reader: reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep)
                     .findings()
             }
         } catch {
             findings.append(.fail("store", "\(error)"))
         }
+        await database.close()
         await reader.close()
         await owner.close()
         await administration.close()
         return findings
     }
 
-    private func triggers(_ administration: PostgresAdministration) async throws(StoreError) -> [Finding] {
-        let rows = try await administration.query(
+    private func triggers(_ database: PostgresSQLStore) async throws(StoreError) -> [Finding] {
+        let rows = try await database.ask(
             """
             SELECT DISTINCT tgname FROM pg_trigger WHERE NOT tgisinternal AND (tgrelid = 'events'::regclass
               OR tgrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'events'::regclass)) ORDER BY 1
-            """, [])
+            """, as: .own)
         return rows.compactMap { $0[0] }.map {
             .fail("triggers", "the trigger \($0) on events can keep every batch from being stored", help: "DROP TRIGGER \($0) ON events")
         }
     }
 
-    private func clock(_ administration: PostgresAdministration) async throws(StoreError) -> Finding {
-        let rows = try await administration.query("SELECT (extract(epoch FROM now()) * 1000)::int8", [])
+    private func clock(_ database: PostgresSQLStore) async throws(StoreError) -> Finding {
+        let rows = try await database.ask("SELECT (extract(epoch FROM now()) * 1000)::int8", as: .own)
         guard let shown = rows.first?[0].flatMap({ Int64($0) }) else { throw .unavailable("its clock cannot be read") }
         let apart = abs(shown - now)
         let text = "the database's and this machine's are \(apart) ms apart"

@@ -1,16 +1,13 @@
 import HapaxModel
 import Logging
 
-/// Events in PostgreSQL 14 or later, through a few writer sessions, some for reading, one for the server's own short questions, one for the
-/// reports, one for upkeep, and one that changes keys and erases.
+/// Events in PostgreSQL 14 or later, through a few writer sessions, some for reading, one for upkeep, and one for each other ``Purpose``.
 package final class PostgresEventStore: EventStore {
     private let administration: PostgresAdministration
     private let upkeep: PostgresUpkeep
-    /// Changes settings and erases rows, and waits for no month that is made and no table that is vacuumed.
-    private let changes: PostgresUpkeep
     private let writers: [PostgresWriter]
     package let reader: any EventReader
-    private let worker: PostgresReports
+    private let statements: PostgresSQLStore
     private let known = Locked(Known())
     private let today: (@Sendable () -> Int32)?
     private let logger: Logger
@@ -46,11 +43,11 @@ package final class PostgresEventStore: EventStore {
         let (breaker, told) = (Locked(ConnectionBreaker()), Locked<Int64>(0))
         administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker, told: told)
         upkeep = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
-        changes = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
         writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker, told: told) }
         let reader = PostgresReader(uri: uri, breaker: breaker)
         self.reader = reader
-        worker = PostgresReports(uri: uri, reader: reader, breaker: breaker, told: told)
+        statements = PostgresSQLStore(
+            uri: uri, admin: options.admin ?? uri, reader: reader, own: administration, upkeep: upkeep, breaker: breaker, told: told)
         self.today = today
         self.logger = logger
         let role = try await administration.checkDatabase()
@@ -63,11 +60,7 @@ package final class PostgresEventStore: EventStore {
         try await refresh()
     }
 
-    package var reports: any ReportDatabase { worker }
-
-    package var settings: any SettingsDatabase {
-        PostgresSettingsDatabase(administration: administration, changes: changes, upkeep: upkeep)
-    }
+    package var sql: any SQLStore { statements }
 
     package var writerCount: Int { writers.count }
 
@@ -112,10 +105,9 @@ package final class PostgresEventStore: EventStore {
 
     package func close() async {
         await reader.close()
-        await worker.close()
+        await statements.close()
         for writer in writers { await writer.close() }
         await upkeep.close()
-        await changes.close()
         await administration.close()
     }
 }

@@ -8,12 +8,12 @@ actor PostgresQuerySession {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    /// - Parameter isReadOnly: true for people's questions; false for the server's own work, which may write and take long.
-    init(uri: String, name: String, breaker: Locked<ConnectionBreaker>, isReadOnly: Bool = true) {
+    /// - Parameter longest: How long one statement may take at most.
+    init(
+        uri: String, name: String, breaker: Locked<ConnectionBreaker>, longest: Duration = ServerLimits.heavyRead, isReadOnly: Bool = true
+    ) {
         self.isReadOnly = isReadOnly
-        session = PostgresSession(
-            uri: uri, breaker: breaker, deadline: isReadOnly ? ServerLimits.heavyRead + .seconds(5) : ServerLimits.ownWork
-        ) { (connection) throws(StoreError) in
+        session = PostgresSession(uri: uri, breaker: breaker, deadline: longest + .seconds(5)) { (connection) throws(StoreError) in
             // Parallel workers would take the processors from ingest; answers hold text in UTC. A day's users are grouped by hash: the planner would
             // rather sort all of their rows on disk.
             try translating { () throws(PostgresError) in
@@ -101,10 +101,10 @@ actor PostgresQuerySession {
     }
 
     /// Runs all statements in one transaction.
-    func write(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) {
-        try withTransaction(within: ServerLimits.ownWork) { (connection) throws(PostgresError) in
-            for statement in statements { _ = try connection.query(statement.sql, statement.parameters) }
-        }
+    ///
+    /// - Returns: The rows of the last one.
+    func change(_ statements: [(sql: String, parameters: [String])], within time: Duration) throws(StoreError) -> [[String?]] {
+        try withTransaction(within: time) { (connection) throws(PostgresError) in try connection.last(statements) }
     }
 
     /// Runs `body` in a transaction that locks `events` first: a statement that is planned while a month is being made would look for the

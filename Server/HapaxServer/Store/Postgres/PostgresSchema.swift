@@ -309,9 +309,9 @@ enum PostgresSchema {
 /// Runs a body in one transaction, and rolls back if it throws.
 enum PostgresTransaction {
     static func run<Value>(
-        _ connection: PostgresConnection, _ body: () throws(StoreError) -> Value
+        _ connection: PostgresConnection, _ begin: String = "BEGIN", _ body: () throws(StoreError) -> Value
     ) throws(StoreError) -> Value {
-        try translating { () throws(PostgresError) in try connection.execute("BEGIN") }
+        try translating { () throws(PostgresError) in try connection.execute(begin) }
         do throws(StoreError) {
             let value = try body()
             try translating { () throws(PostgresError) in try connection.execute("COMMIT") }

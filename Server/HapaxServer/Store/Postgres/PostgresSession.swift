@@ -41,11 +41,48 @@ struct PostgresSession {
         return try attempt(fresh, body)
     }
 
+    /// The rows of each statement, of several as of one moment.
+    mutating func answers(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[[String?]]] {
+        try use(isRepeatable: true) { (connection) throws(StoreError) in
+            func ask() throws(StoreError) -> [[[String?]]] {
+                try translating { () throws(PostgresError) in
+                    var answers: [[[String?]]] = []
+                    for statement in statements { answers.append(try connection.query(statement.sql, statement.parameters)) }
+                    return answers
+                }
+            }
+            guard statements.count > 1 else { return try ask() }
+            return try PostgresTransaction.run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ", ask)
+        }
+    }
+
+    /// Runs all statements in one transaction.
+    ///
+    /// - Returns: The rows of the last one.
+    mutating func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {
+        try use { (connection) throws(StoreError) in
+            try PostgresTransaction.run(connection) { () throws(StoreError) in
+                try translating { () throws(PostgresError) in try connection.last(statements) }
+            }
+        }
+    }
+
     private mutating func attempt<Value>(
         _ connection: PostgresConnection, _ body: (PostgresConnection) throws(StoreError) -> Value
     ) throws(StoreError) -> Value {
         self.connection = connection
         defer { if connection.isBroken { self.connection = nil } }
         return try body(connection)
+    }
+}
+
+extension PostgresConnection {
+    /// Runs the statements one after the other.
+    ///
+    /// - Returns: The rows of the last one.
+    func last(_ statements: [(sql: String, parameters: [String])]) throws(PostgresError) -> [[String?]] {
+        var rows: [[String?]] = []
+        for statement in statements { rows = try query(statement.sql, statement.parameters) }
+        return rows
     }
 }

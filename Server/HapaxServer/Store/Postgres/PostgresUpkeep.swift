@@ -97,22 +97,12 @@ actor PostgresUpkeep {
     /// - Throws: ``StoreError/notPermitted`` if this role does not own the tables.
     func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {
         guard try mayChange() else { throw .notPermitted }
-        return try session.use { (connection) throws(StoreError) in
-            try PostgresTransaction.run(connection) { () throws(StoreError) in
-                try translating { () throws(PostgresError) in
-                    var rows: [[String?]] = []
-                    for statement in statements { rows = try connection.query(statement.sql, statement.parameters) }
-                    return rows
-                }
-            }
-        }
+        return try session.change(statements)
     }
 
     /// Rows of text, however long it takes.
-    func rows(_ statement: (sql: String, parameters: [String])) throws(StoreError) -> [[String?]] {
-        try session.use(isRepeatable: true) { (connection) throws(StoreError) in
-            try translating { () throws(PostgresError) in try connection.query(statement.sql, statement.parameters) }
-        }
+    func answers(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[[String?]]] {
+        try session.answers(statements)
     }
 
     /// Removes old versions of rows, whatever autovacuum would wait for (https://www.postgresql.org/docs/current/sql-vacuum.html).

@@ -185,7 +185,7 @@ actor PostgresWriter {
         withUnsafeBytes(of: value.bigEndian) { Array($0) }
     }
 
-    /// The name by which ``PostgresReports/settled()`` finds the sessions whose transactions may still store something.
+    /// The name by which ``PostgresSQLStore/clock()`` finds the sessions whose transactions may still store something.
     static let applicationName = "hapax-server writer"
 
     /// Checks what pinning a session does not ensure, on a new connection and again after a while.

@@ -45,8 +45,8 @@ struct SQLiteCheck {
             }
             var findings = [schema]
             if schema.verdict == .ok {
-                let settings = SQLiteSettingsDatabase(reader: reader, writer: nil)
-                findings += try await StoreCheck(settings: settings, reader: reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep)
+                let database = SQLiteSQLStore(reader: reader)
+                findings += try await StoreCheck(database: database, reader: reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep)
                     .findings()
             }
             await reader.close()

@@ -9,8 +9,7 @@ package final class SQLiteEventStore: EventStore {
     let database: DatabaseQueue
     package var reader: any EventReader { rows }
     private let rows: SQLiteReader
-    package let reports: any ReportDatabase
-    package var settings: any SettingsDatabase { SQLiteSettingsDatabase(reader: rows, writer: database) }
+    package let sql: any SQLStore
     /// Held until the store is closed.
     private let lock: Locked<FileLock?>
     /// Whether the latest commit failed; then reading is no proof that the store works.
@@ -76,7 +75,7 @@ package final class SQLiteEventStore: EventStore {
             self.clock = clock
             let reader = try SQLiteReader(path: path)
             rows = reader
-            reports = SQLiteReports(reader: reader, writer: database, clock: clock)
+            sql = SQLiteSQLStore(reader: reader, server: (database, clock))
         } catch {
             throw Self.translated(error)
         }

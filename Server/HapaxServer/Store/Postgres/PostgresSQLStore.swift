@@ -1,9 +1,14 @@
 import HapaxModel
 
-/// The reports in PostgreSQL. People's questions use the reader's heavy sessions; the server's own work has a session of its own.
-final class PostgresReports: ReportDatabase {
+/// SQL in PostgreSQL, on a connection for each purpose: people's questions use the reader's heavy sessions.
+final class PostgresSQLStore: SQLStore {
     private let reader: PostgresReader
-    private let worker: PostgresQuerySession
+    private let own: PostgresAdministration
+    private let search: PostgresQuerySession
+    private let closing: PostgresQuerySession
+    /// Changes settings and erases rows, and waits for no month that is made and no table that is vacuumed.
+    private let changes: PostgresUpkeep
+    private let upkeep: PostgresUpkeep
     /// The latest instant that was reported as settled, in Unix milliseconds.
     private let told: Locked<Int64>
     private let trust = Locked<ClockTrust?>(nil)
@@ -12,19 +17,29 @@ final class PostgresReports: ReportDatabase {
     /// Keeps two servers from closing the same days at once. An arbitrary number that no other program is likely to use.
     private static let advisoryLock: Int64 = 0x4861_7061_79
 
-    init(uri: String, reader: PostgresReader, breaker: Locked<ConnectionBreaker>, told: Locked<Int64>) {
-        self.told = told
-        self.reader = reader
-        worker = PostgresQuerySession(uri: uri, name: "worker", breaker: breaker, isReadOnly: false)
+    /// - Parameters:
+    ///   - uri: Of the serving role.
+    ///   - admin: Of the role that owns the tables.
+    init(
+        uri: String, admin: String, reader: PostgresReader, own: PostgresAdministration, upkeep: PostgresUpkeep,
+        breaker: Locked<ConnectionBreaker>, told: Locked<Int64>
+    ) {
+        (self.reader, self.own, self.upkeep, self.told) = (reader, own, upkeep, told)
+        changes = PostgresUpkeep(uri: admin, breaker: breaker)
+        search = PostgresQuerySession(uri: uri, name: "search", breaker: breaker, longest: ServerLimits.ownWork)
+        closing = PostgresQuerySession(uri: uri, name: "closing", breaker: breaker, longest: ServerLimits.ownWork, isReadOnly: false)
     }
 
+    /// Those of its own.
     func close() async {
-        await worker.close()
+        await search.close()
+        await closing.close()
+        await changes.close()
     }
 
-    var dialect: ReportDialect { Self.dialect }
+    var dialect: Dialect { Self.dialect }
 
-    static let dialect = ReportDialect(
+    static let dialect = Dialect(
         isAhead: "time - received_at > interval '86400 seconds'",
         // `numeric` keeps the number exactly as it was sent. The floor of half a millisecond more rounds half up. PostgreSQL sums an `int4`
         // in 8 bytes a user, and an `int8` in ten times as many.
@@ -76,12 +91,15 @@ final class PostgresReports: ReportDatabase {
         anonymousID: "CASE WHEN jsonb_typeof(properties -> '$anonymous_id') = 'string' THEN properties ->> '$anonymous_id' END",
         now: { _ in "now()" })
 
-    func rows(_ statements: [StoreSQL], until deadline: ContinuousClock.Instant) async throws(StoreError) -> [[[String?]]] {
-        try await reader.heavyAnswers(statements.map(\.forPostgres), until: deadline)
-    }
-
-    func rows(_ statements: [StoreSQL], within time: Duration) async throws(StoreError) -> [[[String?]]] {
-        try await worker.answers(statements.map(\.forPostgres), within: time)
+    func ask(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[[String?]]] {
+        let statements = statements.map(\.forPostgres)
+        switch purpose {
+        case .question(let deadline): return try await reader.heavyAnswers(statements, until: deadline)
+        case .own: return try await own.answers(statements)
+        case .search(let time): return try await search.answers(statements, within: time)
+        case .closing: return try await closing.answers(statements, within: ServerLimits.ownWork)
+        case .owner: return try await upkeep.answers(statements)
+        }
     }
 
     func each(
@@ -91,9 +109,19 @@ final class PostgresReports: ReportDatabase {
         try await reader.heavyRows(text, values, until: deadline, row)
     }
 
-    func write(_ statements: [StoreSQL]) async throws(StoreError) {
-        try await worker.write(statements.map(\.forPostgres))
+    func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]] {
+        let statements = statements.map(\.forPostgres)
+        switch purpose {
+        case .own: return try await own.change(statements)
+        case .closing: return try await closing.change(statements, within: ServerLimits.ownWork)
+        case .owner: return try await changes.change(statements)
+        case .question, .search: throw .notPermitted
+        }
     }
+
+    func tidy(_ tables: Set<String>) async throws(StoreError) { try await upkeep.vacuum(tables.sorted()) }
+
+    func clear(_ buckets: Range<Int32>) async throws(StoreError) { try await upkeep.clear(buckets) }
 
     /// The rows of an open transaction are received when it began, so the oldest one is the limit. One that begins now is visible in
     /// `pg_stat_activity` within two seconds.
@@ -105,8 +133,7 @@ final class PostgresReports: ReportDatabase {
               WHERE application_name = \(PostgresWriter.applicationName) AND datname = current_database()
             ))) * 1000)::int8, \(ms("late_to")), \(ms("accepted")) FROM report_late_progress, clock
             """
-        let (sql, values) = question.forPostgres
-        guard let row = try await reader.shortQuery(sql, values).first?.map({ $0.flatMap { Int64($0) } }), let shown = row[0],
+        guard let row = try await ask(question, as: .own).first?.map({ $0.flatMap { Int64($0) } }), let shown = row[0],
             let known = row[1]
         else { throw .unavailable("its clock cannot be read") }
         let now = ContinuousClock.now
@@ -120,18 +147,32 @@ final class PostgresReports: ReportDatabase {
         return clock
     }
 
-    func received(from: Int64, to: Int64, parts: ReportParts) async throws(StoreError) -> [StoreSQL] {
+    func received(from: Int64, to: Int64, parts: SpanParts) async throws(StoreError) -> [StoreSQL] {
         from < to ? ["received_at >= \(instant: from) AND received_at < \(instant: to)"] : []
     }
 
     func exclusively(_ body: @Sendable () async throws(StoreError) -> Void) async throws(StoreError) {
         try await turn.run { () async throws(StoreError) in
-            guard try await rows("SELECT pg_try_advisory_lock(\(Self.advisoryLock))").first?[0] == "t" else { return }
+            guard try await ask("SELECT pg_try_advisory_lock(\(Self.advisoryLock))", as: .closing).first?[0] == "t" else { return }
             let result: Result<Void, StoreError>
             do throws(StoreError) { result = .success(try await body()) } catch { result = .failure(error) }
             // A session that was lost has lost its lock as well.
-            _ = try? await rows("SELECT pg_advisory_unlock(\(Self.advisoryLock))")
+            _ = try? await ask("SELECT pg_advisory_unlock(\(Self.advisoryLock))", as: .closing)
             try result.get()
         }
+    }
+}
+
+extension StoreSQL {
+    var forPostgres: (sql: String, parameters: [String]) {
+        let (text, values) = rendered { "$\($0)" }
+        let parameters = values.map { value in
+            switch value {
+            case .integer(let number): "\(number)"
+            case .text(let text): text
+            case .instant(let milliseconds): Timestamp(clampingUnixMilliseconds: milliseconds).description
+            }
+        }
+        return (text, parameters)
     }
 }
