@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import HapaxClient
+import HapaxModel
 
 struct OutputOptions: ParsableArguments {
     @Flag(help: "Print one JSON object (or one on each line) instead of text.")
@@ -99,15 +100,12 @@ struct ServerOptions: ParsableArguments {
         configuration.uploads.interval = nil
         // A script's events hold what the script says.
         configuration.automatic.properties = false
-        do throws(StartError) {
-            _ = try configuration.endpoint()
-        } catch {
-            throw ValidationError("\(error)")
-        }
+        let own: Set<EventID>
+        do throws(StartError) { own = try configuration.endpoint().destinations } catch { throw ValidationError("\(error)") }
         for words in try replaced() {
             if words.count == 2 {
                 configuration.replaces.append(.init(server: EventClient.Configuration.url(words[0]), writeKey: words[1]))
-            } else if let id = try queue.destination(words[0])?.id {
+            } else if let id = try queue.destination(words[0], besides: own)?.id {
                 configuration.replacedDestinations.insert(id)
             }
         }

@@ -67,10 +67,12 @@ extension QueueOptions {
 
     /// The destination that a person means, its name, and the files for it; nil with a message where none or several are called so.
     ///
-    /// - Parameter text: See ``Destinations/matching(_:among:)``.
-    func destination(_ text: String) throws -> (id: EventID, name: String, files: [Int])? {
+    /// - Parameters:
+    ///   - text: See ``Destinations/matching(_:among:)``.
+    ///   - own: Those that cannot be meant.
+    func destination(_ text: String, besides own: Set<EventID> = []) throws -> (id: EventID, name: String, files: [Int])? {
         let places = try numbers().map { ($0, FileClaim.note(of: $0, in: directory)?.destination) }
-        let (all, ids) = (Destinations(in: directory), Set(places.compactMap(\.1)))
+        let (all, ids) = (Destinations(in: directory), Set(places.compactMap(\.1)).subtracting(own))
         let found = all.matching(text, among: ids)
         if let id = found.first, found.count == 1 { return (id, all.name(id), places.filter { $0.1 == id }.map(\.0)) }
         let problem = found.isEmpty ? "no file of the queue is for" : "more than one destination is called"

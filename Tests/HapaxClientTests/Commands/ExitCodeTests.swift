@@ -126,6 +126,10 @@ struct ExitCodeTests {
         let hint = try await hapax.run("flush").error.firstMatch(of: /hapax flush --replaces (\S+);/)
         #expect(hint.map { String($0.1) } == ids[1])
         #expect(try await hapax.run("flush", "--replaces", ids[1]).status == 0 && server.stored.count == 3)
+        // The right key begins like the mistyped one, and is not meant.
+        #expect(try await hapax.run("track", "e", "--key", "hapax_w_AhyY-the-first", "--no-flush").status == 0)
+        let right = try await hapax.run("flush", "--key", "hapax_w_AhyY-the-second", "--replaces", "hapax_w_AhyY")
+        #expect(right.status == 0 && server.stored.count == 4, "\(right.error)")
         let after = try await hapax.run("flush")
         #expect(after.status == 0 && after.error == "")
     }
