@@ -160,6 +160,45 @@ struct AnalysisTests {
             try await store.sql.each(endless, until: .now + .milliseconds(100)) { _ in }
         }
         #expect(try await store.sql.ask("SELECT 1", as: .question(until: .now + .seconds(600))) == [["1"]])
+        let looks = Locked(0)
+        await #expect(throws: StoreError.tooHeavy, "who asked has left, long before the time is over (S24)") {
+            try await Asker.$hasLeft.withValue({
+                looks.withLock { looks in
+                    looks += 1; return looks > 2
+                }
+            }) {
+                try await store.sql.ask(endless, as: .question(until: .now + .seconds(600)))
+            }
+        }
+        #expect(try await store.sql.ask("SELECT 1", as: .question(until: .now + .seconds(600))) == [["1"]])
+        await store.close()
+    }
+
+    @Test(
+        "A question whose asker has closed the connection, in an orderly way as browsers do or not, is ended; one that is awaited goes on (S24)"
+    )
+    func abandonedQuestionsAreEnded() async throws {
+        let uri = try await PostgresCluster.shared.makeDatabase()
+        let store = try await PostgresEventStore(uri: uri, logger: RecordedLog().logger)
+        let log = RecordedLog()
+        try await RunningServer.run(on: store, logger: log.logger) { server in
+            let (holder, watcher) = (try PostgresConnection(uri: uri), try PostgresConnection(uri: uri))
+            try holder.execute("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
+            // The server's own work waits as well, for up to an hour; a person's question has seconds.
+            let waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'statement_timeout = \\d{1,5};'"
+            for isOrderly in [true, false] {
+                var asker: RawHTTP? = try await RawHTTP(port: server.port)
+                let request = RawHTTP.request("GET", "/v1/events", headers: ["Authorization": "Bearer \(RunningServer.readKey)"])
+                try await asker?.send(request)
+                while try watcher.query(waiting).isEmpty {}
+                if !isOrderly { asker?.resetOnClose() }
+                asker = nil
+                while try !watcher.query(waiting).isEmpty {}
+            }
+            try holder.execute("ROLLBACK")
+        }
+        // Ended by its time it would have been range_too_large.
+        #expect(log.lines.filter { $0.metadata["problem.code"] != nil }.map { $0.metadata["problem.code"] } == ["too_slow", "too_slow"])
         await store.close()
     }
 

@@ -26,6 +26,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var hasRefused = false
     /// Whether an answer has begun and not ended.
     private var isAnswering = false
+    /// Whether the latest request only asks: then nothing is lost with its answer.
+    private var isQuestion = false
     /// Whether nothing can be answered yet, because keys are still being agreed on.
     private var isShakingHands = false
 
@@ -88,6 +90,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         var action: ConnectionDeadlines.Action
         switch unwrapInboundIn(data) {
         case .head(let request):
+            isQuestion = request.method == .get || request.method == .head
             action = deadlines.headArrived(now, closes: Self.asksForTheEnd(request))
         case .body(let bytes):
             action = deadlines.bodyArrived(bytes.readableBytes, now)
@@ -115,12 +118,22 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case TLSUserEvent.handshakeCompleted = event { isShakingHands = false }
+        if case ChannelEvent.inputClosed = event, isQuestion { askerHasLeft(context) }
         if event is ChannelShouldQuiesceEvent {
             let action = deadlines.stopBegan(context.eventLoop.now)
             schedule(context)
             if action == .close { return context.close(promise: nil) }
         }
         context.fireUserInboundEventTriggered(event)
+    }
+
+    /// Who asks and closes the own side has left, as far as anybody can see, but for tools that wait for a quick answer; a sender may wait for its
+    /// receipt for long.
+    private func askerHasLeft(_ context: ChannelHandlerContext) {
+        let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+        context.eventLoop.scheduleTask(in: Self.quickAnswer) {
+            if bound.value.handler.id != nil { bound.value.context.close(promise: nil) }
+        }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -194,6 +207,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         (secure ?? context).close(promise: nil)
     }
 
+    /// How long the answer to somebody who has closed the own side may take.
+    private static let quickAnswer = TimeAmount.milliseconds(500)
     private static let tooSlow = RequestProblem(.tooSlow, detail: "the request took too long to arrive")
 
     private func cut(_ context: ChannelHandlerContext) {

@@ -48,9 +48,12 @@ struct Questions: Sendable {
 
     func reading<Value>(_ body: () async throws(StoreError) -> Value) async throws(RequestProblem) -> Value {
         do throws(StoreError) {
+            guard !Asker.hasLeft() else { throw .tooHeavy }
             let value = try await body()
             failures.succeeded()
             return value
+        } catch .tooHeavy where Asker.hasLeft() {
+            throw RequestProblem(.tooSlow, detail: "the connection has ended")
         } catch .tooHeavy {
             throw RequestProblem(.rangeTooLarge, detail: "this takes longer than a question may; ask for a shorter span")
         } catch {

@@ -216,7 +216,7 @@ extension EventReader {
             guard let next = step.next else { return page }
             query.after = next
             if !step.isCut { width += 1 }
-            guard ContinuousClock.now < deadline else {
+            guard ContinuousClock.now < deadline, !Asker.hasLeft() else {
                 page.next = next
                 return page
             }

@@ -19,6 +19,9 @@ package final class PostgresConnection {
     private let deadline: Duration
     /// Whether the connection counts as lost, such as after a time-out. The last statement may still take effect.
     private var hasTimedOut = false
+    /// Asked while a statement runs; true cancels it, once.
+    var isUnwanted: (@Sendable () -> Bool)?
+    private static let unwantedMilliseconds: Int32 = 200
 
     /// libpq's parameters unless the URI sets them. With these a silent connection ends within seconds instead of hours, and of several hosts
     /// the one that can be written to is used.
@@ -309,14 +312,21 @@ package final class PostgresConnection {
 
     private func wait(forWriting: Bool, _ end: ContinuousClock.Instant) throws(PostgresError) {
         let left = end - .now
-        let milliseconds = Int32(clamping: Int64(left / .milliseconds(1)))
+        var milliseconds = Int32(clamping: Int64(left / .milliseconds(1)))
+        let isWhole = isUnwanted == nil || milliseconds <= Self.unwantedMilliseconds
+        if !isWhole { milliseconds = Self.unwantedMilliseconds }
         var descriptor = pollfd(fd: PQsocket(connection), events: Int16(POLLIN | (forWriting ? POLLOUT : 0)), revents: 0)
         let ready = milliseconds > 0 ? poll(&descriptor, 1, milliseconds) : 0
-        guard ready != 0 else {
+        guard ready != 0 || !isWhole else {
             hasTimedOut = true
             throw PostgresError(kind: .connection, sqlState: nil, summary: "the database did not answer in time")
         }
         if ready < 0 && errno == EINTR { return }
+        if ready == 0 {
+            guard isUnwanted?() == true else { return }
+            isUnwanted = nil
+            return cancel()
+        }
         guard ready > 0, descriptor.revents & Int16(POLLIN | POLLERR | POLLHUP) == 0 || PQconsumeInput(connection) == 1 else {
             throw lost()
         }

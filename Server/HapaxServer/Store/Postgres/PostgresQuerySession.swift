@@ -117,7 +117,9 @@ actor PostgresQuerySession {
         // To PostgreSQL a timeout of 0 means none.
         guard milliseconds > 0 else { throw .tooHeavy }
         return try session.use(isRepeatable: isReadOnly || isRepeatable) { (connection) throws(StoreError) in
-            try translating { () throws(PostgresError) in
+            if isReadOnly { connection.isUnwanted = Asker.hasLeft }
+            defer { connection.isUnwanted = nil }
+            return try translating { () throws(PostgresError) in
                 do throws(PostgresError) {
                     // The snapshot of a repeatable read is taken after the lock.
                     let begin = isOneMoment ? "BEGIN ISOLATION LEVEL REPEATABLE READ" : "BEGIN"

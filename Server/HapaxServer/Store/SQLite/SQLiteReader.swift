@@ -275,15 +275,16 @@ final class SQLiteReader: EventReader {
     func read<Value: Sendable>(
         until deadline: ContinuousClock.Instant, _ body: @escaping @Sendable (Database) throws -> Value
     ) async throws(StoreError) -> Value {
+        let question = Question(end: deadline, hasLeft: Asker.hasLeft)
         do {
             return try await database.read { db in
-                try withUnsafePointer(to: deadline) { end in
+                try withUnsafePointer(to: question) { question in
                     sqlite3_progress_handler(
                         db.sqliteConnection, Self.stepsBetweenLooks,
-                        { end in
-                            guard let end else { return 0 }
-                            return ContinuousClock.now < end.assumingMemoryBound(to: ContinuousClock.Instant.self).pointee ? 0 : 1
-                        }, UnsafeMutableRawPointer(mutating: end))
+                        { question in
+                            guard let question = question?.assumingMemoryBound(to: Question.self).pointee else { return 0 }
+                            return ContinuousClock.now < question.end && !question.hasLeft() ? 0 : 1
+                        }, UnsafeMutableRawPointer(mutating: question))
                     defer { sqlite3_progress_handler(db.sqliteConnection, 0, nil, nil) }
                     return try body(db)
                 }
@@ -293,6 +294,11 @@ final class SQLiteReader: EventReader {
         } catch {
             throw SQLiteEventStore.translated(error)
         }
+    }
+
+    private struct Question: Sendable {
+        var end: ContinuousClock.Instant
+        var hasLeft: @Sendable () -> Bool
     }
 
     /// Steps of SQLite's machine, of which some read a whole event.
