@@ -50,13 +50,13 @@ struct Destinations {
         return ["\(name(id)): \(Terminal.printable(failure)), \(next)"] + said + since
     }
 
-    /// - Parameter text: A server's URL, the beginning of a key as it is shown, or an id.
+    /// - Parameter text: A name of ``name(_:)``, a server's URL, the beginning of a key as it is shown, or an id.
     func matching(_ text: String, among ids: Set<EventID>) -> Set<EventID> {
         // A variable that was not set names nothing, nor does a key of which nothing is shown.
         guard !text.isEmpty else { return [] }
         return ids.filter { id in
             let note = note(id)
-            return ["\(id)", note?.server, note?.key, note.map { String($0.key.dropLast()) }].contains(text)
+            return ["\(id)", note?.name, note?.server, note?.key, note.map { String($0.key.dropLast()) }].contains(text)
         }
     }
 
