@@ -151,6 +151,8 @@ let package = Package(
             path: "Tests/TestSupport",
             swiftSettings: strict
         ),
+        .target(
+            name: "StoreStandIns", dependencies: ["HapaxModel", "HapaxServer"], path: "Tests/StoreStandIns", swiftSettings: strict),
         .executableTarget(
             name: "hapax-test-worker",
             dependencies: ["HapaxClient", "HapaxModel", "TestSupport"],
@@ -192,7 +194,7 @@ let package = Package(
         .testTarget(
             name: "HapaxServerTests",
             dependencies: [
-                "HapaxServer", "HapaxModel", "HapaxSQLite", "TestSupport",
+                "HapaxServer", "HapaxModel", "HapaxSQLite", "StoreStandIns", "TestSupport",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"), .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "NIOCore", package: "swift-nio", condition: server),
                 .product(name: "NIOEmbedded", package: "swift-nio", condition: server),
@@ -211,7 +213,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "HapaxClient", "HapaxServer", "HapaxModel", "TestSupport", "dpkg-events", "hapax", "hapax-server", "hapax-test-worker",
+                "HapaxClient", "HapaxServer", "HapaxModel", "StoreStandIns", "TestSupport", "dpkg-events", "hapax", "hapax-server",
+                "hapax-test-worker",
                 "orders-service",
                 .product(name: "GRDB", package: "GRDB.swift"), .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: server),

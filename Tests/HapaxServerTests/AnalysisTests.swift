@@ -39,7 +39,7 @@ struct AnalysisTests {
         let reader = AnalysisReader(
             database: SteppedStore(base: project.store.sql, now: project.now, after: after), zones: project.zones.withLock { $0 },
             projectID: 1,
-            deadline: .now + .seconds(600))
+            turn: QuestionTurn(within: .seconds(600)))
         let days = try await reader.days((CalendarDay(from), CalendarDay(to)), now: project.now)
         return String(decoding: try await question(days, reader), as: UTF8.self)
     }
@@ -155,11 +155,13 @@ struct AnalysisTests {
         let fixture = try await StoreUnderTest(kind)
         let store = try await fixture.open()
         let endless: StoreSQL = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 - i / 2 FROM n) SELECT count(*) FROM n"
-        await #expect(throws: StoreError.tooHeavy) { try await store.sql.ask(endless, as: .question(until: .now + .milliseconds(100))) }
         await #expect(throws: StoreError.tooHeavy) {
-            try await store.sql.each(endless, until: .now + .milliseconds(100)) { _ in }
+            try await store.sql.ask(endless, as: .question(QuestionTurn(within: .milliseconds(100))))
         }
-        #expect(try await store.sql.ask("SELECT 1", as: .question(until: .now + .seconds(600))) == [["1"]])
+        await #expect(throws: StoreError.tooHeavy) {
+            try await store.sql.each(endless, in: QuestionTurn(within: .milliseconds(100))) { _ in }
+        }
+        #expect(try await store.sql.ask("SELECT 1", as: .question(QuestionTurn(within: .seconds(600)))) == [["1"]])
         let looks = Locked(0)
         await #expect(throws: StoreError.tooHeavy, "who asked has left, long before the time is over (S24)") {
             try await Asker.$hasLeft.withValue({
@@ -167,10 +169,10 @@ struct AnalysisTests {
                     looks += 1; return looks > 2
                 }
             }) {
-                try await store.sql.ask(endless, as: .question(until: .now + .seconds(600)))
+                try await store.sql.ask(endless, as: .question(QuestionTurn(within: .seconds(600))))
             }
         }
-        #expect(try await store.sql.ask("SELECT 1", as: .question(until: .now + .seconds(600))) == [["1"]])
+        #expect(try await store.sql.ask("SELECT 1", as: .question(QuestionTurn(within: .seconds(600)))) == [["1"]])
         await store.close()
     }
 

@@ -267,13 +267,11 @@ struct BookTests {
         }
         #expect(try await losses.accept(project: "shop", install: nil, isDryRun: false) == 12_000)
         #expect(try await losses.accept(project: "shop", install: nil, isDryRun: true) == 0)
-        let reader = TrustReader(database: store.sql, projectID: 1, deadline: .now + .seconds(60))
+        let reader = TrustReader(database: store.sql, projectID: 1, turn: QuestionTurn(within: .seconds(60)))
         #expect(try await reader.install(Sample.id(7))?.book.figures.refused == 1)
         let plan = try await store.sql.ask(
             "EXPLAIN \(kind == .sqlite ? "QUERY PLAN" as StoreSQL : "") SELECT 1 \(reader.chosen(Sample.id(7)))",
-            as: .question(
-                until: .now + .seconds(60)
-            ))
+            as: .question(QuestionTurn(within: .seconds(60))))
         #expect(plan.joined().contains { $0?.contains(kind == .sqlite ? "SEARCH" : "Index Cond") == true }, "\(plan)")
     }
 

@@ -88,9 +88,9 @@ final class ClockedProject: Sendable {
         let database = store.sql
         let reader = DailyReportReader(database: database, zones: zones.withLock { $0 })
         return try await reader.report(
-            project, (CalendarDay(from), CalendarDay(to)), basis, now: now, until: .now + .seconds(600)
+            project, (CalendarDay(from), CalendarDay(to)), basis, now: now, in: QuestionTurn(within: .seconds(600))
         ) { query throws(StoreError) in
-            try await query.figures(database, until: .now + .seconds(600))
+            try await query.figures(database, in: QuestionTurn(within: .seconds(600)))
         }
     }
 
@@ -105,7 +105,7 @@ final class ClockedProject: Sendable {
         let end = Timestamp(clampingUnixMilliseconds: EventLimits.maximumTime).unixMicroseconds
         var (rest, width) = (Optional(EventQuery(projectID: project, received: 0..<end, limit: .max)), 0)
         while let query = rest {
-            let step = try await store.reader.stepForward(query, width: &width, until: .now + .seconds(600))
+            let step = try await store.reader.stepForward(query, width: &width, in: QuestionTurn(within: .seconds(600)))
             for event in step.events { writer.line(event) }
             rest = step.rest
         }

@@ -40,7 +40,7 @@ struct ClosingTests {
         let database = SteppedStore(base: project.store.sql, now: now, after: after, isTorn: isTorn)
         let bounds = try await project.day("2026-01-14").bounds
         let query = DailyQuery(projectID: 1, day: bounds, receivedBefore: bounds.closes, foldedTo: 0)
-        let open = try await query.figures(database, until: .now + .seconds(600))
+        let open = try await query.figures(database, in: QuestionTurn(within: .seconds(600)))
         await project.store.close()
         return [closed, open]
     }

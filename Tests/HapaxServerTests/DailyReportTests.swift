@@ -35,9 +35,9 @@ struct DailyReportTests {
             let reader = DailyReportReader(database: database, zones: [1: .utc])
             let day = try #require(CalendarDay("2026-01-13"))
             let report = try await reader.report(
-                1, (day, day.advanced(by: 1)), .closed, now: books.now, until: .now + .seconds(600)
+                1, (day, day.advanced(by: 1)), .closed, now: books.now, in: QuestionTurn(within: .seconds(600))
             ) { query throws(StoreError) in
-                try await query.figures(database, until: .now + .seconds(600))
+                try await query.figures(database, in: QuestionTurn(within: .seconds(600)))
             }
             let figures = try #require(report.days.first).figures
             #expect(
@@ -71,7 +71,7 @@ struct DailyReportTests {
         #expect(later.figures == closed.figures && later.late == 1)
         // Each event says it as well, and so does the view for other tools.
         let late = try await books.store.reader.events(
-            EventQuery(projectID: 1, received: 0..<Int64.max, limit: 9), until: .now + .seconds(60))
+            EventQuery(projectID: 1, received: 0..<Int64.max, limit: 9), in: QuestionTurn(within: .seconds(60)))
         #expect(Set(late.events.filter(\.isLate).map(\.distinctID)) == [Array("late".utf8)])
         let day = kind == .postgres ? "day::text" : "day"
         #expect(

@@ -58,7 +58,7 @@ struct EventReaderContractTests {
 
     private static func isOfDays(_ event: EventRow) -> Bool { days.contains(event.time * 1_000) }
 
-    private static var later: ContinuousClock.Instant { .now + .seconds(300) }
+    private static var later: QuestionTurn { QuestionTurn(within: .seconds(300)) }
 
     /// The whole list, in pages of random length.
     private static func list(
@@ -68,7 +68,7 @@ struct EventReaderContractTests {
         var (query, events) = (query, [EventRow]())
         repeat {
             query.limit = Int.random(in: 1...150, using: &random)
-            let page = try await reader.events(query, until: later, where: keeps)
+            let page = try await reader.events(query, in: later, where: keeps)
             #expect(page.events.count <= query.limit)
             events += page.events
             query.after = page.next
@@ -130,7 +130,7 @@ struct EventReaderContractTests {
         func export(_ query: EventQuery) async throws -> [EventRow] {
             var (rest, width, events) = (Optional(query), Int.random(in: 0...14, using: &random), [EventRow]())
             while let query = rest {
-                let step = try await reader.stepForward(query, width: &width, until: Self.later)
+                let step = try await reader.stepForward(query, width: &width, in: Self.later)
                 events += step.events
                 rest = step.rest
             }
@@ -162,7 +162,7 @@ struct EventReaderContractTests {
         // A span that could not be looked through in time is tried again, and a shorter one on PostgreSQL.
         var width = 5
         if kind == .postgres {
-            let step = try await reader.stepForward(whole, width: &width, until: .now)
+            let step = try await reader.stepForward(whole, width: &width, in: QuestionTurn(within: .zero))
             #expect(step.events.isEmpty && step.rest?.received == whole.received && width == 4)
         }
         let nothing = try await export(EventQuery(projectID: 3, received: 0..<end, limit: .max))
@@ -242,7 +242,7 @@ struct EventReaderContractTests {
             #expect(try PropertyValue(json: String(decoding: read.properties, as: UTF8.self)) == properties.propertyValue)
             #expect(try await store.reader.event(EventKey(id: id, projectID: 2)) == nil)
             let keys = [record.key, EventKey(id: id, projectID: 2), EventKey(id: Sample.id(800 + UInt64(number)), projectID: 1)]
-            #expect(try await store.reader.fingerprints(keys) == [record.key: record.fingerprint])
+            #expect(try await store.reader.fingerprints(keys, in: Self.later) == [record.key: record.fingerprint])
         }
         await store.close()
     }
@@ -256,14 +256,14 @@ struct EventReaderContractTests {
         }
         _ = try await store.commit(Sample.group([Sample.record(Sample.id(9), project: 2, name: "x")]), writer: 0)
         func counts(_ received: Range<Int64> = Self.always, limit: Int = 10) async throws -> NameCounts {
-            try await store.reader.countsByName(projectID: 1, received: received, limit: limit, until: Self.later)
+            try await store.reader.countsByName(projectID: 1, received: received, limit: limit, in: Self.later)
         }
         #expect(try await counts().names == [[0xC3, 0xA9]: 1, [0x65, 0xCC, 0x81]: 2, [0x78]: 1])
         #expect(try await counts(limit: 2).names == [[0x65, 0xCC, 0x81]: 2, [0x78]: 1])
         #expect(try await [counts().other, counts(limit: 2).other, counts(limit: 1).other] == [0, 1, 2])
         #expect(try await counts(0..<1) == NameCounts())
         await #expect(throws: StoreError.tooHeavy) {
-            try await store.reader.countsByName(projectID: 1, received: Self.always, limit: 10, until: .now - .seconds(1))
+            try await store.reader.countsByName(projectID: 1, received: Self.always, limit: 10, in: QuestionTurn(within: .seconds(-1)))
         }
         await store.close()
     }
@@ -288,20 +288,20 @@ struct EventPageTests {
     private struct SlowReader: EventReader {
         func event(_ key: EventKey) async throws(StoreError) -> EventRow? { nil }
         func place(_ key: EventKey) async throws(StoreError) -> EventPosition? { nil }
-        func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
-        func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] { [] }
-        func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+        func fingerprints(_ keys: [EventKey], in turn: QuestionTurn) async throws(StoreError) -> [EventKey: Int64] { [:] }
+        func compare(_ records: [EventRecord], in turn: QuestionTurn) async throws(StoreError) -> [Bool?] { [] }
+        func step(_ query: EventQuery, width: Int, in turn: QuestionTurn) async throws(StoreError) -> EventStep {
             if width == 3 { throw .tooHeavy }
             let at = (query.after?.receivedAt.unixMilliseconds ?? 1_000) - 100
             return EventStep(
                 events: [], next: EventPosition(receivedAt: Timestamp(clampingUnixMilliseconds: at), id: .least), isCut: false)
         }
         func stepForward(
-            _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+            _ query: EventQuery, width: inout Int, in turn: QuestionTurn
         ) async throws(StoreError) -> ExportStep { ExportStep(events: [], rest: nil) }
         func overview() async throws(StoreError) -> StoreOverview { throw .tooHeavy }
         func countsByName(
-            projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+            projectID: Int32, received: Range<Int64>, limit: Int, in turn: QuestionTurn
         ) async throws(StoreError) -> NameCounts { NameCounts() }
         func close() async {}
     }
@@ -309,11 +309,11 @@ struct EventPageTests {
     @Test("A step that takes too long ends the page where the next one begins, with small steps again")
     func slowStepEndsThePage() async throws {
         var query = EventQuery(projectID: 1, received: 0..<Int64.max, limit: 10)
-        let page = try await SlowReader().events(query, until: .now + .seconds(60))
+        let page = try await SlowReader().events(query, in: QuestionTurn(within: .seconds(60)))
         #expect(page.next?.receivedAt.unixMilliseconds == 700)
         query.after = page.next
-        #expect(try await SlowReader().events(query, until: .now + .seconds(60)).next?.receivedAt.unixMilliseconds == 400)
-        #expect(try await SlowReader().events(query, until: .now - .seconds(60)).next?.receivedAt.unixMilliseconds == 600)
+        #expect(try await SlowReader().events(query, in: QuestionTurn(within: .seconds(60))).next?.receivedAt.unixMilliseconds == 400)
+        #expect(try await SlowReader().events(query, in: QuestionTurn(within: .seconds(-60))).next?.receivedAt.unixMilliseconds == 600)
     }
 }
 

@@ -1,6 +1,7 @@
 import HapaxModel
 import Logging
 import Testing
+import StoreStandIns
 
 @testable import HapaxServer
 

@@ -79,7 +79,7 @@ struct KeepingTests {
         let uri = try await PostgresCluster.shared.makeDatabase()
         let store = try await PostgresEventStore(uri: uri, logger: RecordedLog().logger)
         let later = ContinuousClock.now + .seconds(600)
-        let purposes: [Purpose] = [.question(until: later), .own, .search(within: .seconds(600)), .closing, .owner]
+        let purposes: [Purpose] = [.question(QuestionTurn(deadline: later)), .own, .search(within: .seconds(600)), .closing, .owner]
         let holder = try PostgresConnection(uri: uri)
         // A statement of its own is ended after eight seconds.
         for (number, held) in purposes.enumerated() where number != 1 {

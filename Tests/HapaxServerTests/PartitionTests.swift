@@ -81,8 +81,10 @@ struct PartitionTests {
             while try await Self.query(waiting, uri) == [["0"]], !hasEnded.load(ordering: .acquiring) {}
             async let unlocked = Self.query("SELECT count(*) FROM events", uri)
             async let found = store.reader.event(record.key)
-            async let counted = store.reader.countsByName(projectID: 1, received: 0..<Int64.max, limit: 10, until: .now + .seconds(60))
-            async let listed = store.reader.events(query, until: .now + .seconds(60))
+            let later = ContinuousClock.now + .seconds(60)
+            let turns = (QuestionTurn(deadline: later), QuestionTurn(connection: 1, deadline: later))
+            async let counted = store.reader.countsByName(projectID: 1, received: 0..<Int64.max, limit: 10, in: turns.0)
+            async let listed = store.reader.events(query, in: turns.1)
             async let reported = store.sql.ask("SELECT count(*) FROM events", as: .closing)
             async let known = store.commit(Sample.group([], lookups: [record.key]), writer: 0)
             while try await Self.query("\(waiting) HAVING count(*) >= 7", uri) == [], !hasEnded.load(ordering: .acquiring) {}

@@ -10,7 +10,7 @@ struct RemovedRowsTests {
     private static func warnings(_ project: ClockedProject, _ from: String, _ to: String) async throws -> [Bool] {
         let reader = AnalysisReader(
             database: SteppedStore(base: project.store.sql, now: project.now), zones: [:], projectID: 1,
-            deadline: .now + .seconds(600))
+            turn: QuestionTurn(within: .seconds(600)))
         let days = try await reader.days((CalendarDay(from), CalendarDay(to)), now: project.now)
         let steps = [EventFilter(name: "order"), EventFilter(name: "paid")]
         return [
@@ -52,7 +52,7 @@ struct RemovedRowsTests {
         // The days before count as well, where an answer tells of them.
         let reader = AnalysisReader(
             database: SteppedStore(base: project.store.sql, now: project.now), zones: [:], projectID: 1,
-            deadline: .now + .seconds(600))
+            turn: QuestionTurn(within: .seconds(600)))
         let days = try await reader.days((CalendarDay(behind.0), CalendarDay(behind.1)), now: project.now)
         #expect(try await SeriesQuery(filter: EventFilter(), compares: true).answer(days, reader).frame.isRowsRemoved)
         await project.store.close()

@@ -1,4 +1,5 @@
 import HapaxModel
+import StoreStandIns
 
 @testable import HapaxServer
 

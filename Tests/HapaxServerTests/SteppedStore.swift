@@ -27,8 +27,8 @@ struct SteppedStore: SQLStore {
     }
 
     func each(
-        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
-    ) async throws(StoreError) { try await base.each(sql, until: deadline, row) }
+        _ sql: StoreSQL, in turn: QuestionTurn, _ row: @escaping @Sendable ([String?]) -> Void
+    ) async throws(StoreError) { try await base.each(sql, in: turn, row) }
 
     func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]] {
         await beforeChange()

@@ -3,6 +3,7 @@ import Logging
 import ServiceLifecycle
 import TestSupport
 import Testing
+import StoreStandIns
 
 @testable import HapaxClient
 @testable import HapaxServer

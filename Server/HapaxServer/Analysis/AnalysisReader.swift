@@ -6,13 +6,13 @@ struct AnalysisReader: Sendable {
     /// The zone of a project that has none in the store yet.
     let zones: [Int32: ReportZone]
     let projectID: Int32
-    let deadline: ContinuousClock.Instant
+    let turn: QuestionTurn
 
-    func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.ask(sql, as: .question(until: deadline)) }
+    func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.ask(sql, as: .question(turn)) }
 
     /// - Parameter now: The wall clock in Unix seconds.
     func days(_ span: (from: CalendarDay?, to: CalendarDay?), now: Int64) async throws(StoreError) -> ProjectDays {
-        try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database, as: .question(until: deadline))
+        try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database, as: .question(turn))
     }
 
     func rows(_ basis: DailyReport.Basis) async throws(StoreError) -> CountedRows {

@@ -73,7 +73,7 @@ extension FunnelQuery {
                 """
                 SELECT \(keys.0), \(keys.1), point, \(dialect.milliseconds("time")), matches FROM \(table)
                 ORDER BY \(StoreSQL(stringLiteral: key.rawValue)), time, install_id IS NULL, install_id, sequence IS NULL, sequence, event_id
-                """, until: reader.deadline
+                """, in: reader.turn
             ) { row in result.withLock { $0.add(row) } }
         }
         frame.isRowsRemoved = try await reader.isRowsRemoved(days, all)

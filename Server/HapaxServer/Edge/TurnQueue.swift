@@ -30,18 +30,18 @@ struct TurnQueue<Item> {
     }
 
     enum Admission: Equatable {
-        /// It is its turn now.
-        case works
+        /// It is its turn now, in this place.
+        case works(place: Int)
         case waits
         /// The room for waiting that the project may fill is full.
         case refused
     }
 
-    private let places: Int
     private let placesOfOne: Int
     private let maximumWaiting: Int
     private let maximumBegun: Int
-    private var working = 0
+    /// Places where nobody works; the last one is taken first.
+    private var free: [Int]
     /// Items that gave way and wait for another turn: each keeps in memory what it has unpacked.
     private var begun = 0
     private(set) var waitingCount = 0
@@ -59,19 +59,18 @@ struct TurnQueue<Item> {
     ///   - maximumWaiting: Items that wait at most, of all projects.
     ///   - maximumBegun: Items that have given way at once, at most; beyond them a turn lasts until its work is done.
     init(places: Int, placesOfOne: Int = .max, maximumWaiting: Int, maximumBegun: Int = .max) {
-        self.places = max(places, 1)
+        free = (0..<max(places, 1)).reversed()
         self.placesOfOne = max(placesOfOne, 1)
         self.maximumWaiting = maximumWaiting
         self.maximumBegun = maximumBegun
     }
 
     mutating func arrived(_ item: Item, of project: Int32) -> Admission {
-        let isItsTurn = working < places && projects[project]?.working ?? 0 < placesOfOne
+        let isItsTurn = !free.isEmpty && projects[project]?.working ?? 0 < placesOfOne
         if !isItsTurn, projects[project]?.waitingCount ?? 0 >= maximumWaiting - waitingCount { return .refused }
         enter(project)
         if isItsTurn {
-            begins(project)
-            return .works
+            return .works(place: begins(project))
         }
         waitingCount += 1
         projects[project]?.waiting.append(item)
@@ -80,10 +79,12 @@ struct TurnQueue<Item> {
 
     /// A turn is over.
     ///
-    /// - Parameter used: How long it took.
-    /// - Returns: Whose turn it is now.
-    mutating func ended(_ project: Int32, used: Duration) -> Item? {
-        working -= 1
+    /// - Parameters:
+    ///   - place: Where it was.
+    ///   - used: How long it took.
+    /// - Returns: Whose turn it is now, in the same place.
+    mutating func ended(_ project: Int32, at place: Int, used: Duration) -> Item? {
+        free.append(place)
         projects[project]?.working -= 1
         projects[project]?.used += used
         leaveIfIdle(project)
@@ -101,19 +102,19 @@ struct TurnQueue<Item> {
 
     /// A turn offers to give way. If another project is to go first, its item waits for another turn; else the turn goes on.
     ///
-    /// - Returns: Whose turn it is now; nil if it goes on.
-    mutating func gaveWay(_ item: Item, _ project: Int32, used: Duration) -> Item? {
+    /// - Returns: Whose turn it is now, in the same place; nil if it goes on.
+    mutating func gaveWay(_ item: Item, _ project: Int32, at place: Int, used: Duration) -> Item? {
         projects[project]?.used += used
         guard begun < maximumBegun, let other = candidate, other != project,
             projects[other]?.used ?? .zero < projects[project]?.used ?? .zero
         else { return nil }
-        working -= 1
+        free.append(place)
         projects[project]?.working -= 1
         // It waits before the items of its project that have not begun.
         waitingCount += 1
         begun += 1
         projects[project]?.begun += 1
-        if let place = projects[project]?.head { projects[project]?.waiting.insert(item, at: place) }
+        if let head = projects[project]?.head { projects[project]?.waiting.insert(item, at: head) }
         return next()
     }
 
@@ -145,16 +146,17 @@ struct TurnQueue<Item> {
     }
 
     private mutating func next() -> Item? {
-        guard working < places, let number = candidate, let item = projects[number]?.take(&begun) else { return nil }
+        guard !free.isEmpty, let number = candidate, let item = projects[number]?.take(&begun) else { return nil }
         waitingCount -= 1
-        begins(number)
+        _ = begins(number)
         return item
     }
 
-    private mutating func begins(_ project: Int32) {
-        working += 1
+    /// Takes the place that was left last; there is one.
+    private mutating func begins(_ project: Int32) -> Int {
         projects[project]?.working += 1
         began = max(began, projects[project]?.used ?? .zero)
+        return free.removeLast()
     }
 
     private mutating func enter(_ project: Int32) {

@@ -10,7 +10,8 @@ final class Turns: Sendable {
     private struct Waiter {
         /// When it stops waiting; nil if it waits as long as it takes.
         var due: ContinuousClock.Instant?
-        var begins: CheckedContinuation<Bool, Never>
+        /// With its place; nil if its turn does not come.
+        var begins: CheckedContinuation<Int?, Never>
     }
 
     private struct State {
@@ -21,14 +22,16 @@ final class Turns: Sendable {
 
     private let state: Locked<State>
     private let patience: Duration?
+    /// The number of the first place.
+    private let first: Int
     /// How long a turn lasts before it looks whether others are to go first.
     private static let slice: Duration = .milliseconds(2)
     /// Bytes of work between two looks at the clock; the most expensive ones take a tenth of a slice.
     private static let unclockedBytes = 4 * 1024
 
-    private init(_ queue: sending TurnQueue<Waiter>, patience: Duration? = nil) {
+    private init(_ queue: sending TurnQueue<Waiter>, first: Int = 0, patience: Duration? = nil) {
         state = Locked(State(queue: queue))
-        self.patience = patience
+        (self.patience, self.first) = (patience, first)
     }
 
     /// For inflating, scanning and hashing.
@@ -48,12 +51,14 @@ final class Turns: Sendable {
 
     /// For dry runs, which hold an unpacked body while they wait for the store.
     static func dryRuns() -> Turns {
-        Turns(TurnQueue(places: ServerLimits.dryRuns, maximumWaiting: ServerLimits.waitingTurns), patience: ServerLimits.heavyReadWait)
+        Turns(
+            TurnQueue(places: ServerLimits.dryRuns, maximumWaiting: ServerLimits.waitingTurns),
+            first: ServerLimits.heavyReads + ServerLimits.exportReads, patience: ServerLimits.heavyReadWait)
     }
 
     /// For steps of exports, which wait as long as it takes.
     static func exports() -> Turns {
-        Turns(TurnQueue(places: ServerLimits.exportReads, maximumWaiting: .max))
+        Turns(TurnQueue(places: ServerLimits.exportReads, maximumWaiting: .max), first: ServerLimits.heavyReads)
     }
 
     var waiting: Int { state.withLock { $0.queue.waitingCount } }
@@ -62,12 +67,14 @@ final class Turns: Sendable {
     struct Turn: ~Copyable {
         fileprivate let turns: Turns
         fileprivate let project: Int32
+        /// No other turn has it meanwhile: for questions, exports and dry runs the number of a connection (``QuestionTurn/connection``).
+        fileprivate(set) var place: Int
         fileprivate var began = ContinuousClock.now
         /// Bytes worked on since the last look at the clock.
         private var bytes = 0
 
-        fileprivate init(_ turns: Turns, _ project: Int32) {
-            (self.turns, self.project) = (turns, project)
+        fileprivate init(_ turns: Turns, _ project: Int32, _ place: Int) {
+            (self.turns, self.project, self.place) = (turns, project, place)
         }
 
         /// Whether others may go first now. Call it after each piece of work with its bytes, however few: it rarely looks at the clock.
@@ -79,7 +86,7 @@ final class Turns: Sendable {
         }
 
         mutating func giveWay() async {
-            await turns.giveWay(project, used: .now - began)
+            place = await turns.giveWay(project, at: place, used: .now - began)
             began = .now
         }
     }
@@ -88,17 +95,17 @@ final class Turns: Sendable {
     func run<Value>(
         _ project: Int32, _ body: (inout Turn) async throws(RequestProblem) -> Value
     ) async throws(RequestProblem) -> Value {
-        guard await begin(project) else { throw RequestProblem(.overloaded, detail: "too many requests wait for their turn") }
-        var turn = Turn(self, project)
+        guard let place = await begin(project) else { throw RequestProblem(.overloaded, detail: "too many requests wait for their turn") }
+        var turn = Turn(self, project, place)
         let result: Result<Value, RequestProblem>
         do throws(RequestProblem) { result = .success(try await body(&turn)) } catch { result = .failure(error) }
-        let used = ContinuousClock.now - turn.began
-        state.withLock { $0.queue.ended(project, used: used) }?.begins.resume(returning: true)
+        let (used, left) = (ContinuousClock.now - turn.began, turn.place)
+        state.withLock { $0.queue.ended(project, at: left - first, used: used) }?.begins.resume(returning: left)
         return try result.get()
     }
 
-    /// - Returns: Whether its turn has come.
-    private func begin(_ project: Int32) async -> Bool {
+    /// - Returns: Its place, once its turn has come.
+    private func begin(_ project: Int32) async -> Int? {
         await withCheckedContinuation { begins in
             let due = patience.map { ContinuousClock.now + $0 }
             let (admission, mustWatch) = state.withLock { state in
@@ -108,8 +115,8 @@ final class Turns: Sendable {
                 return (admission, mustWatch)
             }
             switch admission {
-            case .works: begins.resume(returning: true)
-            case .refused: begins.resume(returning: false)
+            case .works(let place): begins.resume(returning: first + place)
+            case .refused: begins.resume(returning: nil)
             case .waits: if mustWatch { watch() }
             }
         }
@@ -128,15 +135,18 @@ final class Turns: Sendable {
                     goesOn = state.isWatched
                     return late
                 }
-                for waiter in late { waiter.begins.resume(returning: false) }
+                for waiter in late { waiter.begins.resume(returning: nil) }
             }
         }
     }
 
-    private func giveWay(_ project: Int32, used: Duration) async {
-        _ = await withCheckedContinuation { goesOn in
-            let next = state.withLock { $0.queue.gaveWay(Waiter(begins: goesOn), project, used: used) }
-            (next?.begins ?? goesOn).resume(returning: true)
+    /// - Returns: The place in which it goes on.
+    private func giveWay(_ project: Int32, at place: Int, used: Duration) async -> Int {
+        let next = await withCheckedContinuation { goesOn in
+            let next = state.withLock { $0.queue.gaveWay(Waiter(begins: goesOn), project, at: place - first, used: used) }
+            (next?.begins ?? goesOn).resume(returning: place)
         }
+        // Who has begun does not stop waiting.
+        return next ?? place
     }
 }

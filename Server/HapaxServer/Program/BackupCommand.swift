@@ -30,13 +30,14 @@ struct BackupCommand: ParsableCommand {
             }
             return "\(file): \(bytes) bytes, checked"
         case (.postgres(let uri), nil):
-            let session = PostgresUpkeep(uri: configuration.postgres.admin ?? uri, breaker: Locked(ConnectionBreaker()))
+            let admin = configuration.postgres.admin ?? uri
+            let database = PostgresSQLStore(uri: uri, admin: admin, breaker: Locked(ConnectionBreaker()), told: Locked(0))
             let result: Result<Void, StoreError>
             do throws(StoreError) {
-                _ = try await session.change([("INSERT INTO backups DEFAULT VALUES", [])])
+                _ = try await database.change(["INSERT INTO backups DEFAULT VALUES"], as: .owner)
                 result = .success(())
             } catch { result = .failure(error) }
-            await session.close()
+            await database.close()
             try result.get()
             return "Noted: a backup has been made."
         case (.postgres, _):

@@ -17,13 +17,13 @@ struct UserSearch: Sendable {
     private static let firstSpan: Int64 = 86_400
 
     /// First those who have started an app, whom an index knows; then back in time, in growing steps, as far as the deadline allows.
-    func find(_ database: any SQLStore, until deadline: ContinuousClock.Instant) async throws(StoreError) -> Found {
+    func find(_ database: any SQLStore, in turn: QuestionTurn) async throws(StoreError) -> Found {
         // The last character of all: no id that anybody gives goes on with it.
         let matches: StoreSQL = "project_id = \(projectID) AND distinct_id >= \(prefix) AND distinct_id < \(prefix + "\u{10FFFF}")"
         var users: Set<[UInt8]> = []
         func add(_ source: StoreSQL) async throws(StoreError) {
             let rows = try await database.ask(
-                "SELECT DISTINCT distinct_id FROM \(source) ORDER BY distinct_id LIMIT \(limit + 1)", as: .question(until: deadline))
+                "SELECT DISTINCT distinct_id FROM \(source) ORDER BY distinct_id LIMIT \(limit + 1)", as: .question(turn))
             users.formUnion(rows.compactMap { $0[0].map { Array($0.utf8) } })
         }
         try await add("report_users WHERE \(matches)")

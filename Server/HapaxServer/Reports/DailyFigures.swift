@@ -62,8 +62,8 @@ struct DailyQuery: Hashable, Sendable {
     static let longestLead: Int64 = 86_400
 
     /// For a person's question.
-    func figures(_ database: any SQLStore, until deadline: ContinuousClock.Instant) async throws(StoreError) -> DailyFigures {
-        try Self.figures(from: try await database.ask(try await statements(database, .question), as: .question(until: deadline)))
+    func figures(_ database: any SQLStore, in turn: QuestionTurn) async throws(StoreError) -> DailyFigures {
+        try Self.figures(from: try await database.ask(try await statements(database, .question), as: .question(turn)))
     }
 
     /// What gives a day's figures if it is answered as of one moment: of rows that are removed in between, a name would be counted and no event.

@@ -52,10 +52,10 @@ struct DailyReportReader: Sendable {
     ///   - figures: Computes a day's figures from its events, or takes them from a cache.
     func report(
         _ projectID: Int32, _ span: (from: CalendarDay?, to: CalendarDay?), _ basis: DailyReport.Basis, now: Int64,
-        until deadline: ContinuousClock.Instant, figures: (DailyQuery) async throws(StoreError) -> DailyFigures
+        in turn: QuestionTurn, figures: (DailyQuery) async throws(StoreError) -> DailyFigures
     ) async throws(StoreError) -> DailyReport {
-        func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.ask(sql, as: .question(until: deadline)) }
-        let project = try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database, as: .question(until: deadline))
+        func ask(_ sql: StoreSQL) async throws(StoreError) -> [[String?]] { try await database.ask(sql, as: .question(turn)) }
+        let project = try await ProjectDays(projectID, zone: zones[projectID], span, now: now, database, as: .question(turn))
         let (from, to) = (project.from, project.to)
         var report = DailyReport(days: [], from: from, to: to, zone: project.zone, basis: basis, lateAsOf: nil)
         guard project.isUsable else { return report }

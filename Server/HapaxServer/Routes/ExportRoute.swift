@@ -81,8 +81,8 @@ struct ExportRoute: Sendable {
     ) async throws -> (bytes: [UInt8], rest: EventQuery?) {
         // The client sees that the export was cut, and goes on with the next server.
         if Task.isShuttingDownGracefully { throw RequestProblem(.stopping, detail: "the server stops") }
-        return try await questions.heavily(of: query.projectID, in: turns, within: ServerLimits.heavyRead) { deadline throws(StoreError) in
-            let step = try await questions.store.reader.stepForward(query, width: &width, until: deadline)
+        return try await questions.heavily(of: query.projectID, in: turns, within: ServerLimits.heavyRead) { turn throws(StoreError) in
+            let step = try await questions.store.reader.stepForward(query, width: &width, in: turn)
             var lines = JSONWriter(capacity: step.events.reduce(1) { $0 + $1.properties.count + 300 })
             for event in step.events { lines.line(event) }
             // White space before the next object, so that proxies keep the connection open.

@@ -100,22 +100,24 @@ struct IngestRoute: Sendable {
     private func dryRun(_ request: Request, _ context: IngestContext, _ sender: Sender) async throws(RequestProblem) -> Response {
         let isLines = try isLines(request)
         let body = try await RequestBodyReader.read(request)
-        let answer = try await dryRuns.run(sender.projectID) { (_) async throws(RequestProblem) -> [UInt8] in
-            try await verdicts(on: try await unpack(body, isLines: isLines, context, sender).0)
+        let answer = try await dryRuns.run(sender.projectID) { (turn) async throws(RequestProblem) -> [UInt8] in
+            let place = turn.place
+            let request = try await unpack(body, isLines: isLines, context, sender).0
+            return try await verdicts(on: request, QuestionTurn(connection: place, deadline: .now + ServerLimits.shortRead))
         }
         return try questions.answer(answer, to: sender.projectID)
     }
 
     /// What would become of each event if the store stays as it is, as JSON. Refusals by the database itself are not foreseen.
-    private func verdicts(on request: IngestRequest) async throws(RequestProblem) -> [UInt8] {
+    private func verdicts(on request: IngestRequest, _ turn: QuestionTurn) async throws(RequestProblem) -> [UInt8] {
         let group = CommitGroup([request], horizon: store.horizon)
         let found: [EventKey: Int64]
         var verdicts: [RowKey.Place: Bool] = [:]
         do throws(StoreError) {
-            found = try await store.reader.fingerprints(group.storeGroup.records.map(\.key) + group.storeGroup.lookups)
+            found = try await store.reader.fingerprints(group.storeGroup.records.map(\.key) + group.storeGroup.lookups, in: turn)
             let repeats = group.repeats(found: found)
             let stored = repeats.filter { found[$0.key] != nil }
-            let same = stored.isEmpty ? [] : try await store.reader.compare(stored.map(group.record))
+            let same = stored.isEmpty ? [] : try await store.reader.compare(stored.map(group.record), in: turn)
             for (row, isSame) in zip(stored, same) { verdicts[row.place] = isSame }
             // An id that is repeated within the request is compared with its first event, which is not in the store.
             for row in repeats where found[row.key] == nil {

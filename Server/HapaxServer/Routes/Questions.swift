@@ -28,21 +28,22 @@ struct Questions: Sendable {
     }
 
     func heavily<Value>(
-        of projectID: Int32, in turns: Turns, within time: Duration, _ body: (ContinuousClock.Instant) async throws(StoreError) -> Value
+        of projectID: Int32, in turns: Turns, within time: Duration, _ body: (QuestionTurn) async throws(StoreError) -> Value
     ) async throws(RequestProblem) -> Value {
-        try await heavily(of: projectID, in: turns, within: time, asking: {}) { (_, deadline) throws(StoreError) in
-            try await body(deadline)
+        try await heavily(of: projectID, in: turns, within: time, asking: {}) { (_, turn) throws(StoreError) in
+            try await body(turn)
         }
     }
 
     /// - Parameter question: Reads the texts of the question, in its turn: what that takes is up to whoever asks.
     func heavily<Question, Value>(
         of projectID: Int32, in turns: Turns, within time: Duration, asking question: () throws(RequestProblem) -> Question,
-        _ body: (Question, ContinuousClock.Instant) async throws(StoreError) -> Value
+        _ body: (Question, QuestionTurn) async throws(StoreError) -> Value
     ) async throws(RequestProblem) -> Value {
-        try await turns.run(projectID) { (_) throws(RequestProblem) in
-            let (question, deadline) = (try question(), ContinuousClock.now + time)
-            return try await reading { () throws(StoreError) in try await body(question, deadline) }
+        try await turns.run(projectID) { (turn) throws(RequestProblem) in
+            let place = turn.place
+            let (question, turn) = (try question(), QuestionTurn(connection: place, deadline: .now + time))
+            return try await reading { () throws(StoreError) in try await body(question, turn) }
         }
     }
 

@@ -74,9 +74,9 @@ struct ReadRoutes: Sendable {
                     "where", #"must be PROPERTY:VALUE, with quotation marks around a name that has a colon: "a:b":VALUE"#
                 ) { PropertyFilter($0) }
             }
-        ) { filter, deadline throws(StoreError) in
+        ) { filter, turn throws(StoreError) in
             let keeps = filter.map { filter in { filter.keeps($0) } }
-            return (try await questions.store.reader.events(query, until: deadline, where: keeps), filter)
+            return (try await questions.store.reader.events(query, in: turn, where: keeps), filter)
         }
         var writer = JSONWriter(capacity: 1_024 + page.events.reduce(0) { $0 + $1.properties.count + 400 })
         writer.object { writer in
@@ -112,7 +112,7 @@ struct ReadRoutes: Sendable {
         let search = UserSearch(
             projectID: projectID, prefix: prefix, limit: try parameters.count("limit", upTo: ServerLimits.foundUsers, default: 20))
         let found = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.listRead) {
-            deadline throws(StoreError) in try await search.find(questions.store.sql, until: deadline)
+            turn throws(StoreError) in try await search.find(questions.store.sql, in: turn)
         }
         var writer = JSONWriter()
         writer.object { writer in
@@ -127,11 +127,11 @@ struct ReadRoutes: Sendable {
         let (parameters, projectID, _) = try questions.accept(request, ["from", "to"])
         let received = try parameters.span()
         let summary = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
-            deadline throws(StoreError) in
+            turn throws(StoreError) in
             let counts = try await questions.store.reader.countsByName(
-                projectID: projectID, received: received, limit: ServerLimits.pageEvents, until: deadline)
+                projectID: projectID, received: received, limit: ServerLimits.pageEvents, in: turn)
             let sample = EventQuery(projectID: projectID, received: received, limit: ServerLimits.sampledEvents)
-            return NameSummary(counts: counts, sample: try await questions.store.reader.events(sample, until: deadline).events)
+            return NameSummary(counts: counts, sample: try await questions.store.reader.events(sample, in: turn).events)
         }
         var writer = JSONWriter()
         writer.object { writer in

@@ -32,11 +32,11 @@ struct ReportRoutes: Sendable {
         let now = currentTime() / 1_000
         let reports = DailyReportReader(database: database, zones: zones)
         let report = try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
-            deadline throws(StoreError) in
-            let removals = try await database.ask(Removals.state(projectID), as: .question(until: deadline))
-            return try await reports.report(projectID, span, basis, now: now, until: deadline) { query throws(StoreError) in
+            turn throws(StoreError) in
+            let removals = try await database.ask(Removals.state(projectID), as: .question(turn))
+            return try await reports.report(projectID, span, basis, now: now, in: turn) { query throws(StoreError) in
                 try await figures.value(Figures(query: query, removals: removals)) { [database] () async throws(StoreError) in
-                    try await query.figures(database, until: deadline)
+                    try await query.figures(database, in: turn)
                 }
             }
         }
@@ -161,8 +161,8 @@ struct ReportRoutes: Sendable {
         }
         let (from, to, answer) = try await questions.heavily(
             of: projectID, in: questions.turns, within: ServerLimits.heavyRead, asking: query
-        ) { query, deadline throws(StoreError) -> (CalendarDay, CalendarDay, Answer?) in
-            let reader = AnalysisReader(database: database, zones: zones, projectID: projectID, deadline: deadline)
+        ) { query, turn throws(StoreError) -> (CalendarDay, CalendarDay, Answer?) in
+            let reader = AnalysisReader(database: database, zones: zones, projectID: projectID, turn: turn)
             let days = try await reader.days(span, now: now)
             guard days.isUsable, days.count > 0, days.count <= limit else { return (days.from, days.to, nil) }
             let bounds = days.days(from: days.from, count: days.count + 1).flatMap { [$0.starts, $0.closes] }

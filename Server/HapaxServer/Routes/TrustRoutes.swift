@@ -71,9 +71,9 @@ struct TrustRoutes: Sendable {
     ) async throws(RequestProblem) -> Value {
         let database = questions.store.sql
         return try await questions.heavily(of: projectID, in: questions.turns, within: ServerLimits.heavyRead) {
-            deadline throws(StoreError) in
+            turn throws(StoreError) in
             let now = try await database.settled()
-            return try await body(TrustReader(database: database, projectID: projectID, deadline: deadline), now)
+            return try await body(TrustReader(database: database, projectID: projectID, turn: turn), now)
         }
     }
 

@@ -11,16 +11,16 @@ package protocol EventReader: Sendable {
     func place(_ key: EventKey) async throws(StoreError) -> EventPosition?
 
     /// The fingerprints of those of the keys that are stored.
-    func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64]
+    func fingerprints(_ keys: [EventKey], in turn: QuestionTurn) async throws(StoreError) -> [EventKey: Int64]
 
     /// Whether each of some records has the content that is stored under its key, compared by value; nil where nothing is stored.
-    func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?]
+    func compare(_ records: [EventRecord], in turn: QuestionTurn) async throws(StoreError) -> [Bool?]
 
     /// One step of a list: searches back in time from ``EventQuery/after``, or from the end of the span.
     ///
     /// - Parameter width: How far to search, from 0: each number is four times as far as the one below, in a unit of the store.
     /// - Throws: ``StoreError/tooHeavy`` if it would take longer than the deadline.
-    func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep
+    func step(_ query: EventQuery, width: Int, in turn: QuestionTurn) async throws(StoreError) -> EventStep
 
     /// One step of an export: the oldest events that match the query, oldest first.
     ///
@@ -28,7 +28,7 @@ package protocol EventReader: Sendable {
     ///   - query: Its span must have an end; its ``EventQuery/limit`` is ignored.
     ///   - width: How far to search, as for a list; set to the value for the next step.
     func stepForward(
-        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+        _ query: EventQuery, width: inout Int, in turn: QuestionTurn
     ) async throws(StoreError) -> ExportStep
 
     /// How many events of each name were received in a span: the commonest names, of equal ones those whose bytes come first.
@@ -37,7 +37,7 @@ package protocol EventReader: Sendable {
     ///
     /// - Throws: ``StoreError/tooHeavy`` if that would take longer than the deadline.
     func countsByName(
-        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+        projectID: Int32, received: Range<Int64>, limit: Int, in turn: QuestionTurn
     ) async throws(StoreError) -> NameCounts
 
     /// How much is stored, without counting it.
@@ -145,6 +145,8 @@ package struct EventStep: Sendable {
     package var next: EventPosition?
     /// Whether the step ended before its width because it had found enough.
     package var isCut: Bool
+
+    package init(events: [EventRow], next: EventPosition?, isCut: Bool) { (self.events, self.next, self.isCut) = (events, next, isCut) }
 }
 
 /// The events of one step of an export.
@@ -153,6 +155,8 @@ package struct ExportStep: Sendable {
     package var events: [EventRow]
     /// The query for the rest; nil at the end.
     package var rest: EventQuery?
+
+    package init(events: [EventRow], rest: EventQuery?) { (self.events, self.rest) = (events, rest) }
 }
 
 /// Part of a list, newest first.
@@ -190,7 +194,7 @@ extension EventReader {
     ///
     /// - Parameter keeps: A filter on the events that match the query; nil keeps all.
     func events(
-        _ query: EventQuery, until deadline: ContinuousClock.Instant, where keeps: ((EventRow) -> Bool)? = nil
+        _ query: EventQuery, in turn: QuestionTurn, where keeps: ((EventRow) -> Bool)? = nil
     ) async throws(StoreError) -> EventPage {
         var page = EventPage()
         let limit = query.limit
@@ -199,7 +203,7 @@ extension EventReader {
             query.limit = keeps == nil ? limit - page.events.count : .max
             let step: EventStep
             do throws(StoreError) {
-                step = try await self.step(query, width: width, until: deadline)
+                step = try await self.step(query, width: width, in: turn)
             } catch .tooHeavy where width > 0 {
                 // The client's next request goes on from here, with small steps again.
                 page.next = query.after
@@ -216,7 +220,7 @@ extension EventReader {
             guard let next = step.next else { return page }
             query.after = next
             if !step.isCut { width += 1 }
-            guard ContinuousClock.now < deadline, !Asker.hasLeft() else {
+            guard turn.left > .zero, !Asker.hasLeft() else {
                 page.next = next
                 return page
             }

@@ -3,7 +3,7 @@ import HapaxModel
 /// What a statement is for: that decides which connection it uses, and how long it may take.
 package enum Purpose: Sendable {
     /// A person's question, in its turn.
-    case question(until: ContinuousClock.Instant)
+    case question(QuestionTurn)
     /// What the server itself has to know within seconds: keys, projects, the horizon, the clock. No list and no search uses this connection. Of events
     /// it must not ask: it does not wait for a month that is being made, and would miss its rows.
     case own
@@ -13,6 +13,24 @@ package enum Purpose: Sendable {
     case closing
     /// Changing what all servers share, under the role that owns the tables; a question under it may take as long as there are rows.
     case owner
+}
+
+/// The turn of a person's question: a connection that is its own meanwhile, and the time until which it has to be answered.
+package struct QuestionTurn: Sendable {
+    /// Below ``connections``.
+    package var connection = 0
+    package var deadline: ContinuousClock.Instant
+
+    static let connections = ServerLimits.heavyReads + ServerLimits.exportReads + ServerLimits.dryRuns
+
+    var left: Duration { deadline - .now }
+
+    package init(connection: Int = 0, deadline: ContinuousClock.Instant) {
+        (self.connection, self.deadline) = (connection, deadline)
+    }
+
+    /// For who asks one question at a time.
+    package init(within time: Duration) { self.init(deadline: .now + time) }
 }
 
 /// SQL on what is stored, of every kind but commits and lists of events (``EventReader``): for reports, books, keys, erasures and what is shown of them.
@@ -29,7 +47,7 @@ package protocol SQLStore: Sendable {
 
     /// A person's question row by row, of as many as there are.
     func each(
-        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+        _ sql: StoreSQL, in turn: QuestionTurn, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError)
 
     /// Runs all statements in one transaction.

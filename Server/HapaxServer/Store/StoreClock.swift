@@ -6,6 +6,8 @@ package struct StoreClock: Hashable, Sendable {
     package var closing: Int64
     /// By how much the clock is ahead of what is believed, in milliseconds; 0 while it is believed.
     package var ahead: Int64 = 0
+
+    package init(settled: Int64, closing: Int64, ahead: Int64 = 0) { (self.settled, self.closing, self.ahead) = (settled, closing, ahead) }
 }
 
 /// Decides how far a store's clock is believed: it may grow by no more than time passes, plus minutes. A clock that jumps ahead is believed

@@ -14,21 +14,20 @@ struct PostgresCheck {
 
     func findings() async -> [Finding] {
         let breaker = Locked(ConnectionBreaker())
-        let administration = PostgresAdministration(uri: uri, allowsUnsafe: true, breaker: breaker, told: Locked(0))
-        let owner = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
-        let reader = PostgresReader(uri: uri, breaker: breaker)
-        let database = PostgresSQLStore(
-            uri: uri, admin: options.admin ?? uri, reader: reader, own: administration, upkeep: owner, breaker: breaker, told: Locked(0))
+        let database = PostgresSQLStore(uri: uri, admin: options.admin ?? uri, breaker: breaker, told: Locked(0))
+        let (own, owner) = (database.own, database.upkeep)
         var findings: [Finding] = []
         do throws(StoreError) {
-            let role = try await administration.checkDatabase()
-            findings += try await administration.complaints().map { complaint in
+            let role = try await own.use { [uri] (connection) throws(StoreError) in
+                try PostgresSettings.check(connection, uri, allowsUnsafe: true)
+            }
+            findings += try await own.look(PostgresSettings.unsafe).map { complaint in
                 let text = "an acknowledged event could be lost, or be missing from its day, with \(complaint)"
                 return options.unsafeAllowNonDurableStore
                     ? .warn("durability", text) : .fail("durability", text, help: "ALTER SYSTEM RESET it, then SELECT pg_reload_conf()")
             }
             findings += [try await clock(database)]
-            let applied = try await administration.appliedMigrations()
+            let applied = try await own.look(PostgresSchema.applied)
             let schema = try await SchemaCheck.finding(
                 applied: applied, known: PostgresSchema.migrations.map { ($0.name, $0.change) }
             ) { (table) throws(StoreError) in
@@ -41,7 +40,7 @@ struct PostgresCheck {
                 return rows.first?[0].flatMap { Int64($0) }
             }
             findings.append(schema)
-            if applied.isEmpty, try await !owner.mayCreate() {
+            if applied.isEmpty, try await !owner.look(PostgresRoles.mayCreate) {
                 findings.append(
                     .fail(
                         "roles", "\(role) may make no tables", help: "GRANT CREATE, USAGE ON SCHEMA public TO it, or set HAPAX_STORE_ADMIN")
@@ -53,16 +52,15 @@ struct PostgresCheck {
                 findings += try await triggers(database)
             }
             if schema.verdict == .ok {
-                findings += try await StoreCheck(database: database, reader: reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep)
-                    .findings()
+                findings += try await StoreCheck(
+                    database: database, reader: database.reader, now: now, hasFixedKeys: hasFixedKeys, isDeep: isDeep
+                )
+                .findings()
             }
         } catch {
             findings.append(.fail("store", "\(error)"))
         }
         await database.close()
-        await reader.close()
-        await owner.close()
-        await administration.close()
         return findings
     }
 
@@ -86,9 +84,9 @@ struct PostgresCheck {
             ? .warn("clock", text, help: "keep both in step (NTP); the database's counts") : .ok("clock", text)
     }
 
-    private func roles(_ role: String, _ owner: PostgresUpkeep) async throws(StoreError) -> Finding {
-        let mayChange = try await owner.mayChange()
-        if mayChange, try await !owner.mayMakeTemporary() {
+    private func roles(_ role: String, _ owner: PostgresSession) async throws(StoreError) -> Finding {
+        let mayChange = try await owner.look(PostgresRoles.mayChange)
+        if mayChange, try await !owner.look(PostgresRoles.mayMakeTemporary) {
             return .fail(
                 "roles", "who owns the tables may make no temporary ones, which retention needs", help: "GRANT TEMPORARY ON DATABASE to it")
         }

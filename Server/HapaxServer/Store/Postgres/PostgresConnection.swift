@@ -128,20 +128,12 @@ package final class PostgresConnection {
         (0..<rows.columnCount).map { column in rows.bytes(row, column).map { String(decoding: $0, as: UTF8.self) } }
     }
 
-    /// Prepares a statement under a name that ``executePrepared(_:_:)`` takes.
+    /// Prepares a statement under a name that ``pipeline(_:)`` takes.
     package func prepare(_ name: String, _ sql: String) throws(PostgresError) {
         _ = try answer(PQsendPrepare(connection, name, sql, 0, nil))
     }
 
-    /// Runs a prepared statement with parameters in PostgreSQL's binary format; every value is returned in binary.
-    package func executePrepared(_ name: String, _ parameters: [[UInt8]]) throws(PostgresError) -> PostgresRows {
-        try answer(
-            Self.withBinary(parameters) { count, values, lengths, formats in
-                PQsendQueryPrepared(connection, name, count, values, lengths, formats, 1)
-            })
-    }
-
-    /// The same for a statement that is not prepared; its text must give the types of its parameters.
+    /// Runs one statement with parameters in PostgreSQL's binary format, of which its text must give the types; every value is returned in binary.
     func query(_ sql: String, binary parameters: [[UInt8]]) throws(PostgresError) -> PostgresRows {
         try answer(
             Self.withBinary(parameters) { count, values, lengths, formats in

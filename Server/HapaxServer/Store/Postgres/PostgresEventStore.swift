@@ -3,11 +3,10 @@ import Logging
 
 /// Events in PostgreSQL 14 or later, through a few writer sessions, some for reading, one for upkeep, and one for each other ``Purpose``.
 package final class PostgresEventStore: EventStore {
-    private let administration: PostgresAdministration
-    private let upkeep: PostgresUpkeep
     private let writers: [PostgresWriter]
-    package let reader: any EventReader
     private let statements: PostgresSQLStore
+    private let told: Locked<Int64>
+    private let allowsUnsafe: Bool
     private let known = Locked(Known())
     private let today: (@Sendable () -> Int32)?
     private let logger: Logger
@@ -41,26 +40,32 @@ package final class PostgresEventStore: EventStore {
         uri: String, options: Options = Options(), today: (@Sendable () -> Int32)? = nil, logger: Logger
     ) async throws(StoreError) {
         let (breaker, told) = (Locked(ConnectionBreaker()), Locked<Int64>(0))
-        administration = PostgresAdministration(uri: uri, allowsUnsafe: options.unsafeAllowNonDurableStore, breaker: breaker, told: told)
-        upkeep = PostgresUpkeep(uri: options.admin ?? uri, breaker: breaker)
+        (self.told, allowsUnsafe) = (told, options.unsafeAllowNonDurableStore)
         writers = (0..<max(1, options.writers)).map { PostgresWriter(uri: uri, number: $0, options: options, breaker: breaker, told: told) }
-        let reader = PostgresReader(uri: uri, breaker: breaker)
-        self.reader = reader
-        statements = PostgresSQLStore(
-            uri: uri, admin: options.admin ?? uri, reader: reader, own: administration, upkeep: upkeep, breaker: breaker, told: told)
+        statements = PostgresSQLStore(uri: uri, admin: options.admin ?? uri, breaker: breaker, told: told)
         self.today = today
         self.logger = logger
-        let role = try await administration.checkDatabase()
+        let role = try await own.use { [allowsUnsafe] (connection) throws(StoreError) in
+            try PostgresSettings.check(connection, uri, allowsUnsafe: allowsUnsafe)
+        }
         // Once schema and partitions exist, a serving role without further rights is enough.
-        if options.admin != nil { try await upkeep.prepare(servedBy: role, today: today?()) }
-        if try await !administration.isPrepared() { try await upkeep.prepare(servedBy: role, today: today?()) }
-        for complaint in try await administration.complaints() {
+        let isPrepared = try await own.look(PostgresSchema.isPrepared)
+        if options.admin != nil || !isPrepared {
+            try await statements.upkeep.use { (connection) throws(StoreError) in
+                try PostgresSchema.prepare(connection, servedBy: role, today: today?())
+            }
+        }
+        for complaint in try await own.look(PostgresSettings.unsafe) {
             logger.warning("The store is not durable; an acknowledged event can be lost", metadata: ["store.setting": "\(complaint)"])
         }
         try await refresh()
     }
 
     package var sql: any SQLStore { statements }
+
+    package var reader: any EventReader { statements.reader }
+
+    private var own: PostgresSession { statements.own }
 
     package var writerCount: Int { writers.count }
 
@@ -69,7 +74,18 @@ package final class PostgresEventStore: EventStore {
     package var crowdedMonths: [CrowdedMonth] { known.withLock { $0.crowdedMonths } }
 
     package func projectID(named name: String) async throws(StoreError) -> Int32 {
-        try await administration.projectID(named: name)
+        let id = try await own.use { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in
+                // Looked up first, because an INSERT that conflicts uses up a number.
+                let select = "SELECT project_id FROM projects WHERE name = $1"
+                let known = try connection.query(select, [name])
+                if !known.isEmpty { return known }
+                _ = try connection.query("INSERT INTO projects (name) VALUES ($1) ON CONFLICT DO NOTHING", [name])
+                return try connection.query(select, [name])
+            }
+        }.first?[0].flatMap { Int32($0) }
+        guard let id else { throw .unavailable("a project has no number") }
+        return id
     }
 
     package func commit(_ group: StoreGroup, writer: Int) async throws(StoreError) -> [EventKey: Int64] {
@@ -81,16 +97,25 @@ package final class PostgresEventStore: EventStore {
     }
 
     package func check() async throws(StoreError) {
-        try await administration.check()
+        try await own.use { [told, allowsUnsafe] (connection) throws(StoreError) in
+            try PostgresSettings.checkWritable(connection)
+            // While the clock is behind, the writers refuse to commit, so the store is not ready.
+            try PostgresSettings.checkClock(connection, told: told.withLock { $0 })
+            if !allowsUnsafe { try PostgresSettings.checkDurability(connection) }
+        }
     }
 
     package func refresh() async throws(StoreError) {
-        let horizon = try await administration.horizon()
+        guard let horizon = try await own.query("SELECT horizon FROM retention").first?[0].flatMap({ Int32($0) }) else {
+            throw .unavailable("its retention cannot be read")
+        }
         known.withLock { $0.horizon = max($0.horizon, horizon) }
     }
 
     package func performUpkeep() async throws(StoreError) {
-        let (crowded, due) = try await upkeep.perform(today: today?()) { [known] months in known.withLock { $0.crowdedMonths = months } }
+        let (crowded, due) = try await statements.upkeep.use(isRepeatable: true) { [known, today] (connection) throws(StoreError) in
+            try PostgresPartitions.makeDue(connection, today: today?()) { months in known.withLock { $0.crowdedMonths = months } }
+        }
         if crowded == nil {
             logger.warning(
                 "This role may make no partitions; set store-admin before the last month begins, or ids of later months share one partition",
@@ -104,10 +129,7 @@ package final class PostgresEventStore: EventStore {
     }
 
     package func close() async {
-        await reader.close()
         await statements.close()
         for writer in writers { await writer.close() }
-        await upkeep.close()
-        await administration.close()
     }
 }

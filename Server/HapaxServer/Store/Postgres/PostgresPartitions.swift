@@ -70,6 +70,50 @@ enum PostgresPartitions {
 
     // MARK: - Months to come
 
+    /// Keeps two servers from making the same month at once. An arbitrary number that no other program is likely to use.
+    private static let advisoryLock = "\(0x4861_7061_78)"
+
+    /// Makes the months that are due. A month that has been made is not made again.
+    ///
+    /// - Parameter tell: Called before any month is made, with the months that cannot be made because too many of their rows are in DEFAULT.
+    /// - Returns: The same months, nil if this role may not make any; and how many months are due.
+    static func makeDue(
+        _ connection: PostgresConnection, today: Int32?, tell: ([CrowdedMonth]) -> Void
+    ) throws(StoreError) -> (crowded: [CrowdedMonth]?, due: Int) {
+        let today = try day(connection, today)
+        let (due, crowded) = try translating { () throws(PostgresError) in
+            try connection.execute("SET lock_timeout = '\(lockTimeout)'")
+            let due = try self.due(connection, today: today)
+            guard try PostgresRoles.mayChange(connection) else { return (due, [CrowdedMonth]?.none) }
+            return (due, try self.crowded(connection, due))
+        }
+        guard let crowded else { return (nil, due.count) }
+        tell(crowded)
+        let isOurs = try translating { () throws(PostgresError) in
+            try connection.query("SELECT pg_try_advisory_lock($1)", [advisoryLock]).first?[0] == "t"
+        }
+        // Another server is making the months.
+        guard isOurs else { return (crowded, due.count) }
+        defer { _ = try? connection.query("SELECT pg_advisory_unlock($1)", [advisoryLock]) }
+        let names = Set(crowded.map(\.month))
+        // Asked again under the lock: another server may just have made some.
+        for month in try translating({ () throws(PostgresError) in try self.due(connection, today: today) })
+        where !names.contains(month.text) {
+            try make(connection, month)
+        }
+        return (crowded, due.count)
+    }
+
+    /// The database's day, unless it is given: a server whose clock is off must make no partitions for another century.
+    static func day(_ connection: PostgresConnection, _ today: Int32?) throws(StoreError) -> Int32 {
+        if let today { return today }
+        let rows = try translating { () throws(PostgresError) in
+            try connection.query("SELECT floor(extract(epoch FROM now()) / 86400)::int4")
+        }
+        guard let day = rows.first?[0].flatMap({ Int32($0) }) else { throw .unavailable("its clock cannot be read") }
+        return day
+    }
+
     /// The months that are due and have no partition yet, in order; none before the first month that was made.
     static func due(_ connection: PostgresConnection, today: Int32) throws(PostgresError) -> [CalendarMonth] {
         let made = try names(connection)

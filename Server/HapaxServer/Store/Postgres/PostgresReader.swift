@@ -1,24 +1,20 @@
 import HapaxModel
 
-/// Reads through sessions of its own: one for short questions, which never wait for a list, and one for each heavy question that may run at once.
+/// Reads through sessions of its own: one for single events, which never wait for a list, and one for each question that has its turn.
 final class PostgresReader: EventReader {
-    private let short: PostgresQuerySession
-    private let heavy: [PostgresQuerySession]
-    /// The heavy sessions that are free; ``Turns`` admits no more questions than there are sessions.
-    private let free: Locked<[Int]>
+    private let short: PostgresSession
+    private let questions: [PostgresSession]
 
     init(uri: String, breaker: Locked<ConnectionBreaker>) {
-        short = PostgresQuerySession(uri: uri, name: "short", breaker: breaker)
-        heavy = (0..<ServerLimits.heavyReads + ServerLimits.exportReads + ServerLimits.dryRuns).map {
-            PostgresQuerySession(uri: uri, name: "heavy.\($0)", breaker: breaker)
-        }
-        free = Locked(Array(heavy.indices))
+        short = PostgresSession(.short, uri: uri, breaker: breaker)
+        questions = (0..<QuestionTurn.connections).map { PostgresSession(.question($0), uri: uri, breaker: breaker) }
     }
 
     func close() async {
-        await short.close()
-        for session in heavy { await session.close() }
+        for session in questions + [short] { await session.close() }
     }
+
+    func session(of turn: QuestionTurn) -> PostgresSession { questions[turn.connection] }
 
     func event(_ key: EventKey) async throws(StoreError) -> EventRow? { try await row(key, in: "kept_events AS events") }
 
@@ -27,33 +23,33 @@ final class PostgresReader: EventReader {
     private func row(_ key: EventKey, in table: String) async throws(StoreError) -> EventRow? {
         let sql = "SELECT \(Self.columns) FROM \(table) WHERE event_id = $1 AND project_id = $2 AND bucket = $3"
         let parameters = ["\(key.id)", "\(key.projectID)", "\(key.id.bucket)"]
-        return try await short.query(sql, parameters, within: ServerLimits.shortRead).first.flatMap(EventRow.init)
+        return try await short.query(sql, parameters).first.flatMap(EventRow.init)
     }
 
-    func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] {
+    func fingerprints(_ keys: [EventKey], in turn: QuestionTurn) async throws(StoreError) -> [EventKey: Int64] {
         guard let projectID = keys.first?.projectID else { return [:] }
         let buckets = Set(keys.map(\.id.bucket)).sorted()
-        let rows = try await heavyQuery(
+        let rows = try await query(
             "SELECT event_id, fingerprint FROM events WHERE event_id = ANY ($1) AND project_id = $2 AND bucket = ANY ($3)",
-            [Self.array(keys.map(\.id)), "\(projectID)", Self.array(buckets)], until: .now + ServerLimits.shortRead)
+            [Self.array(keys.map(\.id)), "\(projectID)", Self.array(buckets)], in: turn)
         return rows.reduce(into: [:]) { found, row in
             guard let id = row[0].flatMap({ EventID(uuidString: $0) }), let fingerprint = row[1].flatMap({ Int64($0) }) else { return }
             found[EventKey(id: id, projectID: projectID)] = fingerprint
         }
     }
 
-    func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] {
-        try await heavily { (session) throws(StoreError) in try await session.compare(records, within: ServerLimits.shortRead) }
+    func compare(_ records: [EventRecord], in turn: QuestionTurn) async throws(StoreError) -> [Bool?] {
+        try await session(of: turn).compare(records, within: turn.left)
     }
 
-    func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+    func step(_ query: EventQuery, width: Int, in turn: QuestionTurn) async throws(StoreError) -> EventStep {
         let start = query.received.lowerBound
         var end = query.received.upperBound
         if let after = query.after {
             end = min(end, after.receivedAt.unixMicroseconds + 1)
         } else if end == .max {
             // Starts at the database's present time. The first step has no upper end, so it also finds what is stored meanwhile.
-            let rows = try await heavyQuery("SELECT (extract(epoch FROM now()) * 1000000)::int8", [], until: deadline)
+            let rows = try await self.query("SELECT (extract(epoch FROM now()) * 1000000)::int8", [], in: turn)
             guard let now = rows.first?[0].flatMap({ Int64($0) }) else { throw .unavailable("its clock cannot be read") }
             end = now
         }
@@ -61,7 +57,7 @@ final class PostgresReader: EventReader {
         let isOpen = query.after == nil && query.received.upperBound == .max
         var conditions = Conditions(query, received: low..<(isOpen ? .max : end))
         if let after = query.after { conditions.require("<", after) }
-        let (events, isCut) = try await rows(conditions, "received_at DESC, event_id DESC", query.stepLimit, until: deadline)
+        let (events, isCut) = try await rows(conditions, "received_at DESC, event_id DESC", query.stepLimit, in: turn)
         if isCut { return EventStep(events: events, next: events.last?.position, isCut: true) }
         guard low > start, let reached = Timestamp(unixMicroseconds: low) else { return EventStep(events: events, next: nil, isCut: false) }
         return EventStep(events: events, next: EventPosition(receivedAt: reached, id: .least), isCut: false)
@@ -75,7 +71,7 @@ final class PostgresReader: EventReader {
     private static func forwardMicroseconds(_ width: Int) -> Int64 { 14_648 << Int64(2 * width) }
 
     func stepForward(
-        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+        _ query: EventQuery, width: inout Int, in turn: QuestionTurn
     ) async throws(StoreError) -> ExportStep {
         let start = max(query.received.lowerBound, query.after?.receivedAt.unixMicroseconds ?? 0)
         while true {
@@ -84,18 +80,18 @@ final class PostgresReader: EventReader {
             if let after = query.after { conditions.require(">", after) }
             let began = ContinuousClock.now
             do throws(StoreError) {
-                let end = min(deadline, began + ServerLimits.listRead)
+                let step = QuestionTurn(connection: turn.connection, deadline: min(turn.deadline, began + ServerLimits.listRead))
                 // Counting up to the limit shows a span that is far too long, and takes less time than sorting its rows.
                 if width > 0 {
                     let enough =
                         "SELECT count(*) FROM (SELECT FROM kept_events AS events WHERE \(conditions.sql) LIMIT \(ServerLimits.exportEvents)) AS e"
-                    let count = try await heavyQuery(enough, conditions.parameters, until: end).first?[0].flatMap { Int($0) } ?? 0
+                    let count = try await self.query(enough, conditions.parameters, in: step).first?[0].flatMap { Int($0) } ?? 0
                     guard count < ServerLimits.exportEvents else {
                         width -= 1
                         continue
                     }
                 }
-                let (events, isCut) = try await rows(conditions, "received_at, event_id", ServerLimits.exportEvents, until: end)
+                let (events, isCut) = try await rows(conditions, "received_at, event_id", ServerLimits.exportEvents, in: step)
                 if events.count < ServerLimits.exportEvents / 4, !isCut, ContinuousClock.now - began < ServerLimits.listRead / 4 {
                     width = min(width + 1, Self.widest)
                 }
@@ -103,41 +99,40 @@ final class PostgresReader: EventReader {
             } catch .tooHeavy where width > 0 {
                 width -= 1
                 // The caller goes on with the shorter span.
-                guard ContinuousClock.now < deadline else { return ExportStep(events: [], rest: query) }
+                guard turn.left > .zero else { return ExportStep(events: [], rest: query) }
             }
         }
     }
 
     func countsByName(
-        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+        projectID: Int32, received: Range<Int64>, limit: Int, in turn: QuestionTurn
     ) async throws(StoreError) -> NameCounts {
         var conditions = Conditions()
         conditions.require("project_id =", "\(projectID)")
         conditions.require(received)
-        let rows = try await heavyQuery(
-            NameCounts.sql(conditions.sql, event: #"event COLLATE "C""#, limit: limit), conditions.parameters, until: deadline)
+        let rows = try await self.query(
+            NameCounts.sql(conditions.sql, event: #"event COLLATE "C""#, limit: limit), conditions.parameters, in: turn)
         return NameCounts(try rows.map { (row) throws(StoreError) in (row[0].map { Array($0.utf8) }, try row.number(1)) })
     }
 
     /// - Returns: At most `limit` events, or as many as ``ServerLimits/pageBytes`` hold, and whether there may be more.
     private func rows(
-        _ conditions: Conditions, _ order: String, _ limit: Int, until deadline: ContinuousClock.Instant
+        _ conditions: Conditions, _ order: String, _ limit: Int, in turn: QuestionTurn
     ) async throws(StoreError) -> (events: [EventRow], isCut: Bool) {
         let sql = "SELECT \(Self.columns) FROM kept_events AS events WHERE \(conditions.sql) ORDER BY \(order) LIMIT \(limit)"
-        let (events, isCut) = try await heavily { (session) throws(StoreError) in
-            try await session.events(sql, conditions.parameters, bytes: ServerLimits.pageBytes, within: deadline - .now)
-        }
+        let (events, isCut) = try await session(of: turn).events(
+            sql, conditions.parameters, bytes: ServerLimits.pageBytes, within: turn.left)
         return (events, isCut || events.count == limit)
     }
 
     /// `reltuples` is an estimate from the last VACUUM or ANALYZE (https://www.postgresql.org/docs/current/catalog-pg-class.html).
     func overview() async throws(StoreError) -> StoreOverview {
-        let about = try await shortQuery(
+        let about = try await short.query(
             """
             SELECT current_setting('server_version'), pg_database_size(current_database()),
               (SELECT (extract(epoch FROM max(taken_at)) * 1000)::int8 FROM backups)
             """)
-        let rows = try await shortQuery(
+        let rows = try await short.query(
             """
             SELECT replace(regexp_replace(c.relname, '^events_', ''), '_', '-'), greatest(c.reltuples::int8, pg_stat_get_live_tuples(c.oid), 0),
               pg_total_relation_size(c.oid), c.relname > to_char(now() AT TIME ZONE 'UTC', '"events_"YYYY_MM') AND c.relname < 'events_a'
@@ -152,34 +147,8 @@ final class PostgresReader: EventReader {
             monthsAhead: rows.count { $0[3] == "t" }, lastBackup: about.first?[2].flatMap { Int64($0) })
     }
 
-    func shortQuery(_ sql: String, _ parameters: [String] = []) async throws(StoreError) -> [[String?]] {
-        try await short.query(sql, parameters, within: ServerLimits.shortRead)
-    }
-
-    func heavyQuery(
-        _ sql: String, _ parameters: [String], until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [[String?]] {
-        try await heavily { (session) throws(StoreError) in try await session.query(sql, parameters, within: deadline - .now) }
-    }
-
-    func heavyAnswers(
-        _ statements: [(sql: String, parameters: [String])], until deadline: ContinuousClock.Instant
-    ) async throws(StoreError) -> [[[String?]]] {
-        try await heavily { (session) throws(StoreError) in try await session.answers(statements, within: deadline - .now) }
-    }
-
-    func heavyRows(
-        _ sql: String, _ parameters: [String], until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
-    ) async throws(StoreError) {
-        try await heavily { (session) throws(StoreError) in try await session.each(sql, parameters, within: deadline - .now, row) }
-    }
-
-    private func heavily<Value: Sendable>(
-        _ body: (PostgresQuerySession) async throws(StoreError) -> Value
-    ) async throws(StoreError) -> Value {
-        guard let index = free.withLock({ $0.popLast() }) else { throw .unavailable("every session for reading is in use") }
-        defer { free.withLock { $0.append(index) } }
-        return try await body(heavy[index])
+    private func query(_ sql: String, _ parameters: [String], in turn: QuestionTurn) async throws(StoreError) -> [[String?]] {
+        try await session(of: turn).query(sql, parameters, within: turn.left)
     }
 
     private static func array(_ values: [some CustomStringConvertible]) -> String {

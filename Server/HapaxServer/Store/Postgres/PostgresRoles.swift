@@ -26,4 +26,14 @@ enum PostgresRoles {
             "SELECT pg_has_role(current_user, relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('events')"
         ).first?[0] == "t"
     }
+
+    /// Whether this role may make tables.
+    static func mayCreate(_ connection: PostgresConnection) throws(PostgresError) -> Bool {
+        try connection.query("SELECT has_schema_privilege(current_schema(), 'CREATE')").first?[0] == "t"
+    }
+
+    /// Whether this role may make temporary tables, as removing old months does.
+    static func mayMakeTemporary(_ connection: PostgresConnection) throws(PostgresError) -> Bool {
+        try connection.query("SELECT has_database_privilege(current_database(), 'TEMPORARY')").first?[0] == "t"
+    }
 }

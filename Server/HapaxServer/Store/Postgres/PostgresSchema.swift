@@ -257,6 +257,27 @@ enum PostgresSchema {
                 """),
     ]
 
+    /// The names of the migrations that the schema has had.
+    static func applied(_ connection: PostgresConnection) throws(PostgresError) -> [String] {
+        guard try connection.query("SELECT to_regclass('hapax_migrations') IS NOT NULL").first?[0] == "t" else { return [] }
+        return try connection.query("SELECT name FROM hapax_migrations").compactMap { $0[0] }
+    }
+
+    /// Whether an earlier server, or the admin role, has made all that serving needs.
+    static func isPrepared(_ connection: PostgresConnection) throws(PostgresError) -> Bool {
+        guard try applied(connection).sorted() == migrations.map(\.name) else { return false }
+        return try !PostgresPartitions.names(connection).isEmpty
+    }
+
+    /// Brings the schema up to date, makes the first partitions, and grants the serving role what it needs.
+    ///
+    /// - Parameter today: Days since 1970-01-01; nil asks the database.
+    static func prepare(_ connection: PostgresConnection, servedBy server: String, today: Int32?) throws(StoreError) {
+        try migrate(connection)
+        try PostgresPartitions.create(connection, today: try PostgresPartitions.day(connection, today))
+        try PostgresRoles.grant(connection, to: server)
+    }
+
     /// Brings the schema up to date. Safe when several servers start at once: one of them works, the others wait and find it done.
     ///
     /// - Throws: ``StoreError/unusable(_:)`` if a newer version of Hapax, or one before the first release, has made the schema.

@@ -1,88 +1,185 @@
 import HapaxModel
 
-/// A connection to PostgreSQL that is opened when it is needed, and again after it was lost. Each belongs to one actor.
-struct PostgresSession {
-    let uri: String
-    let breaker: Locked<ConnectionBreaker>
-    /// How long the database may take to answer one statement before the connection is given up.
-    let deadline: Duration
-    /// Makes a fresh connection ready.
-    let prepare: @Sendable (PostgresConnection) throws(StoreError) -> Void
+/// One connection for one ``Purpose``, on a queue of its own, since libpq blocks.
+actor PostgresSession {
+    /// What a connection is for, and what follows from it.
+    struct Profile: Sendable {
+        var name: String
+        /// How long one statement may take at most, where its question does not say.
+        var longest: Duration
+        /// Further settings of a fresh connection.
+        var settings = ""
+        /// Whether a transaction locks `events` first: a statement that is planned while a month is being made would look for the month's rows in
+        /// DEFAULT and miss them.
+        var locksEvents = false
+        var isReadOnly = false
 
-    private var connection: PostgresConnection?
-    private var isClosed = false
+        /// Keys, projects, the clock and the horizon: never waits for a month that is being made.
+        static let own = Profile(name: "own", longest: .seconds(8))
+        /// Parallel workers would take the processors from ingest. A day's users are grouped by hash: the planner would rather sort all of their
+        /// rows on disk.
+        private static let reading = """
+            SET max_parallel_workers_per_gather = 0; SET jit = off; SET work_mem = '32MB'; SET enable_sort = off;
+            SET idle_in_transaction_session_timeout = '60s'
+            """
+        static func question(_ number: Int) -> Profile { reading("question.\(number)", longest: ServerLimits.heavyRead) }
+        /// One event or one figure, which waits for no list.
+        static let short = reading("short", longest: ServerLimits.shortRead)
+        static let search = reading("search", longest: ServerLimits.ownWork)
+        static let closing = Profile(name: "closing", longest: ServerLimits.ownWork, settings: reading, locksEvents: true)
+        /// A migration takes as long as the table is large.
+        static let owner = Profile(name: "owner", longest: .seconds(6 * 60 * 60))
 
-    init(
-        uri: String, breaker: Locked<ConnectionBreaker>, deadline: Duration,
-        prepare: @escaping @Sendable (PostgresConnection) throws(StoreError) -> Void = { (_) throws(StoreError) in }
-    ) {
-        (self.uri, self.breaker, self.deadline, self.prepare) = (uri, breaker, deadline, prepare)
+        private static func reading(_ name: String, longest: Duration) -> Profile {
+            Profile(
+                name: name, longest: longest, settings: "\(reading); SET default_transaction_read_only = on", locksEvents: true,
+                isReadOnly: true)
+        }
     }
 
-    /// Closes the connection; no other one is opened afterwards.
-    mutating func close() {
-        connection = nil
-        isClosed = true
-    }
+    typealias Statements = [(sql: String, parameters: [String])]
 
-    /// - Parameter isRepeatable: Whether `body` changes nothing, so that it may be tried once more if the connection was lost while nobody used it.
-    mutating func use<Value>(
-        isRepeatable: Bool = false, _ body: (PostgresConnection) throws(StoreError) -> Value
-    ) throws(StoreError) -> Value {
-        if isRepeatable, let rested = connection {
-            do throws(StoreError) { return try attempt(rested, body) } catch {
-                guard rested.isBroken, error != .tooHeavy else { throw error }
+    private let profile: Profile
+    private let executor: SerialQueueExecutor
+    private var link: PostgresLink
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    init(_ profile: Profile, uri: String, breaker: Locked<ConnectionBreaker>) {
+        self.profile = profile
+        executor = SerialQueueExecutor(label: "hapax.postgres.\(profile.name)")
+        // The database ends a statement more gently than the end of the connection does.
+        link = PostgresLink(uri: uri, breaker: breaker, deadline: profile.longest + .seconds(5)) { (connection) throws(StoreError) in
+            let timeout = Int64(profile.longest / .milliseconds(1))
+            try translating { () throws(PostgresError) in
+                // Answers hold text in UTC.
+                try connection.execute(
+                    "SET DateStyle = 'ISO'; SET TimeZone = 'UTC'; SET statement_timeout = \(timeout); \(profile.settings)")
             }
         }
-        if let connection { return try attempt(connection, body) }
-        guard !isClosed else { throw .unavailable("the store is closed") }
-        let fresh = try PostgresConnection.open(uri, breaker, deadline: deadline)
-        try prepare(fresh)
-        return try attempt(fresh, body)
     }
 
-    /// The rows of each statement, of several as of one moment.
-    mutating func answers(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[[String?]]] {
-        try use(isRepeatable: true) { (connection) throws(StoreError) in
-            func ask() throws(StoreError) -> [[[String?]]] {
-                try translating { () throws(PostgresError) in
-                    var answers: [[[String?]]] = []
-                    for statement in statements { answers.append(try connection.query(statement.sql, statement.parameters)) }
-                    return answers
+    func close() { link.close() }
+
+    /// Work on the connection outside a transaction.
+    func use<Value: Sendable>(
+        isRepeatable: Bool = false, _ body: @Sendable (PostgresConnection) throws(StoreError) -> Value
+    ) throws(StoreError) -> Value { try link.use(isRepeatable: isRepeatable, body) }
+
+    /// The same for what only asks.
+    func look<Value: Sendable>(_ body: @Sendable (PostgresConnection) throws(PostgresError) -> Value) throws(StoreError) -> Value {
+        try link.use(isRepeatable: true) { (connection) throws(StoreError) in
+            try translating { () throws(PostgresError) in try body(connection) }
+        }
+    }
+
+    /// - Throws: ``StoreError/tooHeavy`` if it takes longer.
+    func query(_ sql: String, _ parameters: [String] = [], within time: Duration? = nil) throws(StoreError) -> [[String?]] {
+        try answers([(sql, parameters)], within: time).first ?? []
+    }
+
+    /// The rows of each statement, all as of one moment.
+    ///
+    /// - Parameter time: For all of them together; nil for as long as the profile allows each.
+    func answers(_ statements: Statements, within time: Duration? = nil) throws(StoreError) -> [[[String?]]] {
+        let end = time.map { ContinuousClock.now + $0 }
+        return try transaction(within: time, isRepeatable: true, isOneMoment: statements.count > 1) {
+            (connection) throws(PostgresError) in
+            var answers: [[[String?]]] = []
+            for (sql, parameters) in statements {
+                if let end, !answers.isEmpty {
+                    // 0 would mean no limit.
+                    try connection.execute("SET LOCAL statement_timeout = \(max(1, Int64((end - .now) / .milliseconds(1))))")
+                }
+                answers.append(try connection.query(sql, parameters))
+            }
+            return answers
+        }
+    }
+
+    /// The rows of one statement as they come. Once there were some, it does not begin anew.
+    func each(_ sql: String, _ parameters: [String], within time: Duration, _ row: @Sendable ([String?]) -> Void) throws(StoreError) {
+        var isBegun = false
+        try transaction(within: time) { (connection) throws(PostgresError) in
+            guard !isBegun else { throw PostgresError(kind: .connection, summary: "the connection was lost in the middle of an answer") }
+            try connection.query(sql, parameters) { found in
+                isBegun = true
+                row(found)
+                return true
+            }
+        }
+    }
+
+    /// See ``EventReader/compare(_:in:)``.
+    func compare(_ records: [EventRecord], within time: Duration) throws(StoreError) -> [Bool?] {
+        let end = ContinuousClock.now + time
+        return try transaction(within: time) { (connection) throws(PostgresError) in
+            try PostgresComparison.run(records, connection, until: end)
+        }
+    }
+
+    /// Reads events until their properties reach `bytes`, at least one event if there is any.
+    ///
+    /// - Returns: The events, also if the time was up after some of them, and whether there may be more.
+    func events(
+        _ sql: String, _ parameters: [String], bytes: Int, within time: Duration
+    ) throws(StoreError) -> (events: [EventRow], isCut: Bool) {
+        var (events, held) = ([EventRow](), 0)
+        do throws(StoreError) {
+            try transaction(within: time) { (connection) throws(PostgresError) in
+                (events, held) = ([], 0)
+                try connection.query(sql, parameters) { row in
+                    guard let event = EventRow(row) else { return true }
+                    events.append(event)
+                    held += event.properties.count
+                    return held < bytes
                 }
             }
-            guard statements.count > 1 else { return try ask() }
-            return try PostgresTransaction.run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ", ask)
+        } catch .tooHeavy where !events.isEmpty {
+            return (events, true)
         }
+        return (events, held >= bytes)
     }
 
     /// Runs all statements in one transaction.
     ///
     /// - Returns: The rows of the last one.
-    mutating func change(_ statements: [(sql: String, parameters: [String])]) throws(StoreError) -> [[String?]] {
-        try use { (connection) throws(StoreError) in
-            try PostgresTransaction.run(connection) { () throws(StoreError) in
-                try translating { () throws(PostgresError) in try connection.last(statements) }
-            }
+    func change(_ statements: Statements, within time: Duration? = nil) throws(StoreError) -> [[String?]] {
+        try transaction(within: time) { (connection) throws(PostgresError) in
+            var rows: [[String?]] = []
+            for statement in statements { rows = try connection.query(statement.sql, statement.parameters) }
+            return rows
         }
     }
 
-    private mutating func attempt<Value>(
-        _ connection: PostgresConnection, _ body: (PostgresConnection) throws(StoreError) -> Value
+    private func transaction<Value>(
+        within time: Duration?, isRepeatable: Bool = false, isOneMoment: Bool = false,
+        _ body: (PostgresConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
-        self.connection = connection
-        defer { if connection.isBroken { self.connection = nil } }
-        return try body(connection)
-    }
-}
-
-extension PostgresConnection {
-    /// Runs the statements one after the other.
-    ///
-    /// - Returns: The rows of the last one.
-    func last(_ statements: [(sql: String, parameters: [String])]) throws(PostgresError) -> [[String?]] {
-        var rows: [[String?]] = []
-        for statement in statements { rows = try query(statement.sql, statement.parameters) }
-        return rows
+        // The snapshot of a repeatable read is taken after the lock.
+        var begin = isOneMoment ? "BEGIN ISOLATION LEVEL REPEATABLE READ" : "BEGIN"
+        if let time {
+            let milliseconds = Int64(time / .milliseconds(1))
+            // To PostgreSQL a timeout of 0 means none.
+            guard milliseconds > 0 else { throw .tooHeavy }
+            begin += "; SET LOCAL statement_timeout = \(milliseconds)"
+        }
+        if profile.locksEvents { begin += "; LOCK TABLE events IN ACCESS SHARE MODE" }
+        return try link.use(isRepeatable: profile.isReadOnly || isRepeatable) { (connection) throws(StoreError) in
+            if profile.isReadOnly { connection.isUnwanted = Asker.hasLeft }
+            defer { connection.isUnwanted = nil }
+            return try translating { () throws(PostgresError) in
+                do throws(PostgresError) {
+                    try connection.execute(begin)
+                    let value = try body(connection)
+                    // A query that was cancelled half read has aborted the transaction, which `commit()` would report as an error.
+                    if profile.isReadOnly { try connection.execute("COMMIT") } else { try connection.commit() }
+                    return value
+                } catch {
+                    if !connection.isBroken { try? connection.execute("ROLLBACK") }
+                    throw error
+                }
+            }
+        }
     }
 }

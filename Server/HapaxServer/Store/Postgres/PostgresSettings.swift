@@ -1,5 +1,21 @@
 /// The checks that a database must pass before an event in it may be acknowledged.
 enum PostgresSettings {
+    /// The first with `minmax_multi`, which the BRIN index needs. The tests run on 15 to 18.
+    private static let oldestMajorVersion = 14
+
+    /// Checks version, encoding, pooling and durability before anything is changed.
+    ///
+    /// - Returns: The role that serves.
+    static func check(_ connection: PostgresConnection, _ uri: String, allowsUnsafe: Bool) throws(StoreError) -> String {
+        guard connection.majorVersion >= oldestMajorVersion else {
+            throw .unusable("PostgreSQL \(connection.majorVersion) is too old; \(oldestMajorVersion) or later is needed")
+        }
+        try checkEncoding(connection)
+        try PostgresPooling.check(connection, uri)
+        if !allowsUnsafe { try checkDurability(connection) }
+        return try translating { () throws(PostgresError) in try connection.query("SELECT current_user").first?[0] ?? "" }
+    }
+
     /// The settings and partitions that make it unsafe. With `track_activities` off no session sees when another one's transaction began, and
     /// a day would close before its last events are stored. The others can lose an acknowledged event (I4): COMMIT returns before the commit
     /// is on disk, a crash can leave a torn page (https://www.postgresql.org/docs/current/runtime-config-wal.html) or empties a table

@@ -5,7 +5,7 @@ actor PostgresWriter {
     private let options: PostgresEventStore.Options
     private let told: Locked<Int64>
     private let executor: SerialQueueExecutor
-    private var session: PostgresSession
+    private var session: PostgresLink
     /// When the clock, and the settings that a session cannot pin, were last checked, and on which connection.
     private var checkedAt = ContinuousClock.now
     private weak var checked: PostgresConnection?
@@ -16,7 +16,7 @@ actor PostgresWriter {
         self.told = told
         self.options = options
         executor = SerialQueueExecutor(label: "hapax.postgres.\(number)")
-        session = PostgresSession(uri: uri, breaker: breaker, deadline: options.answerDeadline) { (connection) throws(StoreError) in
+        session = PostgresLink(uri: uri, breaker: breaker, deadline: options.answerDeadline) { (connection) throws(StoreError) in
             try translating { () throws(PostgresError) in
                 // The look-up must use the index, whatever the statistics say, and lock its month only: a generic plan locks all. The timeouts end
                 // every wait. Read committed lets the look-up after an INSERT see what other sessions have committed meanwhile.

@@ -128,7 +128,7 @@ package final class SQLiteEventStore: EventStore {
     }
 
     package func compare(_ records: [EventRecord], writer: Int) async throws(StoreError) -> [Bool?] {
-        try await reader.compare(records)
+        try await rows.compare(records)
     }
 
     package func check() async throws(StoreError) {

@@ -57,7 +57,7 @@ final class SQLiteReader: EventReader {
         }
     }
 
-    func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] {
+    func fingerprints(_ keys: [EventKey], in turn: QuestionTurn) async throws(StoreError) -> [EventKey: Int64] {
         try await read { db in
             let select = try db.cachedStatement(sql: SQLiteSchema.selectFingerprint)
             return try keys.reduce(into: [:]) { found, key in
@@ -65,6 +65,8 @@ final class SQLiteReader: EventReader {
             }
         }
     }
+
+    func compare(_ records: [EventRecord], in turn: QuestionTurn) async throws(StoreError) -> [Bool?] { try await compare(records) }
 
     func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] {
         var same: [Bool?] = []
@@ -77,7 +79,7 @@ final class SQLiteReader: EventReader {
         return same
     }
 
-    func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+    func step(_ query: EventQuery, width: Int, in turn: QuestionTurn) async throws(StoreError) -> EventStep {
         try await read { db in
             let rows = try Self.rows(query, in: db)
             if let step = try Self.userStep(query, rows, in: db) { return step }
@@ -111,7 +113,7 @@ final class SQLiteReader: EventReader {
     }
 
     func stepForward(
-        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+        _ query: EventQuery, width: inout Int, in turn: QuestionTurn
     ) async throws(StoreError) -> ExportStep {
         let size = Self.size(width)
         let step = try await read { db in
@@ -137,11 +139,11 @@ final class SQLiteReader: EventReader {
     }
 
     func countsByName(
-        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+        projectID: Int32, received: Range<Int64>, limit: Int, in turn: QuestionTurn
     ) async throws(StoreError) -> NameCounts {
-        guard ContinuousClock.now < deadline else { throw .tooHeavy }
+        guard turn.left > .zero else { throw .tooHeavy }
         let sql = NameCounts.sql("row >= ? AND row < ? AND project_id = ?", event: "CAST(event AS BLOB)", limit: limit)
-        return try await read(until: deadline) { db in
+        return try await read(in: turn) { db in
             let rows = try Self.rows(received, in: db)
             return NameCounts(
                 try Row.fetchAll(db, sql: sql, arguments: [rows.lowerBound, rows.upperBound, projectID]).map { row in
@@ -273,9 +275,9 @@ final class SQLiteReader: EventReader {
     /// The same for a question that may take long: a statement that is still running at the deadline is ended
     /// (https://www.sqlite.org/c3ref/progress_handler.html).
     func read<Value: Sendable>(
-        until deadline: ContinuousClock.Instant, _ body: @escaping @Sendable (Database) throws -> Value
+        in turn: QuestionTurn, _ body: @escaping @Sendable (Database) throws -> Value
     ) async throws(StoreError) -> Value {
-        let question = Question(end: deadline, hasLeft: Asker.hasLeft)
+        let question = Question(end: turn.deadline, hasLeft: Asker.hasLeft)
         do {
             return try await database.read { db in
                 try withUnsafePointer(to: question) { question in

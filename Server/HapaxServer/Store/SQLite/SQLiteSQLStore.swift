@@ -16,43 +16,24 @@ final class SQLiteSQLStore: SQLStore {
 
     init(reader: SQLiteReader, server: (writer: DatabaseQueue, clock: SQLiteClock)? = nil) { (self.reader, self.server) = (reader, server) }
 
-    var dialect: Dialect { Self.dialect }
-
-    static let dialect = Dialect(
-        isAhead: "time - received_at > 86400000", duration: "hapax_session_ms(properties)", least: "min", milliseconds: { $0 },
-        bucket: "hapax_bucket(event_id)",
-        monthOfBucket: "strftime('%Y-%m', hapax_bucket(event_id) * 86400, 'unixepoch')", rowKey: "row, NULL",
-        rows: { "row IN (SELECT value FROM json_each(\("[\($0.joined(separator: ","))]")))" }, sorted: { $0 },
-        isRemovable: "row < (SELECT max(row) FROM events)",
-        uuidText: { id in
-            // Of NULL `hex` makes a text.
-            let parts = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)].map { "lower(substr(hex(\(id)), \($0.0), \($0.1)))" as StoreSQL }
-            return "CASE WHEN \(id) IS NOT NULL THEN \(parts.dropFirst().reduce(parts[0]) { "\($0) || '-' || \($1)" }) END"
-        }, uuid: { StoreSQL(stringLiteral: "x'\($0.description.filter { $0 != "-" })'") }, sinceMade: { _ in "" }, lock: "",
-        ranges: { "hapax_ranges(\($0), \($1))" }, union: { "hapax_union(\($0), \($1))" },
-        minus: { "hapax_minus(\($0), \($1))" },
-        text: { $0 }, value: { "hapax_value(properties, \($0))" }, valueOf: { "\($0)" }, textOfValue: { $0 },
-        anonymousID: """
-            CASE WHEN json_type(properties, '$."$anonymous_id"') = 'text' THEN json_extract(properties, '$."$anonymous_id"') END
-            """,
-        now: { "\(milliseconds: $0)" })
+    var dialect: Dialect { .sqlite }
 
     func ask(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[[String?]]] {
         // One look of the reader is one transaction.
         let look: @Sendable (Database) throws -> [[[String?]]] = { db in try statements.map { try db.texts($0) } }
         switch purpose {
-        case .question(let deadline): return try await reader.read(until: deadline, look)
-        case .search(let time): return try await reader.read(until: .now + time, look)
-        case .closing: return try await reader.read(until: .now + ServerLimits.ownWork, look)
+        case .question(let turn): return try await reader.read(in: turn, look)
+        case .search(let time): return try await reader.read(in: QuestionTurn(within: time), look)
+        case .closing: return try await reader.read(in: QuestionTurn(within: ServerLimits.ownWork), look)
         case .own, .owner: return try await reader.read(look)
         }
     }
 
     func each(
-        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+        _ sql: StoreSQL, in turn: QuestionTurn, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError) {
         let (text, arguments) = sql.forSQLite
-        try await reader.read(until: deadline) { db in
+        try await reader.read(in: turn) { db in
             let found = try Row.fetchCursor(db, sql: text, arguments: arguments)
             while let next = try found.next() { row(next.databaseValues.map(Database.text)) }
         }

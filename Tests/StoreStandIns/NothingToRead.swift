@@ -1,6 +1,7 @@
 import HapaxModel
+import HapaxServer
 
-/// A reader that finds nothing, for stores that only take events, such as those of tests.
+/// A reader that finds nothing, for stores that only take events.
 package struct NoReader: EventReader {
     package init() {}
 
@@ -8,25 +9,23 @@ package struct NoReader: EventReader {
 
     package func place(_ key: EventKey) async throws(StoreError) -> EventPosition? { nil }
 
-    package func fingerprints(_ keys: [EventKey]) async throws(StoreError) -> [EventKey: Int64] { [:] }
+    package func fingerprints(_ keys: [EventKey], in turn: QuestionTurn) async throws(StoreError) -> [EventKey: Int64] { [:] }
 
-    package func compare(_ records: [EventRecord]) async throws(StoreError) -> [Bool?] { records.map { _ in false } }
+    package func compare(_ records: [EventRecord], in turn: QuestionTurn) async throws(StoreError) -> [Bool?] { records.map { _ in false } }
 
-    package func step(_ query: EventQuery, width: Int, until deadline: ContinuousClock.Instant) async throws(StoreError) -> EventStep {
+    package func step(_ query: EventQuery, width: Int, in turn: QuestionTurn) async throws(StoreError) -> EventStep {
         EventStep(events: [], next: nil, isCut: false)
     }
 
     package func stepForward(
-        _ query: EventQuery, width: inout Int, until deadline: ContinuousClock.Instant
+        _ query: EventQuery, width: inout Int, in turn: QuestionTurn
     ) async throws(StoreError) -> ExportStep { ExportStep(events: [], rest: nil) }
 
     package func countsByName(
-        projectID: Int32, received: Range<Int64>, limit: Int, until deadline: ContinuousClock.Instant
+        projectID: Int32, received: Range<Int64>, limit: Int, in turn: QuestionTurn
     ) async throws(StoreError) -> NameCounts { NameCounts() }
 
-    package func overview() async throws(StoreError) -> StoreOverview {
-        StoreOverview(version: "", bytes: 0, isEstimated: false, parts: [], monthsAhead: nil)
-    }
+    package func overview() async throws(StoreError) -> StoreOverview { throw .tooHeavy }
 
     package func close() async {}
 }
@@ -35,7 +34,7 @@ package struct NoReader: EventReader {
 package struct NoSQL: SQLStore {
     package init() {}
 
-    package var dialect: Dialect { SQLiteSQLStore.dialect }
+    package var dialect: Dialect { .sqlite }
 
     package func ask(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[[String?]]] {
         guard case .own = purpose else { throw .tooHeavy }
@@ -43,7 +42,7 @@ package struct NoSQL: SQLStore {
     }
 
     package func each(
-        _ sql: StoreSQL, until deadline: ContinuousClock.Instant, _ row: @escaping @Sendable ([String?]) -> Void
+        _ sql: StoreSQL, in turn: QuestionTurn, _ row: @escaping @Sendable ([String?]) -> Void
     ) async throws(StoreError) { throw .tooHeavy }
 
     package func change(_ statements: [StoreSQL], as purpose: Purpose) async throws(StoreError) -> [[String?]] {
