@@ -228,6 +228,9 @@ extension EdgeBenchmark {
         memory(server, "150 lists of 4 MB that nobody reads", ServerLimits().untakenAnswers + answering)
     }
 
+    /// The most memory of one connection without bodies and answers, even if its header block never ends.
+    private static let connectionBytes = 64 * 1024
+
     private func headers(_ store: String) throws {
         let server = try server(store)
         defer { server.stop() }
@@ -243,7 +246,7 @@ extension EdgeBenchmark {
         // All of them have arrived by then, and none is cut yet: a header has ten seconds.
         usleep(3_000_000)
         withExtendedLifetime(connections) {}
-        memory(server, "\(count) headers that do not end", count * ServerLimits.connectionBytes)
+        memory(server, "\(count) headers that do not end", count * Self.connectionBytes)
     }
 
     private func memory(_ server: ServerProcess, _ what: String, _ budget: Int) {

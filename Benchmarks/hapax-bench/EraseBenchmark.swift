@@ -106,7 +106,7 @@ struct EraseBenchmark {
         let started = ContinuousClock.now
         let connection = try HTTPConnection(port: port)
         let set = HTTPConnection.request(
-            "PATCH", path: "/v1/admin/retention", body: Array(#"{"months":2}"#.utf8), key: ServerProcess.adminKey)
+            "PATCH", path: "/v1/admin/retention", body: Array(#"{"months":2,"yes":true}"#.utf8), key: ServerProcess.adminKey)
         guard String(decoding: try connection.send(set), as: UTF8.self).contains("removing") else {
             throw BenchmarkError("nothing is removed")
         }
@@ -125,7 +125,7 @@ struct EraseBenchmark {
     private static func erase(_ user: String, _ port: Int) throws -> Double {
         let started = ContinuousClock.now
         let connection = try HTTPConnection(port: port)
-        let body = Array(#"{"project":"bench","user":"\#(user)"}"#.utf8)
+        let body = Array(#"{"project":"bench","user":"\#(user)","yes":true}"#.utf8)
         _ = try connection.send(HTTPConnection.request(path: "/v1/admin/erasures", body: body, key: ServerProcess.adminKey))
         try wait(connection, HTTPConnection.get("/v1/admin/erasures", port: port, key: ServerProcess.adminKey), while: "running")
         return (ContinuousClock.now - started) / .seconds(1)

@@ -91,7 +91,7 @@ struct AccessTests {
         let unknown = Registry.Problem.notFound("there is no project of that name; there are: shop")
         #expect(await problem { _ = try await registry.addKey(.write, project: "shoop", now: now) } == unknown)
         #expect(await problem { _ = try await registry.set("shoop", derivedIDs: .server, now: now) } == unknown)
-        for (kind, project) in [(KeyKind.admin, "shop"), (.read, nil)] {
+        for (kind, project) in [(KeyKind.write, nil as String?), (.read, nil)] {
             guard case .invalid("project", _) = await problem({ _ = try await registry.addKey(kind, project: project, now: now) }) else {
                 Issue.record("\(kind)")
                 continue
@@ -217,7 +217,8 @@ struct AccessTests {
             for (path, body, status, parameter) in [
                 ("keys", "", 400, nil), ("keys", "[]", 400, nil), ("keys", "{}", 400, "kind"), ("keys", #"{"kind":7}"#, 400, "kind"),
                 ("keys", #"{"kind":"writer"}"#, 400, "kind"), ("keys", #"{"kind":"write"}"#, 400, "project"),
-                ("keys", #"{"kind":"write","project":"nope"}"#, 404, nil), ("keys", #"{"kind":"admin","project":"shop"}"#, 400, "project"),
+                ("keys", #"{"kind":"write","project":"nope"}"#, 404, nil),
+                ("keys", #"{"kind":"read","project":"shop","read_only":true}"#, 400, "read_only"),
                 ("keys", #"{"kind":"write","project":"shop","expires":"1d"}"#, 400, "expires"),
                 ("keys", #"{"kind":"write","project":"shop","expires_in_days":0}"#, 400, "expires_in_days"),
                 ("keys", #"{"kind":"write","project":"shop","expires_in_days":9223372036854775807}"#, 400, "expires_in_days"),
@@ -301,7 +302,8 @@ struct AccessTests {
             let (known, new) = (EventID.derived(name: "paid", key: "1"), EventID.derived(name: "paid", key: "2"))
             #expect(try await outcomes(write, [known]).isEmpty)
             if isGuarded {
-                _ = try await Self.send(server, "PATCH", "/v1/admin/projects/shop", key: admin, body: #"{"derived_ids":"server"}"#)
+                _ = try await Self.send(
+                    server, "PATCH", "/v1/admin/projects/shop", key: admin, body: #"{"derived_ids":"server","yes":true}"#)
             } else {
                 // What would be refused is counted, by event and key.
                 _ = try await outcomes(secret, [.derived(name: "paid", key: "3")])

@@ -132,9 +132,9 @@ struct BookTests {
             ] { #expect(try await accept(body).status == status) }
             #expect(try await accept(#"{"project":"shop"}"#, key: RunningServer.readKey).status == 403)
             #expect(try await accept(#"{"project":"shop","install":"\#(Sample.id(5))"}"#).status == 404)
-            #expect(try await accept(#"{"project":"shop","dry_run":true}"#).text == #"{"events":5}"#)
-            #expect(try await accept(#"{"project":"shop"}"#).text == #"{"events":5}"#)
-            #expect(try await accept(#"{"project":"shop"}"#).text == #"{"events":0}"#)
+            #expect(try await accept(#"{"project":"shop"}"#).text == #"{"dry_run":true,"events":5}"#)
+            #expect(try await accept(#"{"project":"shop","yes":true}"#).text == #"{"events":5}"#)
+            #expect(try await accept(#"{"project":"shop","yes":true}"#).text == #"{"events":0}"#)
             #expect(Self.equation(try await Self.books(server)) == [10, 4, 0, 5, 0, 1, 0])
             _ = try await server.post(Sent(created: 10, acknowledged: 9, events: Self.events(6...6)).body(of: Self.install))
             #expect(Self.equation(try await Self.books(server)) == [10, 5, 0, 4, 0, 1, 0])

@@ -174,11 +174,11 @@ struct ErasureTests {
                     body: Array(body.utf8))
                 return String(decoding: answer.body, as: UTF8.self)
             }
-            let preview = try await admin(#"{"project":"shop","user":"ada","linked":true,"dry_run":true}"#)
+            let preview = try await admin(#"{"project":"shop","user":"ada","linked":true}"#)
             #expect(
                 preview.contains(#"{"user":"bob","events":1,"stays":true}"#)
                     && preview.contains(#"{"user":"phone","events":3,"stays":false}"#))
-            _ = try await admin(#"{"project":"shop","user":"ada","linked":true}"#)
+            _ = try await admin(#"{"project":"shop","user":"ada","linked":true,"yes":true}"#)
             while try await erasures.list().contains(where: { $0.doneAt == nil }) { await Task.yield() }
         }
         let left = try await fixture.rows("SELECT distinct_id, count(*) FROM kept_events GROUP BY 1 ORDER BY 1")
@@ -300,15 +300,15 @@ struct ErasureTests {
 
             for (body, status) in [
                 (#"{"project":"shop"}"#, 400), (#"{"project":"shop","user":""}"#, 400), (#"{"project":"nope","user":"u"}"#, 404),
-                (#"{"project":"shop","user":"u","dry_run":"yes"}"#, 400), (#"{"project":"shop","user":"u","linked":1}"#, 400),
+                (#"{"project":"shop","user":"u","yes":"yes"}"#, 400), (#"{"project":"shop","user":"u","linked":1}"#, 400),
             ] { #expect(try await admin(body).status == status, "\(body)") }
             for key in [RunningServer.key, RunningServer.readKey, "nobody"] {
                 #expect([401, 403].contains(try await admin(#"{"project":"shop","user":"\#(Self.user)"}"#, key: key).status))
             }
-            let preview = try await admin(#"{"project":"shop","user":"\#(Self.user)","dry_run":true}"#)
+            let preview = try await admin(#"{"project":"shop","user":"\#(Self.user)"}"#)
             #expect(text(preview).contains(#""events":5"#))
             #expect(text(try await admin(nil)) == #"{"erasures":[]}"#)
-            let asked = try await admin(#"{"project":"shop","user":"\#(Self.user)"}"#)
+            let asked = try await admin(#"{"project":"shop","user":"\#(Self.user)","yes":true}"#)
             #expect(asked.status == 202 && text(asked).contains(#""erasure":1,"project":"shop","state":"running""#))
             while !text(try await admin(nil)).contains(#""state":"done""#) { await Task.yield() }
             #expect(text(try await admin(nil)).contains(#""events":5"#))

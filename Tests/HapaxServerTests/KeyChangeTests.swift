@@ -138,9 +138,9 @@ struct KeyChangeTests {
         defer { withExtendedLifetime(fixture) {} }
         try await RunningServer.run(on: store) { server in
             for (method, path, body, parameter) in [
-                ("PATCH", "retention", #"{"dry_run":false,"months":3,"dry_run":true}"#, "dry_run"),
-                ("PATCH", "retention", #"{"months":3,"dry_run":true,"dry_r\u0075n":false}"#, "dry_run"),
-                ("POST", "projects/shop/remove", #"{"dry_run":true,"dry_run":false}"#, "dry_run"),
+                ("PATCH", "retention", #"{"yes":false,"months":3,"yes":true}"#, "yes"),
+                ("PATCH", "retention", #"{"months":3,"yes":true,"y\u0065s":false}"#, "yes"),
+                ("POST", "projects/shop/remove", #"{"yes":true,"yes":false}"#, "yes"),
                 (
                     "PATCH", "projects/shop", #"{"derived_ids":"server","time_zone":"Asia/Tokyo","events_per_second":-1}"#,
                     "events_per_second"

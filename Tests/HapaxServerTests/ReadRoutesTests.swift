@@ -50,7 +50,8 @@ struct ReadRoutesTests {
         try await Self.run { server in
             for (key, status, text) in [
                 (RunningServer.readKey, 200, #"{"kind":"read","projects":["shop"]}"#),
-                (RunningServer.adminKey, 200, #"{"kind":"admin","projects":["app","shop"]}"#), (RunningServer.key, 403, "wrong_key_kind"),
+                (RunningServer.adminKey, 200, #"{"kind":"admin","read_only":false,"all_projects":true,"projects":["app","shop"]}"#),
+                (RunningServer.key, 403, "wrong_key_kind"),
                 ("nobody", 401, "unknown_key"),
             ] {
                 let answer = try await server.get("/v1/key", key: key)

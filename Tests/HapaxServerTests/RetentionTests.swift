@@ -182,10 +182,10 @@ struct RetentionTests {
             #expect(try await admin(nil).text == #"{"months":null,"kept_from":null,"state":"done"}"#)
             for (body, status) in [
                 (#"{"months":1}"#, 400), (#"{}"#, 400), (#"{"months":"two"}"#, 400), (#"{"months":2.5}"#, 400), (#"{"months":-3}"#, 400),
-                (#"{"months":3,"days":1}"#, 400), (#"{"months":2,"dry_run":true}"#, 200),
+                (#"{"months":3,"days":1}"#, 400), (#"{"months":2,"yes":1}"#, 400), (#"{"months":2}"#, 200),
             ] { #expect(try await admin(body).status == status, "\(body)") }
             #expect(try await admin(nil).text.contains(#""months":null"#))
-            #expect(try await admin(#"{"months":2}"#).text.contains(#""months":2"#))
+            #expect(try await admin(#"{"months":2,"yes":true}"#).text.contains(#""months":2"#))
             while try await !admin(nil).text.contains(#""state":"done""#) { await Task.yield() }
             #expect(try await server.get("/v1/events/\(old[0])").status == 404)
             let events = old.map { Sample.event($0) }

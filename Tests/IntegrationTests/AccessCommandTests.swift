@@ -63,7 +63,7 @@ struct AccessCommandTests {
         try await store.write { try $0.execute(sql: "INSERT INTO derived_ids VALUES (1, ?, 1, 'paid', 7)", arguments: [today]) }
         try store.close()
         let warned = try await run("projects", "set", "shop", "--derived-ids", "server")
-        #expect(warned.exit == .exited(1) && warned.note.contains("7       paid"))
+        #expect(warned.exit == .exited(1) && warned.note.contains("7 of paid with key 1"))
         #expect(try await run("projects", "set", "shop", "--derived-ids", "server", "--yes").exit == .exited(0))
         #expect(try await run("projects", "set", "shop", "--derived-ids", "any").exit == .exited(0))
         let server = try ChildProcess("hapax-server", environment: environment)
@@ -78,6 +78,9 @@ struct AccessCommandTests {
         let list = try await run("keys")
         #expect(list.exit == .exited(0) && list.text.contains("revoked") && list.text.contains("me"))
         for key in keys.values { #expect(!list.text.contains(key.prefix(16))) }
+        let audit = try await run("audit", "--project", "shop")
+        #expect(audit.text.contains(" on ") && audit.text.contains("projects set") && audit.text.contains("keys rotate"), "\(audit)")
+        #expect(try await run("audit", "--json").text.contains(#""verb":"keys add","project":null,"detail":"admin, me""#))
         let refused = try await run("keys", "add", "read", "--project", "shop")
         #expect(refused.exit == .exited(1) && refused.text.isEmpty && refused.note.contains("/v1/admin") == false)
         #expect(try await run("keys", "--help").text.contains("rotate"))

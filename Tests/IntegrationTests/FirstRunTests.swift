@@ -32,8 +32,10 @@ struct FirstRunTests {
     @Test("A12: it builds both programs, says how far it is in one line for each, and prints the next command, which works as printed")
     func nextCommandWorks() async throws {
         let checkout = try Checkout()
-        let run = try checkout.run(port: 0)
-        let port = try #require(Int(try await run.line(after: "listening on http://127.0.0.1:")))
+        // The port after it is no outgoing connection's, which would be taken and yet not answer.
+        let port = try LoopbackPort.unused()
+        let run = try checkout.run(port: port)
+        _ = try await run.line(after: "listening on http://127.0.0.1:\(port)")
         _ = try await run.line(after: "send an event, in another terminal:")
         let next = try #require(await run.nextLine())
         let progress = run.standardErrorTail

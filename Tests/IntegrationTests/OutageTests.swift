@@ -185,7 +185,7 @@ struct OutageTests {
         for round in 0..<12 {
             await load.wait(for: 40)
             let server = servers.withLock { $0[round % 3] }
-            if round == 3 { #expect(try await erasures(server, asking: #"{"project":"demo","user":"c0"}"#).contains("running")) }
+            if round == 3 { #expect(try await erasures(server, asking: #"{"project":"demo","user":"c0","yes":true}"#).contains("running")) }
             await server.kill()
             let next = try await ServerUnderTest.start(store)
             servers.withLock { $0[round % 3] = next }

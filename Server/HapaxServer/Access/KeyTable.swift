@@ -9,6 +9,8 @@ struct KeyTable: Sendable {
         var projectID: Int32?
         /// Its number in the store; nil for a key of the settings.
         var keyID: Int32?
+        /// Of an admin key.
+        var isReadOnly = false
     }
 
     private struct Entry {
@@ -41,7 +43,7 @@ struct KeyTable: Sendable {
             limits[project.id] = project.eventsPerSecond
         }
         for key in registry.keys {
-            let holder = Holder(kind: key.kind, projectID: key.projectID, keyID: key.id)
+            let holder = Holder(kind: key.kind, projectID: key.projectID, keyID: key.id, isReadOnly: key.isReadOnly)
             entries[key.digest] = Entry(
                 holder: holder, expiresAt: key.expiresAt, isRevoked: key.revokedAt != nil, lastUsed: key.lastUsed?.daysSince1970)
             digests[key.id] = key.digest

@@ -98,10 +98,12 @@ final class Keys: Sendable {
         }
     }
 
-    /// - Parameter name: The project's name: required with an admin key, refused with a read key.
+    /// - Parameter name: The project's name: required with an admin key of all projects, refused with a read key.
     func project(of reader: Holder, named name: String?) throws(RequestProblem) -> Int32 {
         if let projectID = reader.projectID {
-            guard name == nil else { throw QueryParameters.problem("project", "is for the admin key; a read key is for one project") }
+            guard name == nil || reader.kind == .admin && name == projectNamesByID[projectID] else {
+                throw QueryParameters.problem("project", "is for an admin key of all projects; this key is for one")
+            }
             return projectID
         }
         guard let projectID = name.flatMap({ name in table.withLock { $0.projects[name] } }) else {
@@ -110,9 +112,17 @@ final class Keys: Sendable {
         return projectID
     }
 
-    func checkAdmin(_ authorization: String?) throws(RequestProblem) {
-        guard try holder(authorization).kind == .admin else {
-            throw RequestProblem(.wrongKeyKind, detail: "this needs the admin key")
+    /// The holder of an admin key, which may be for one project, or only read (``Admin``).
+    func admin(_ authorization: String?) throws(RequestProblem) -> Holder {
+        let holder = try holder(authorization)
+        guard holder.kind == .admin else { throw RequestProblem(.wrongKeyKind, detail: "this needs an admin key") }
+        return holder
+    }
+
+    /// For what concerns the whole store.
+    func checkAdminOfAll(_ authorization: String?) throws(RequestProblem) {
+        guard try admin(authorization).projectID == nil else {
+            throw RequestProblem(.wrongKeyKind, detail: Admin.needsAll.text)
         }
     }
 

@@ -38,7 +38,10 @@ package struct Registry: Sendable {
         package var digest: KeyDigest
         package var beginning: String
         package var kind: KeyKind
+        /// nil for an admin key of all projects.
         package var projectID: Int32?
+        /// Of an admin key.
+        package var isReadOnly = false
         package var name: String
         package var createdAt: Int64
         package var expiresAt: Int64?
@@ -83,12 +86,14 @@ package struct Registry: Sendable {
     package enum Problem: Error, Hashable {
         case notFound(String)
         case exists(String)
+        /// The key is not for that.
+        case notAllowed(String)
         /// The value of a parameter cannot be used.
         case invalid(parameter: String, String)
 
         var text: String {
             switch self {
-            case .notFound(let text), .exists(let text): text
+            case .notFound(let text), .exists(let text), .notAllowed(let text): text
             case .invalid(let parameter, let text): "\(parameter) \(text)"
             }
         }
@@ -158,6 +163,7 @@ package struct Registry: Sendable {
     /// - Parameter timeZone: Of all its days; nil for UTC, or what the settings say.
     package func addProject(_ name: String, timeZone: String? = nil) async throws -> Project {
         try Self.checkName(name)
+        guard try await !contents().projects.contains(where: { $0.name == name }) else { throw Self.projectExists }
         let zone = try timeZone.map { try self.zone($0, of: name) }
         guard !name.isEmpty, !name.contains(where: { ",=\"'".contains($0) }) else {
             throw Problem.invalid(parameter: "name", "must be a text without commas, = and quotation marks")
@@ -179,9 +185,11 @@ package struct Registry: Sendable {
             ["INSERT INTO projects (name, public_id) VALUES (\(name), \(publicID)) ON CONFLICT DO NOTHING"] + zones
                 + ["SELECT project_id FROM projects WHERE public_id = \(publicID)"], as: .owner)
         // Of two who add it at once, one has added it.
-        guard !rows.isEmpty else { throw Problem.exists("there is a project of that name") }
+        guard !rows.isEmpty else { throw Self.projectExists }
         return try await contents().project(named: name)
     }
+
+    private static let projectExists = Problem.exists("there is a project of that name")
 
     /// Sets all that is given, or nothing.
     ///
@@ -236,21 +244,22 @@ package struct Registry: Sendable {
     }
 
     /// - Parameters:
-    ///   - project: Its name; nil for an admin key only.
+    ///   - project: Its name; nil for an admin key of all projects.
+    ///   - isReadOnly: For an admin key that sees everything and changes nothing.
     ///   - expiresAt: Unix milliseconds.
     /// - Returns: Also the key itself, which is kept nowhere.
     package func addKey(
-        _ kind: KeyKind, project: String?, name: String = "", expiresAt: Int64? = nil, now: Int64
+        _ kind: KeyKind, project: String?, name: String = "", isReadOnly: Bool = false, expiresAt: Int64? = nil, now: Int64
     ) async throws -> (key: Key, secret: String) {
-        guard (project == nil) == (kind == .admin) else {
-            throw Problem.invalid(
-                parameter: "project", kind == .admin ? "is not for an admin key, which is for all projects" : "must name the key's project")
+        guard project != nil || kind == .admin else { throw Problem.invalid(parameter: "project", "must name the key's project") }
+        guard !isReadOnly || kind == .admin else {
+            throw Problem.invalid(parameter: "read_only", "is for an admin key; each other kind does one thing")
         }
         try Self.checkName(name)
         guard !keysInSettings.contains(KeyDigest(name)) else { throw Self.nameHoldsKey }
         var projectID: Int32?
         if let project { projectID = try await contents().project(named: project).id }
-        return try await insert(kind, projectID, name: name, expiresAt: expiresAt, now: now)
+        return try await insert(kind, projectID, name: name, isReadOnly: isReadOnly, expiresAt: expiresAt, now: now)
     }
 
     /// What began with it ends: streams and exports at once, a request that is arriving is still answered.
@@ -276,7 +285,8 @@ package struct Registry: Sendable {
         }
         // After a rotation the old key's end is its grace's, which says nothing about how long the next one is to last.
         let newer = known.keys.last {
-            $0.id > id && ($0.kind, $0.projectID, $0.name) == (old.kind, old.projectID, old.name) && $0.state(at: now) == .active
+            $0.id > id && ($0.kind, $0.projectID, $0.isReadOnly, $0.name) == (old.kind, old.projectID, old.isReadOnly, old.name)
+                && $0.state(at: now) == .active
         }
         if let newer, old.expiresAt != nil, expiresAt == nil {
             throw Problem.invalid(
@@ -286,7 +296,8 @@ package struct Registry: Sendable {
         let end = now + Int64(clamping: Int(grace / .milliseconds(1)))
         // Of two who rotate one key at once, the second finds the first one's new key once it has the lock.
         let (key, secret) = try await insert(
-            old.kind, old.projectID, name: old.name, expiresAt: expiresAt ?? old.expiresAt.map { now + $0 - old.createdAt }, now: now,
+            old.kind, old.projectID, name: old.name, isReadOnly: old.isReadOnly,
+            expiresAt: expiresAt ?? old.expiresAt.map { now + $0 - old.createdAt }, now: now,
             lock: ["SELECT 1 FROM keys WHERE key_id = \(id)\(database.dialect.lock)"],
             unless: "(SELECT max(key_id) FROM keys) > \(known.keys.last?.id ?? id)",
             and: { "UPDATE keys SET expires_at = \(instant: min(end, old.expiresAt ?? .max) / 1_000) WHERE key_id = \(id) AND \($0)" })
@@ -294,18 +305,20 @@ package struct Registry: Sendable {
     }
 
     private func insert(
-        _ kind: KeyKind, _ projectID: Int32?, name: String, expiresAt: Int64?, now: Int64, lock: [StoreSQL] = [],
+        _ kind: KeyKind, _ projectID: Int32?, name: String, isReadOnly: Bool, expiresAt: Int64?, now: Int64, lock: [StoreSQL] = [],
         unless condition: StoreSQL = "false", and other: (_ ifMade: StoreSQL) -> StoreSQL? = { _ in nil }
     ) async throws -> (key: Key, secret: String) {
         var random = SystemRandomNumberGenerator()
         let secret = AccessKey.make(kind, using: &random)
         let digest = KeyDigest(secret)
+        // What may do less than an admin key of all projects is of a kind that servers of an earlier version do not know, and so refuse.
+        let stored = kind == .admin && isReadOnly ? Key.adminThatReads : kind == .admin && projectID != nil ? Key.adminOfOne : kind.rawValue
         let (project, end): (StoreSQL, StoreSQL) = (
             projectID.map { "\($0)" } ?? "NULL", expiresAt.map { "\(instant: $0 / 1_000)" } ?? "NULL"
         )
         let insert: StoreSQL = """
             INSERT INTO keys (digest, beginning, kind, project_id, name, created_at, expires_at) SELECT
-              \(digest.hex), \(AccessKey.beginning(secret)), \(kind.rawValue), \(project), \(name), \(instant: now / 1_000), \(end)
+              \(digest.hex), \(AccessKey.beginning(secret)), \(stored), \(project), \(name), \(instant: now / 1_000), \(end)
             WHERE NOT (\(condition))
             """
         let others = other("EXISTS (SELECT 1 FROM keys WHERE digest = \(digest.hex))")
@@ -378,12 +391,16 @@ extension Registry.Project {
 }
 
 extension Registry.Key {
+    /// The column `kind` of an admin key that changes nothing, and of one that is for one project.
+    fileprivate static let (adminThatReads, adminOfOne) = ("admin_reads", "admin_of_project")
+
     fileprivate init?(_ row: [String?]) {
         guard row.count == 10, let id = row[0].flatMap({ Int32($0) }), let digest = row[1].flatMap({ KeyDigest(hex: $0) }),
-            let kind = row[3].flatMap({ KeyKind(rawValue: $0) })
+            let stored = row[3], let kind = [Self.adminThatReads, Self.adminOfOne].contains(stored) ? .admin : KeyKind(rawValue: stored)
         else { return nil }
         self.init(
-            id: id, digest: digest, beginning: row[2] ?? "", kind: kind, projectID: row[4].flatMap { Int32($0) }, name: row[5] ?? "",
+            id: id, digest: digest, beginning: row[2] ?? "", kind: kind, projectID: row[4].flatMap { Int32($0) },
+            isReadOnly: stored == Self.adminThatReads, name: row[5] ?? "",
             createdAt: row[6].flatMap { Int64($0) } ?? 0, expiresAt: row[7].flatMap { Int64($0) },
             revokedAt: row[8].flatMap { Int64($0) }, lastUsed: row[9].flatMap { CalendarDay($0) })
     }

@@ -60,9 +60,12 @@ package struct Erasures: Sendable {
 
     /// At most ``ServerLimits/erasures``, in their order.
     ///
-    /// - Parameter after: The number of the last one that is known already.
-    package func list(after: Int32 = 0) async throws(StoreError) -> [Erasure] {
-        try await erasures("erasure_id > \(after)", limit: ServerLimits.erasures)
+    /// - Parameters:
+    ///   - after: The number of the last one that is known already.
+    ///   - project: Only those of one project.
+    package func list(after: Int32 = 0, project: Int32? = nil) async throws(StoreError) -> [Erasure] {
+        let own: StoreSQL = project.map { " AND project_id = \($0)" } ?? ""
+        return try await erasures("erasure_id > \(after)\(own)", limit: ServerLimits.erasures)
     }
 
     /// Those that are not done.

@@ -22,7 +22,7 @@ function show() {
   if (!hasKey) {
     return $("key").focus();
   }
-  // Only the admin key chooses a project, and only it sees the store.
+  // Only an admin key of all projects chooses one, and only it sees the store.
   $("to-store").hidden = $("store-key").hidden = !store.project;
   $("project-label").hidden = !store.project;
   $("project").value = store.project;
@@ -56,9 +56,9 @@ $("key-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   store.key = $("key").value.trim();
   try {
-    const { kind, projects } = await askJSON("v1/key", {});
-    // An admin key is for every project: one of them is shown first.
-    if (kind === "admin") store.project = projects[0] || "-";
+    const { all_projects: isForAll, projects } = await askJSON("v1/key", {});
+    // Most admin keys are for every project: one of them is shown first.
+    if (isForAll) store.project = projects[0] || "-";
   } catch (error) {
     return forgetKey(explain(error));
   }

@@ -24,9 +24,9 @@ struct AcceptLossesCommand: StoreCommand {
         if let install, EventID(uuidString: install) == nil { throw ValidationError("--install must be a UUID.") }
     }
 
-    func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-        guard let losses = store.losses else { throw StoreError.notPermitted }
-        let count = try await losses.accept(project: project, install: install.flatMap { EventID(uuidString: $0) }, isDryRun: !yes)
+    func run(on store: CommandStore) async throws -> CommandOutput {
+        let verb = AdminVerb.acceptLosses(project: project, install: install)
+        guard case .losses(let count, _) = try await store.admin.perform(verb, saysYes: yes) else { return CommandOutput(text: "") }
         return CommandOutput(
             text: "\(EraseCommand.events(count)) missing\(yes ? ", accepted" : "")",
             note: yes ? nil : "Nothing has been changed: --yes accepts them.")

@@ -11,7 +11,7 @@ protocol StoreCommand: ParsableCommand {
     var creates: Bool { get }
 
     /// - Returns: What is printed to standard output, and to standard error.
-    func run(on store: CommandStore, now: Int64) async throws -> CommandOutput
+    func run(on store: CommandStore) async throws -> CommandOutput
 }
 
 extension StoreCommand {
@@ -20,12 +20,7 @@ extension StoreCommand {
 
 /// What a command works on.
 struct CommandStore: Sendable {
-    var registry: Registry
-    var erasures: Erasures
-    var retention: Retention
-    /// nil beside a running server with the embedded store.
-    var losses: Losses?
-    var clock: ClockMarks?
+    var admin: Admin
     /// Tells people how far it is.
     var note: @Sendable (String) -> Void
 }
@@ -50,9 +45,6 @@ struct StoreFlags: ParsableArguments {
 }
 
 enum AccessCommands {
-    /// How long a key that was rotated still works, if nobody says.
-    static let usualGraceDays: Int64 = 30
-
     /// Days, as in `30d` or `30`, or hours, as in `12h`.
     static func time(_ text: String) -> Duration? {
         let unit: Int64 = text.hasSuffix("h") ? 3_600 : 86_400
@@ -92,14 +84,14 @@ struct ProjectsCommand: ParsableCommand {
         @Flag(help: "As JSON.") var json = false
         var changes: Bool { false }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let contents = try await store.registry.contents()
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            let contents = try await store.admin.contents()
             if json {
-                return CommandOutput(
-                    text: AccessCommands.json {
-                        $0.member("projects", list: contents.projects) { writer, project in writer.object { $0.members(of: project) } }
-                    })
+                var derived: [Int32: [Registry.DerivedEvents]] = [:]
+                for project in contents.projects { derived[project.id] = try await store.admin.derivedEvents(of: project) }
+                return CommandOutput(text: AccessCommands.json { [derived] in $0.members(ofProjects: contents, derived) })
             }
+            let now = store.admin.now
             let rows = contents.projects.map { project in
                 [
                     project.name, project.publicID, project.derivedIDs.rawValue, project.eventsPerSecond.map { "\($0)/s" } ?? "",
@@ -122,18 +114,21 @@ struct ProjectsCommand: ParsableCommand {
         var changes: Bool { true }
         var creates: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let project = try await store.registry.addProject(name, timeZone: timeZone)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            _ = try await store.admin.perform(.addProject(name: name, timeZone: timeZone), saysYes: false)
             var lines: [String] = []
             for kind in isWithoutKeys ? [] : [KeyKind.write, .read] {
-                lines.append("\(kind.rawValue) \(try await store.registry.addKey(kind, project: name, now: now).secret)")
+                guard case .key(_, let secret?, _) = try await store.admin.perform(.addKey(kind, project: name), saysYes: false) else {
+                    continue
+                }
+                lines.append("\(kind.rawValue) \(secret)")
             }
             let keys =
                 lines.isEmpty
                 ? ""
                 : " Its keys are shown only now: the write key is for apps, the read key for people. hapax-server keys add admin makes one for you."
             return CommandOutput(
-                text: lines.joined(separator: "\n"), note: "The project \(project.name) has been added.\(keys)")
+                text: lines.joined(separator: "\n"), note: "The project \(name) has been added.\(keys)")
         }
     }
 
@@ -161,28 +156,14 @@ struct ProjectsCommand: ParsableCommand {
             }
         }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let contents = try await store.registry.contents()
-            var project = try contents.project(named: name)
-            // Who has said yes need not wait for the look.
-            let refused = derivedIDs == .server && !yes ? try await store.registry.derivedEvents(of: project, now: now) : []
-            if !refused.isEmpty {
-                store.note("Came with write keys in the last 14 days, and would be refused:")
-                let rows = refused.map {
-                    ["\($0.events)", $0.name.isEmpty ? "(others)" : $0.name, contents.name(ofKey: $0.keyID), $0.lastDay]
-                }
-                store.note(AccessCommands.table(["EVENTS", "EVENT", "KEY", "LAST"], rows))
-                throw Registry.Problem.invalid(
-                    parameter: "--derived-ids",
-                    "has not been set, nor anything else: give these senders a server key first, or add --yes: their events become dead letters"
-                )
-            }
-            project = try await store.registry.set(name, derivedIDs: derivedIDs, eventsPerSecond: limit, timeZone: timeZone, now: now)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            let verb = AdminVerb.setProject(name: name, derivedIDs: derivedIDs, eventsPerSecond: limit, timeZone: timeZone)
+            guard case .project(let project) = try await store.admin.perform(verb, saysYes: yes) else { return CommandOutput(text: "") }
             let rate = project.eventsPerSecond.map { "at most \($0) a second at each server" } ?? "as many as can be"
             return CommandOutput(
                 text: "",
                 note:
-                    "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue); events: \(rate); days of \(project.zoneText(at: now))"
+                    "\(project.name) takes derived ids of: \(project.derivedIDs.rawValue); events: \(rate); days of \(project.zoneText(at: store.admin.now))"
             )
         }
     }
@@ -201,20 +182,19 @@ extension ProjectsCommand {
         @Flag(help: "Remove it. This cannot be taken back.") var yes = false
         var changes: Bool { yes }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            guard yes else {
-                let contents = try await store.registry.contents()
-                let id = try contents.project(named: name).id
-                let keys = contents.keys.count { $0.projectID == id && $0.state(at: now) == .active }
-                let preview = try await store.erasures.preview(project: name, user: nil)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            switch try await store.admin.perform(.removeProject(name: name), saysYes: yes) {
+            case .wouldErase(let preview, _, let keys):
                 return CommandOutput(
-                    text: "\(EraseCommand.text(preview)); \(keys) \(keys == 1 ? "key works" : "keys work")",
+                    text: "\(EraseCommand.text(preview)); \(keys == 1 ? "1 key works" : "\(keys ?? 0) keys work")",
                     note: "Nothing has been changed: --yes removes them, and cannot be taken back.")
+            case .erasing(let begun, _):
+                store.note("Its keys have ended. In ten seconds no server takes them any more; then the events go…")
+                var rows: Int64 = 0
+                for erasure in begun { rows += try await store.admin.finished(erasure, progress: { store.note("\($0) rows…") }).rows }
+                return CommandOutput(text: "\(EraseCommand.events(rows)) removed", note: "The project \(name) has been removed.")
+            default: return CommandOutput(text: "")
             }
-            let removal = try await store.erasures.add(project: name, user: nil)
-            store.note("Its keys have ended. In ten seconds no server takes them any more; then the events go…")
-            let done = try await store.erasures.finished(removal, progress: { store.note("\($0) rows…") })
-            return CommandOutput(text: "\(EraseCommand.events(done.rows)) removed", note: "The project \(name) has been removed.")
         }
     }
 }
@@ -224,13 +204,6 @@ extension Registry.Project {
         guard let timeZone else { return "UTC" }
         guard let from = timeZoneFrom, from.daysSince1970 > Int32(clamping: now / 86_400_000) else { return timeZone }
         return "\(timeZone) from \(from) on"
-    }
-}
-
-extension Registry.Contents {
-    fileprivate func name(ofKey id: Int32?) -> String {
-        guard let id else { return "of the settings" }
-        return "\(id) \(keys.first { $0.id == id }?.name ?? "")"
     }
 }
 
@@ -249,8 +222,8 @@ struct KeysCommand: ParsableCommand {
         @Flag(help: "As JSON.") var json = false
         var changes: Bool { false }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let contents = try await store.registry.contents()
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            let (contents, now) = (try await store.admin.contents(), store.admin.now)
             if json {
                 return CommandOutput(
                     text: AccessCommands.json {
@@ -261,7 +234,8 @@ struct KeysCommand: ParsableCommand {
             }
             let rows = contents.keys.map { key in
                 [
-                    "\(key.id)", key.kind.rawValue, contents.projects.first { $0.id == key.projectID }?.name ?? "", key.beginning + "…",
+                    "\(key.id)", key.isReadOnly ? "admin, reads" : key.kind.rawValue,
+                    contents.projects.first { $0.id == key.projectID }?.name ?? "", key.beginning + "…",
                     key.state(at: now).rawValue, KeysCommand.day(key.createdAt), key.expiresAt.map(KeysCommand.day) ?? "",
                     key.lastUsed?.description ?? "", key.name,
                 ]
@@ -278,14 +252,17 @@ struct KeysCommand: ParsableCommand {
         @OptionGroup var settings: StoreFlags
         @Argument(help: "write (for apps), server (for services), read or admin.") var kind: KeyKind
         var creates: Bool { kind == .admin }
-        @Option(help: "The project; not for an admin key.") var project: String?
+        @Option(help: "The project. An admin key without it is for all.") var project: String?
+        @Flag(help: "For an admin key that sees everything and changes nothing, as for monitoring.") var readOnly = false
         @Option(help: "What it is for, to tell it from others.") var name = ""
         @Option(help: "When it ends: 90d, 12h. Without this it does not end.", transform: KeysCommand.end) var expires: Duration?
         var changes: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let (key, secret) = try await store.registry.addKey(
-                kind, project: project, name: name, expiresAt: expires.map { now + Int64($0 / .milliseconds(1)) }, now: now)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            let verb = AdminVerb.addKey(kind, project: project, name: name, isReadOnly: readOnly, lasts: expires)
+            guard case .key(let key, let secret?, _) = try await store.admin.perform(verb, saysYes: false) else {
+                return CommandOutput(text: "")
+            }
             return CommandOutput(text: secret, note: "This is key \(key.id); it is shown only now.")
         }
     }
@@ -302,10 +279,11 @@ struct KeysCommand: ParsableCommand {
         var expires: Duration?
         var changes: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let grace = grace ?? .seconds(AccessCommands.usualGraceDays * 86_400)
-            let (key, secret, old) = try await store.registry.rotateKey(
-                id, grace: grace, expiresAt: expires.map { now + Int64($0 / .milliseconds(1)) }, now: now)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            let verb = AdminVerb.rotateKey(id, grace: grace, lasts: expires)
+            guard case .key(let key, let secret?, let old?) = try await store.admin.perform(verb, saysYes: false) else {
+                return CommandOutput(text: "")
+            }
             func text(_ end: Int64) -> String { Timestamp(clampingUnixMilliseconds: end).description }
             return CommandOutput(
                 text: secret,
@@ -320,8 +298,10 @@ struct KeysCommand: ParsableCommand {
         @Argument(help: "Its number.", transform: KeysCommand.number) var id: Int32
         var changes: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let key = try await store.registry.revokeKey(id, now: now)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            guard case .key(let key, _, _) = try await store.admin.perform(.revokeKey(id), saysYes: false) else {
+                return CommandOutput(text: "")
+            }
             return CommandOutput(text: "", note: "Key \(key.id) (\(key.beginning)…) has been revoked.")
         }
     }

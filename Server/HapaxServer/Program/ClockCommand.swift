@@ -16,9 +16,10 @@ struct ClockCommand: ParsableCommand {
         @OptionGroup var settings: StoreFlags
         var changes: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            guard let clock = store.clock else { throw StoreError.notPermitted }
-            let present = try await clock.accept(now: now)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            guard case .clock(let present) = try await store.admin.perform(.acceptClock, saysYes: false) else {
+                return CommandOutput(text: "")
+            }
             return CommandOutput(text: "", note: "The clock shows \(ClockCommand.text(present)). Within ten seconds days close by it.")
         }
     }
@@ -29,9 +30,10 @@ struct ClockCommand: ParsableCommand {
         @OptionGroup var settings: StoreFlags
         var changes: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            guard let clock = store.clock else { throw StoreError.notPermitted }
-            let reset = try await clock.reset(now: now)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            guard case .clockReset(let reset) = try await store.admin.perform(.resetClock, saysYes: false) else {
+                return CommandOutput(text: "")
+            }
             var notes = ["The clock shows \(ClockCommand.text(reset.now)). \(EraseCommand.events(Int64(reset.events))) seemed to be later."]
             notes += reset.closed.map { project, until in
                 "Days of \(project) have closed up to \(ClockCommand.text(until)): where that is PostgreSQL, it takes events again from then on."

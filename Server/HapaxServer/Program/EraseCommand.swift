@@ -58,11 +58,12 @@ struct EraseCommand: StoreCommand {
         }
     }
 
-    func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
+    func run(on store: CommandStore) async throws -> CommandOutput {
         if log { return try await list(store) }
+        let now = store.admin.now
         if unblock {
             let line = Line(project: project ?? "", user: user ?? "", at: now, unblock: true)
-            try await store.erasures.unblock(project: line.project, user: line.user)
+            _ = try await store.admin.perform(.unblock(project: line.project, user: line.user), saysYes: false)
             // Afterwards: a line too many would take events again of somebody who is still blocked.
             if let record { try Self.add(line, to: record, otherwise: "the user is unblocked all the same") }
             return CommandOutput(text: "", note: "Events of this user are taken again, within five seconds.")
@@ -95,67 +96,62 @@ struct EraseCommand: StoreCommand {
             return line.block == true ? "\(text), \(yes ? "blocked" : "to be blocked")" : text
         }
         guard yes else { return "to be unblocked" }
-        do { try await store.erasures.unblock(project: line.project, user: line.user) } catch Registry.Problem.notFound(Erasures.notBlocked)
-        {
-            return "not blocked"
-        }
+        do { _ = try await store.admin.perform(.unblock(project: line.project, user: line.user), saysYes: false) } catch Registry.Problem
+            .notFound(Erasures.notBlocked)
+        { return "not blocked" }
         return "unblocked"
     }
 
     private static let nothing = "Nothing has been changed: --yes erases them, and cannot be taken back."
 
     private func erase(_ line: Line, _ store: CommandStore) async throws -> CommandOutput {
-        var links: [Erasures.Link] = []
-        if linked {
-            links = try await store.erasures.links(project: line.project, user: line.user)
-        } else if !yes, replay == nil {
-            // A hint only: without it the rest is told all the same.
-            do { links = try await store.erasures.links(project: line.project, user: line.user) } catch {
-                store.note("Whether this user has other ids could not be found out: \((error as? Registry.Problem)?.text ?? "\(error)")")
-            }
+        let (isReplayed, blocks) = (replay != nil, line.block == true)
+        if !yes, !linked, !isReplayed { await hint(line, store) }
+        var admin = store.admin
+        // Before it is erased, so that nobody is erased without a line; a line too many does no harm.
+        admin.willErase = { user in
+            guard let record else { return }
+            try Self.add(
+                Line(project: line.project, user: user, at: line.at, block: line.block), to: record, otherwise: "nothing was erased")
         }
-        if !yes {
-            let preview = try await store.erasures.preview(project: line.project, user: line.user)
+        let verb = AdminVerb.erase(
+            project: line.project, user: line.user, linked: linked, blocks: blocks, upTo: isReplayed && !blocks ? line.at : nil)
+        switch try await admin.perform(verb, saysYes: yes) {
+        case .wouldErase(let preview, let links, _):
             var lines = [Self.text(preview)]
-            if linked {
-                lines += links.map {
-                    "\($0.user)  \($0.isShared ? "stays: it is somebody else's, too" : "\(Self.events($0.rows)), besides")"
-                }
-                if links.isEmpty { lines.append("No $identify event of this user names another id.") }
-            } else if links.contains(where: { !$0.isShared }) {
-                lines.append("There are ids from before the user logged in, which nothing ties to the user afterwards: see --linked.")
+            lines += links.map {
+                "\($0.user)  \($0.isShared ? "stays: it is somebody else's, too" : "\(Self.events($0.rows)), besides")"
             }
+            if linked, links.isEmpty { lines.append("No $identify event of this user names another id.") }
             return CommandOutput(text: lines.joined(separator: "\n"), note: Self.nothing)
+        case .erasing(let begun, let links):
+            if blocks { store.note("In ten seconds no server takes events of this user any more; then the rest goes…") }
+            var outputs: [CommandOutput] = []
+            for erasure in begun {
+                outputs.append(Self.done(try await admin.finished(erasure, progress: { store.note("\(Self.events($0))…") })))
+            }
+            let stayed = links.contains(where: \.isShared) ? ["Ids that are somebody else's, too, have stayed."] : []
+            return CommandOutput(
+                text: outputs.map(\.text).joined(separator: "\n"), note: (outputs.compactMap(\.note) + stayed).joined(separator: "\n"))
+        default: return CommandOutput(text: "")
         }
-        // The user is the last one: whoever is interrupted finds the links again.
-        var outputs: [CommandOutput] = []
-        for user in links.filter({ linked && !$0.isShared }).map(\.user) + [line.user] {
-            outputs.append(try await eraseOne(Line(project: line.project, user: user, at: line.at, block: line.block), store))
-        }
-        let notes =
-            outputs.compactMap(\.note)
-            + (linked && links.contains(where: \.isShared) ? ["Ids that are somebody else's, too, have stayed."] : [])
-        return CommandOutput(text: outputs.map(\.text).joined(separator: "\n"), note: notes.joined(separator: "\n"))
     }
 
-    private func eraseOne(_ line: Line, _ store: CommandStore) async throws -> CommandOutput {
-        // Before it is erased, so that nobody is erased without a line; a line too many does no harm.
-        if let record {
-            try await store.erasures.checked(line.project, line.user)
-            try Self.add(line, to: record, otherwise: "nothing was erased")
+    /// Without it the rest is told all the same.
+    private func hint(_ line: Line, _ store: CommandStore) async {
+        do {
+            guard try await store.admin.links(project: line.project, user: line.user).contains(where: { !$0.isShared }) else { return }
+            store.note("There are ids from before the user logged in, which nothing ties to the user afterwards: see --linked.")
+        } catch {
+            store.note("Whether this user has other ids could not be found out: \((error as? Registry.Problem)?.text ?? "\(error)")")
         }
-        let blocks = line.block == true
-        let erasure = try await store.erasures.add(
-            project: line.project, user: line.user, upTo: replay == nil || blocks ? nil : line.at, blocks: blocks)
-        if blocks { store.note("In ten seconds no server takes events of this user any more; then the rest goes…") }
-        return Self.done(try await store.erasures.finished(erasure, progress: { store.note("\(Self.events($0))…") }))
     }
 
     private func list(_ store: CommandStore) async throws -> CommandOutput {
-        let names = Dictionary(try await store.registry.contents().projects.map { ($0.id, $0.name) }) { $1 }
+        let names = Dictionary(try await store.admin.contents().projects.map { ($0.id, $0.name) }) { $1 }
         var list: [Erasures.Erasure] = []
         while true {
-            let part = try await store.erasures.list(after: list.last?.id ?? 0)
+            let part = try await store.admin.erasures(after: list.last?.id ?? 0)
             list += part
             if part.count < ServerLimits.erasures { break }
         }

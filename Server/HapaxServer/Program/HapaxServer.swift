@@ -162,6 +162,18 @@ public enum HapaxServer {
         }
     }
 
+    /// What a command works with, by the settings of its program.
+    private static func admin(
+        _ configuration: ServerConfiguration, _ database: any SQLStore, _ store: (any EventStore)?, now: Int64
+    ) -> Admin {
+        let keys = (configuration.writeKeys + configuration.readKeys).map(\.key) + [configuration.adminKey].compactMap { $0 }
+        return Admin(
+            database: database, store: store,
+            settings: Admin.Settings(
+                projects: configuration.projects, zones: Set(configuration.timeZones.map(\.project)), keys: Set(keys.map { KeyDigest($0) })),
+            now: now, caller: AdminCaller(name: "\(NSUserName()) on \(ProcessInfo.processInfo.hostName)"))
+    }
+
     /// Runs a command on the store.
     private static func run(_ command: any StoreCommand, _ environment: [String: String]) async -> Int32 {
         do {
@@ -176,16 +188,8 @@ public enum HapaxServer {
             do {
                 let store = try await open(configuration, currentTime, logger)
                 let result: Result<CommandOutput, any Error>
-                let access = CommandStore(
-                    registry: Registry(
-                        database: store.sql, zonesInSettings: Set(configuration.timeZones.map(\.project)),
-                        keysInSettings: Set(
-                            ((configuration.writeKeys + configuration.readKeys).map(\.key) + [configuration.adminKey].compactMap { $0 })
-                                .map { KeyDigest($0) })),
-                    erasures: Erasures(database: store.sql, inSettings: configuration.projects),
-                    retention: Retention(database: store.sql), losses: Losses(store: store), clock: ClockMarks(database: store.sql),
-                    note: note)
-                do { result = .success(try await command.run(on: access, now: currentTime())) } catch {
+                let access = CommandStore(admin: admin(configuration, store.sql, store, now: currentTime()), note: note)
+                do { result = .success(try await command.run(on: access)) } catch {
                     result = .failure(error)
                 }
                 await store.close()
@@ -199,11 +203,7 @@ public enum HapaxServer {
                 }
                 let reader = try SQLiteReader(path: path)
                 let database = SQLiteSQLStore(reader: reader)
-                output = try await command.run(
-                    on: CommandStore(
-                        registry: Registry(database: database), erasures: Erasures(database: database),
-                        retention: Retention(database: database), losses: nil, note: note),
-                    now: currentTime())
+                output = try await command.run(on: CommandStore(admin: admin(configuration, database, nil, now: currentTime()), note: note))
                 await reader.close()
             }
             if !output.text.isEmpty { print(output.text) }

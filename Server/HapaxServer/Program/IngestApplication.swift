@@ -46,9 +46,7 @@ package struct IngestApplication: Service {
             await store.close()
             throw error
         }
-        let registry = Registry(
-            database: store.sql, zonesInSettings: Set(keys.projects.filter { zones[$0.value] != nil }.keys),
-            keysInSettings: Set(keys.holders.keys))
+        let registry = Registry(database: store.sql)
         let access = Keys(keys, registry: registry, currentTime: currentTime)
         do {
             if let problem = keys.contradiction(to: try await registry.contents()) { throw ServerConfiguration.Problem(problem) }
@@ -58,10 +56,11 @@ package struct IngestApplication: Service {
             throw error
         }
         if access.isEmpty { logger.warning("Every request is answered 503: \(Keys.firstKey)") }
+        let settings = Admin.Settings(
+            projects: Set(keys.projects.keys), zones: Set(keys.projects.filter { zones[$0.value] != nil }.keys),
+            keys: Set(keys.holders.keys))
         let admin = AdminRoutes(
-            keys: access, registry: registry,
-            erasures: Erasures(database: store.sql, inSettings: Set(keys.projects.keys), patience: ServerLimits.adminWork),
-            retention: Retention(database: store.sql, patience: ServerLimits.adminWork), losses: Losses(store: store), fixed: keys,
+            keys: access, store: store, settings: settings, fixed: keys,
             failures: FailureLog("Keys could not be read or changed", recovery: "Keys can be read and changed again", logger: logger),
             currentTime: currentTime)
         let metrics = ServerMetrics()

@@ -16,8 +16,8 @@ struct RetentionCommand: ParsableCommand {
         @Flag(help: "As JSON.") var json = false
         var changes: Bool { false }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            let state = try await store.retention.state()
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            let state = try await store.admin.retention()
             if json { return CommandOutput(text: AccessCommands.json { $0.members(of: state) }) }
             return CommandOutput(text: RetentionCommand.text(state))
         }
@@ -39,12 +39,10 @@ struct RetentionCommand: ParsableCommand {
         @Flag(help: "Set it, and remove what is older. This cannot be taken back.") var yes = false
         var changes: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            if yes {
-                _ = try await store.retention.set(months: months)
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            guard case .wouldRemove(let preview) = try await store.admin.perform(.setRetention(months: months), saysYes: yes) else {
                 return try await RetentionCommand.remove(store)
             }
-            let preview = try await store.retention.preview(months: months)
             let rows = preview.months.map { [$0.month, "\($0.events)"] }
             var lines = ["Nothing has been changed."]
             if let day = Retention.firstDay(preview.horizon) {
@@ -63,15 +61,15 @@ struct RetentionCommand: ParsableCommand {
         @OptionGroup var settings: StoreFlags
         var changes: Bool { true }
 
-        func run(on store: CommandStore, now: Int64) async throws -> CommandOutput {
-            try await store.retention.advance()
+        func run(on store: CommandStore) async throws -> CommandOutput {
+            _ = try await store.admin.perform(.applyRetention, saysYes: false)
             return try await RetentionCommand.remove(store)
         }
     }
 
     private static func remove(_ store: CommandStore) async throws -> CommandOutput {
-        _ = try await store.retention.perform()
-        return CommandOutput(text: text(try await store.retention.state()))
+        _ = try await Retention(database: store.admin.database).perform()
+        return CommandOutput(text: text(try await store.admin.retention()))
     }
 
     private static func text(_ state: Retention.State) -> String {

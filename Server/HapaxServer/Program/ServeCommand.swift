@@ -8,7 +8,7 @@ struct ServerCommand: ParsableCommand {
         version: HapaxVersion.current,
         subcommands: [
             ServeCommand.self, ProjectsCommand.self, KeysCommand.self, RetentionCommand.self, EraseCommand.self, AcceptLossesCommand.self,
-            BackupCommand.self, CheckCommand.self, ClockCommand.self,
+            AuditCommand.self, BackupCommand.self, CheckCommand.self, ClockCommand.self,
         ],
         defaultSubcommand: ServeCommand.self)
 }
@@ -22,7 +22,7 @@ struct ServeCommand: ParsableCommand {
             Events go to POST /v1/events; a page at / shows what arrives, and GET /v1/events and others answer with it (docs/reading.md); \
             GET /health/live, /health/ready and /metrics tell how it is. \
             It stops within 10 seconds. Exit codes: 0 stopped, 1 failed, 64 wrong settings. \
-            Other commands, each with its --help: projects, keys, retention, erase, accept-losses, backup, check, clock.
+            Other commands, each with its --help: projects, keys, retention, erase, accept-losses, audit, backup, check, clock.
             """)
 
     @OptionGroup var settings: ServerFlags

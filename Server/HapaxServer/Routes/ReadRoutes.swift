@@ -19,6 +19,10 @@ struct ReadRoutes: Sendable {
         var writer = JSONWriter()
         writer.object { writer in
             writer.member("kind", holder.kind.rawValue)
+            if holder.kind == .admin {
+                writer.member("read_only", holder.isReadOnly)
+                writer.member("all_projects", holder.projectID == nil)
+            }
             writer.member("projects", list: own ?? keys.projectNames) { writer, name in writer.string(name) }
         }
         var response = Routes.response("application/json", writer.bytes)

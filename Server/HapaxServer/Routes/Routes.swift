@@ -72,6 +72,8 @@ struct Routes {
         add("/v1/admin/erasures", .post) { request, _ in try await admin.erase(request) }
         add("/v1/admin/unblock", .post) { request, _ in try await admin.unblock(request) }
         add("/v1/admin/losses/accept", .post) { request, _ in try await admin.acceptLosses(request, in: questions.turns) }
+        add("/v1/admin/clock/accept", .post) { request, _ in try await admin.acceptClock(request) }
+        add("/v1/admin/audit", .get) { request, _ in try await admin.audit(request) }
         add("/v1/admin/retention", .get) { request, _ in try await admin.retention(request) }
         add("/v1/admin/retention", .patch) { request, _ in try await admin.setRetention(request) }
         for file in PageRoute.files { add(file.path, .get) { _, _ in PageRoute.response(file.type, file.bytes) } }
@@ -80,7 +82,7 @@ struct Routes {
             keys: keys, store: store, writer: writer, readiness: readiness, metrics: metrics, live: live, failures: failures)
         add("/v1/store", .get) { request, _ in try await overview.respond(to: request) }
         add("/metrics", .get) { [page] request, _ in
-            try keys.checkAdmin(request.headers[.authorization])
+            try keys.checkAdminOfAll(request.headers[.authorization])
             return page.fresh()
         }
     }

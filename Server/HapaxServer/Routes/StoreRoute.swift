@@ -14,7 +14,7 @@ struct StoreRoute: Sendable {
     let failures: FailureLog
 
     func respond(to request: Request) async throws -> Response {
-        try keys.checkAdmin(request.headers[.authorization])
+        try keys.checkAdminOfAll(request.headers[.authorization])
         _ = try QueryParameters(request.uri.query, known: ["project"])
         // Checked in parallel with the questions below: if the store does not answer, their waits do not add up.
         async let isReady = readiness.isReady()

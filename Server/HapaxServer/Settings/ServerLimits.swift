@@ -43,9 +43,6 @@ package struct ServerLimits: Sendable {
 
     /// Bytes of a header block, and of one line of it. A larger one is answered 400 without a document, and its connection closed.
     package static let headerBytes = 16 * 1024
-    /// The most memory of one connection without bodies and answers, even if its header block never ends. Times ``connections`` it is the most
-    /// that senders can take by connecting alone.
-    package static let connectionBytes = 64 * 1024
     /// Connections of the listener for metrics, and how long one of them may leave its answer without taking some of it.
     static let metricsConnections = 64
     static let metricsAnswer = Duration.seconds(5)
@@ -158,6 +155,8 @@ package struct ServerLimits: Sendable {
 
     /// Event names that a day's report lists; the events of all others are one number.
     package static let reportNames = 100
+    /// The most entries of the audit log in one answer.
+    package static let auditEntries = 1_000
     /// The most days in one report.
     package static let reportDays = 400
     /// How long one statement of the server's own work may take, and one that an admin asks for over HTTP: days close on the same connection.

@@ -9,7 +9,7 @@ enum PostgresRoles {
             try connection.execute(
                 """
                 GRANT USAGE ON SCHEMA \(schema) TO \(name);
-                GRANT SELECT, INSERT ON events, projects TO \(name);
+                GRANT SELECT, INSERT ON events, projects, audit TO \(name);
                 GRANT SELECT, INSERT, UPDATE ON installs TO \(name);
                 GRANT SELECT, INSERT, UPDATE, DELETE ON report_zones, report_bounds, report_progress, report_days, report_events, report_users,
                   report_returns, report_late, report_late_progress, derived_ids TO \(name);

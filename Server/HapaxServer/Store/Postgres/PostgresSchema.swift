@@ -255,6 +255,17 @@ enum PostgresSchema {
                 CREATE TABLE clock (singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton), accepted timestamptz);
                 INSERT INTO clock DEFAULT VALUES;
                 """),
+        // The program checks what kinds of keys there are (``Registry``), so that a further one needs no migration.
+        Migration(
+            name: "014_audit",
+            change: "makes the table of what admins have changed",
+            sql: """
+                CREATE TABLE audit (
+                  audit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL, key_id integer, actor text NOT NULL,
+                  verb text NOT NULL, project text, detail text NOT NULL
+                );
+                ALTER TABLE keys DROP CONSTRAINT keys_kind_check, DROP CONSTRAINT keys_check;
+                """),
     ]
 
     /// The names of the migrations that the schema has had.

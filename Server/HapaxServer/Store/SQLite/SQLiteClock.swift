@@ -4,8 +4,7 @@ import HapaxModel
 final class SQLiteClock: Sendable {
     private let currentTime: @Sendable () -> Int64
     private let uptime: @Sendable () -> ContinuousClock.Instant
-    private let accepted: Int64
-    private let state: Locked<(last: Int64, trust: ClockTrust)>
+    private let state: Locked<(last: Int64, accepted: Int64, trust: ClockTrust)>
 
     /// - Parameters:
     ///   - last: The latest instant that the store has given or counted up to, in Unix milliseconds.
@@ -14,14 +13,17 @@ final class SQLiteClock: Sendable {
         last: Int64, known: Int64, accepted: Int64, currentTime: @escaping @Sendable () -> Int64,
         uptime: @escaping @Sendable () -> ContinuousClock.Instant
     ) {
-        (self.currentTime, self.uptime, self.accepted) = (currentTime, uptime, accepted)
-        state = Locked((last, ClockTrust(known: known, clock: currentTime(), at: uptime())))
+        (self.currentTime, self.uptime) = (currentTime, uptime)
+        state = Locked((last, accepted, ClockTrust(known: known, clock: currentTime(), at: uptime())))
     }
+
+    /// Somebody has said that the clock was right when it showed this, in Unix milliseconds.
+    func accept(_ shown: Int64) { state.withLock { $0.accepted = shown } }
 
     /// No event is received before the settled instant any more.
     func read() -> StoreClock {
         state.withLock { state in
-            var clock = state.trust.read(currentTime(), accepted: accepted, at: uptime())
+            var clock = state.trust.read(currentTime(), accepted: state.accepted, at: uptime())
             state.last = max(state.last, clock.settled)
             clock.settled = state.last
             return clock

@@ -51,7 +51,10 @@ final class SQLiteSQLStore: SQLStore {
     /// Waits for the commits before it; those after it are not received earlier.
     func clock() async throws(StoreError) -> StoreClock {
         guard let clock = server?.clock else { throw .notPermitted }
-        return try await write { _ in clock.read() }
+        return try await write { db in
+            clock.accept(try Int64.fetchOne(db, sql: "SELECT accepted FROM clock") ?? 0)
+            return clock.read()
+        }
     }
 
     /// Rows are numbered by arrival, so each condition is a span of row numbers.

@@ -228,6 +228,34 @@ enum SQLiteSchema {
                     INSERT INTO clock VALUES (1, NULL);
                     """)
         }
+        add("012_audit", "makes the table of what admins have changed, and writes the keys anew") { db in
+            // The program checks what kinds there are (``Registry``), so that a further one needs no migration. A number of a key that was
+            // removed is not given again.
+            try db.execute(
+                sql: """
+                    CREATE TABLE audit (
+                      audit_id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, key_id INTEGER, actor TEXT NOT NULL, verb TEXT NOT NULL,
+                      project TEXT, detail TEXT NOT NULL
+                    );
+                    CREATE TABLE new_keys (
+                      key_id      INTEGER PRIMARY KEY AUTOINCREMENT,
+                      digest      TEXT    NOT NULL UNIQUE,
+                      beginning   TEXT    NOT NULL,
+                      kind        TEXT    NOT NULL,
+                      project_id  INTEGER REFERENCES projects,
+                      name        TEXT    NOT NULL,
+                      created_at  INTEGER NOT NULL,
+                      expires_at  INTEGER,
+                      revoked_at  INTEGER,
+                      last_used   TEXT
+                    );
+                    INSERT INTO new_keys SELECT * FROM keys;
+                    DELETE FROM sqlite_sequence WHERE name = 'new_keys';
+                    INSERT INTO sqlite_sequence SELECT 'new_keys', seq FROM sqlite_sequence WHERE name = 'keys';
+                    DROP TABLE keys;
+                    ALTER TABLE new_keys RENAME TO keys;
+                    """)
+        }
     }
 
     /// The bucket of an id, as ``EventID/bucket`` has it.
