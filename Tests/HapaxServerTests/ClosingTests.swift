@@ -107,7 +107,9 @@ struct ClosingTests {
         let zones = project.zones
         let service = ReportService(
             closing: DayClosing(database: SteppedStore(base: database, now: project.now), zones: zones.withLock { $0 }),
-            isStoreThere: { true }, logger: log.logger,
+            isStoreThere: { true }, logger: log.logger)
+        let closing = Periodic(
+            every: .zero,
             pause: { [fixture = project.fixture] _ in
                 let look = looks.withLock { looks in
                     looks += 1
@@ -115,8 +117,9 @@ struct ClosingTests {
                 }
                 if look == 2 { try await fixture.execute("UPDATE report_zones SET time_zone = 'Europe/Berlin' WHERE project_id = 1") }
                 if look == 3 { throw CancellationError() }
-            })
-        try await service.run()
+            }
+        ) { await service.closeDays() }
+        try await closing.run()
         #expect(
             log.lines.map { $0.metadata["project"] } == ["shop", "shop"] && log.lines.map(\.level) == [.error, .notice], "\(log.lines)")
         #expect(try await project.report("2026-01-12", "2026-01-15").days.allSatisfy { $0.state == .closed })

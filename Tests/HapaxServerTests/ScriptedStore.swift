@@ -11,7 +11,6 @@ final class ScriptedStore: EventStore {
         var isHolding = false
         var held: [CheckedContinuation<Void, Never>] = []
         var watchers: [CheckedContinuation<Void, Never>] = []
-        var refreshes = 0
         var checkFails = false
         var upkeeps = 0
         var upkeepFails = false
@@ -23,7 +22,6 @@ final class ScriptedStore: EventStore {
     let sql: any SQLStore = NoSQL()
 
     var committedIDs: Set<EventID> { state.withLock { Set($0.rows.keys.map(\.id)) } }
-    var refreshes: Int { state.withLock { $0.refreshes } }
 
     func fail(_ failure: @escaping @Sendable (StoreGroup) -> StoreError?) {
         state.withLock { $0.failure = failure }
@@ -76,7 +74,7 @@ final class ScriptedStore: EventStore {
         if state.withLock({ $0.checkFails }) { throw .unavailable("test") }
         return records.map { _ in false }
     }
-    func refresh() async throws(StoreError) { state.withLock { $0.refreshes += 1 } }
+    func refresh() async throws(StoreError) {}
     func performUpkeep() async throws(StoreError) {
         let fails = state.withLock { state in
             state.upkeeps += 1

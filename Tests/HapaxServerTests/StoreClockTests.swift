@@ -187,7 +187,9 @@ struct StoreClockTests {
         let store = try await open()
         let (log, looks) = (RecordedLog(), Locked(0))
         let service = ReportService(
-            closing: DayClosing(database: store.sql, zones: [:]), isStoreThere: { true }, logger: log.logger,
+            closing: DayClosing(database: store.sql, zones: [:]), isStoreThere: { true }, logger: log.logger)
+        let closing = Periodic(
+            every: .zero,
             pause: { _ in
                 let look = looks.withLock { looks in
                     looks += 1
@@ -195,8 +197,9 @@ struct StoreClockTests {
                 }
                 if look < 5 { try await fixture.execute("UPDATE ahead.days SET count = \(look == 1 || look == 2 ? 10 : 0)") }
                 if look == 5 { throw CancellationError() }
-            })
-        try await service.run()
+            }
+        ) { await service.closeDays() }
+        try await closing.run()
         #expect(log.lines.map(\.level) == [.error, .notice] && log.lines.first?.metadata["clock.ahead.seconds"] != nil, "\(log.lines)")
         await store.close()
     }

@@ -32,26 +32,24 @@ struct UpkeepServiceTests {
         }
     }
 
-    @Test("Upkeep is done at once and daily, after a failure in ten minutes, with a warning; what others change is learnt meanwhile")
+    @Test("Upkeep is done at once and daily, after a failure in ten minutes, with a warning")
     func upkeepIsDoneInTime() async throws {
         let (store, metrics, log, pauses) = (ScriptedStore(), ServerMetrics(), RecordedLog(), Pauses())
         store.failUpkeep(true)
-        let service = UpkeepService(
-            store: store, metrics: metrics, currentTime: { Sample.now }, logger: log.logger, pause: { try await pauses.pause($0) })
-        let running = Task { try await service.run() }
+        let upkeep = Upkeep(store: store, metrics: metrics, currentTime: { Sample.now }, logger: log.logger)
+        let daily = Periodic(
+            every: ServerLimits.upkeepInterval, afterFailure: ServerLimits.upkeepIntervalAfterFailure, pause: { try await pauses.pause($0) }
+        ) { try await upkeep.perform() }
+        let running = Task { try await daily.run() }
         await log.lines(1)
         #expect(metrics.lastUpkeep == nil && log.lines.map(\.level) == [.warning])
         await pauses.end(ServerLimits.upkeepIntervalAfterFailure)
-        await pauses.end(ServerLimits.refreshInterval)
         await log.lines(2)
         store.failUpkeep(false)
         await pauses.end(ServerLimits.upkeepIntervalAfterFailure)
         await pauses.end(ServerLimits.upkeepInterval)
         #expect(metrics.lastUpkeep?.unixMilliseconds == Sample.now)
         while store.upkeeps < 4, !Task.isCancelled { await Task.yield() }
-        let before = store.refreshes
-        await pauses.end(ServerLimits.refreshInterval)
-        while store.refreshes == before, !Task.isCancelled { await Task.yield() }
         running.cancel()
         try await running.value
     }

@@ -1,66 +1,51 @@
 import HapaxModel
 import Logging
-import ServiceLifecycle
 
 /// Performs erasures and removals that were asked for over HTTP, or that were interrupted, and forgets what this server remembers of such a user.
-struct ErasureService: Service {
-    let erasures: Erasures
-    let live: Live
+final class ErasureService: Sendable {
+    private let erasures: Erasures
+    private let live: Live
     /// Whether the store answers: an outage is reported once, by ``StoreWatch``.
-    let isStoreThere: @Sendable () async -> Bool
-    let failures: FailureLog
-    let logger: Logger
+    private let isStoreThere: @Sendable () async -> Bool
+    private let failures: FailureLog
+    private let logger: Logger
+    /// The number of the latest erasure whose user is forgotten here.
+    private let forgotten = Locked<Int32>(0)
 
-    func run() async throws {
-        try? await cancelWhenGracefulShutdown {
-            try await withThrowingDiscardingTaskGroup { group in
-                group.addTask { try await forget() }
-                group.addTask { try await perform() }
+    init(erasures: Erasures, live: Live, isStoreThere: @escaping @Sendable () async -> Bool, logger: Logger) {
+        (self.erasures, self.live, self.isStoreThere, self.logger) = (erasures, live, isStoreThere, logger)
+        failures = FailureLog("An erasure could not go on", recovery: "Erasures go on", logger: logger)
+    }
+
+    func forget() async throws(StoreError) {
+        do throws(StoreError) {
+            for (project, id) in try await erasures.latest(after: forgotten.withLock { $0 }) {
+                live.forgetRefusals(of: project)
+                forgotten.withLock { $0 = max($0, id) }
             }
+        } catch {
+            // The next look finds them.
+            _ = await isStoreThere()
+            throw error
         }
     }
 
-    private func forget() async throws {
-        var known: Int32 = 0
-        while true {
-            do throws(StoreError) {
-                for (project, id) in try await erasures.latest(after: known) {
-                    live.forgetRefusals(of: project)
-                    known = max(known, id)
-                }
-            } catch {
-                // The next look finds them.
-                _ = await isStoreThere()
+    /// A failure of one keeps no other one back. Whether anything waits is not known if that cannot be read: no failure of an erasure.
+    func perform() async throws {
+        var failure: StoreError?
+        for erasure in try await erasures.open() {
+            do {
+                guard let done = try await erasures.perform(erasure) else { continue }
+                logger.notice(
+                    erasure.isOfProject ? "A project was removed" : "A user was erased",
+                    metadata: ["erasure": "\(done.id)", "events": "\(done.rows)"])
+            } catch StoreError.notPermitted {
+                // A server with the admin role does it, or the command.
+            } catch let error as StoreError {
+                failure = error
             }
-            try await Task.sleep(for: ServerLimits.settingsInterval)
         }
-    }
-
-    private func perform() async throws {
-        while true {
-            try await Task.sleep(for: ServerLimits.settingsInterval)
-            let open: [Erasures.Erasure]
-            // Whether anything waits is not known: that is no failure of an erasure.
-            do throws(StoreError) { open = try await erasures.open() } catch { continue }
-            var failure: StoreError?
-            for erasure in open {
-                do {
-                    guard let done = try await erasures.perform(erasure) else { continue }
-                    logger.notice(
-                        erasure.isOfProject ? "A project was removed" : "A user was erased",
-                        metadata: ["erasure": "\(done.id)", "events": "\(done.rows)"])
-                } catch StoreError.notPermitted {
-                    // A server with the admin role does it, or the command.
-                } catch let error as StoreError {
-                    // Those after it go on.
-                    failure = error
-                }
-            }
-            guard let failure else {
-                failures.succeeded()
-                continue
-            }
-            if await isStoreThere() { failures.failed(failure) }
-        }
+        guard let failure else { return failures.succeeded() }
+        if await isStoreThere() { failures.failed(failure) }
     }
 }

@@ -1,48 +1,38 @@
 import HapaxModel
 import Logging
-import ServiceLifecycle
 
 /// Raises the horizon as months go by, and removes what lies below it.
-struct RetentionService: Service {
-    let retention: Retention
+struct RetentionService: Sendable {
+    private let retention: Retention
     /// Whether the store answers: an outage is reported once, by ``StoreWatch``.
-    let isStoreThere: @Sendable () async -> Bool
-    let failures: FailureLog
-    let logger: Logger
+    private let isStoreThere: @Sendable () async -> Bool
+    private let failures: FailureLog
+    private let logger: Logger
 
-    func run() async throws {
-        try? await cancelWhenGracefulShutdown {
-            var next = ContinuousClock.now
-            while true {
-                try await Task.sleep(for: try await step(&next))
-            }
+    init(retention: Retention, isStoreThere: @escaping @Sendable () async -> Bool, logger: Logger) {
+        (self.retention, self.isStoreThere, self.logger) = (retention, isStoreThere, logger)
+        failures = FailureLog(
+            "Events that are no longer kept could not be removed", recovery: "They could be removed", logger: logger)
+    }
+
+    func advance() async throws { try await reporting { try await retention.advance() } }
+
+    /// - Throws: Also if whoever reads all months would wait behind each further attempt: then the next one comes later.
+    func remove() async throws {
+        try await reporting(triesSoon: true) {
+            guard let state = try await retention.perform() else { return }
+            logger.notice("Events that are no longer kept were removed", metadata: ["kept.from": "\(state.firstDay ?? "")"])
         }
     }
 
-    /// - Returns: How long to wait.
-    private func step(_ next: inout ContinuousClock.Instant) async throws -> Duration {
-        // Whether anything waits to be removed is not known: that is no failure to remove it.
-        let isDue: Bool
-        do throws(StoreError) {
-            let state = try await retention.state()
-            isDue = state.cleared < state.horizon
-        } catch { return ServerLimits.settingsInterval }
-        guard isDue || next <= .now else { return ServerLimits.settingsInterval }
+    /// - Parameter triesSoon: Whether an outage of the store is no failure of a turn.
+    private func reporting(triesSoon: Bool = false, _ work: () async throws -> Void) async throws {
         do {
-            if next <= .now {
-                try await retention.advance()
-                next = .now + ServerLimits.upkeepInterval
-            }
-            if let state = try await retention.perform() {
-                logger.notice("Events that are no longer kept were removed", metadata: ["kept.from": "\(state.firstDay ?? "")"])
-            }
+            try await work()
             failures.succeeded()
-            return ServerLimits.settingsInterval
         } catch let error as StoreError {
-            guard await isStoreThere() else { return ServerLimits.settingsInterval }
-            failures.failed(error)
-            // Whoever reads all months waits behind each attempt.
-            return ServerLimits.upkeepIntervalAfterFailure
+            if await isStoreThere() { failures.failed(error) } else if triesSoon { return }
+            throw error
         }
     }
 }

@@ -1,9 +1,8 @@
 import HapaxModel
 import Logging
-import ServiceLifecycle
 
 /// Looks at the store from time to time, so that whoever reads `/metrics` neither waits for it nor gives it work.
-final class StoreWatch: Service {
+final class StoreWatch: Sendable {
     struct Figures: Sendable {
         var overview: StoreOverview
         /// Seconds for which each project has had a day that should have been closed.
@@ -55,32 +54,17 @@ final class StoreWatch: Service {
         return isReady
     }
 
-    func run() async throws {
-        try? await cancelWhenGracefulShutdown { [self] in
-            try await withThrowingDiscardingTaskGroup { group in
-                group.addTask {
-                    while true {
-                        _ = await self.look()
-                        try await Task.sleep(for: ServerLimits.watchInterval)
-                    }
-                }
-                group.addTask {
-                    while true {
-                        // What cannot be read is left out of the metrics.
-                        let figures = try? await self.read()
-                        self.state.withLock { $0.figures = figures }
-                        try await Task.sleep(for: figures == nil ? ServerLimits.watchInterval : ServerLimits.figuresInterval)
-                    }
-                }
-            }
+    func readFigures() async throws(StoreError) {
+        do throws(StoreError) {
+            let clock = try await store.sql.clock()
+            var figures = try await Figures(store.sql, store.reader, now: clock.settled, as: .search(within: ServerLimits.adminWork))
+            figures.clockAhead = clock.ahead
+            state.withLock { [figures] in $0.figures = figures }
+        } catch {
+            // What cannot be read is left out of the metrics.
+            state.withLock { $0.figures = nil }
+            throw error
         }
-    }
-
-    private func read() async throws(StoreError) -> Figures {
-        let clock = try await store.sql.clock()
-        var figures = try await Figures(store.sql, store.reader, now: clock.settled, as: .search(within: ServerLimits.adminWork))
-        figures.clockAhead = clock.ahead
-        return figures
     }
 
     func write(to exposition: inout Exposition) {

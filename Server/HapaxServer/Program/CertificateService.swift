@@ -3,7 +3,7 @@ import Logging
 import ServiceLifecycle
 import UnixSignals
 
-/// Takes a new certificate when its files change: every few seconds it looks, and at SIGHUP at once.
+/// Takes a new certificate when its files have changed, at SIGHUP at once.
 @available(macOS 14, *)
 struct CertificateService: Service {
     let certificate: Certificate
@@ -15,22 +15,12 @@ struct CertificateService: Service {
         if certificate.end <= currentTime() {
             logger.error("The certificate has ended: clients will not connect", metadata: ["certificate.end": "\(end)"])
         }
-        try? await cancelWhenGracefulShutdown {
-            try await withThrowingDiscardingTaskGroup { group in
-                group.addTask {
-                    while true {
-                        try await Task.sleep(for: ServerLimits.certificateInterval)
-                        look()
-                    }
-                }
-                group.addTask {
-                    for await _ in await UnixSignalsSequence(trapping: .sighup) { look() }
-                }
-            }
+        await cancelWhenGracefulShutdown {
+            for await _ in await UnixSignalsSequence(trapping: .sighup) { look() }
         }
     }
 
-    private func look() {
+    func look() {
         let (known, length) = (certificate.problem, certificate.length)
         switch certificate.look(now: currentTime()) {
         case .unchanged: break

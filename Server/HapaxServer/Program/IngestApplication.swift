@@ -86,24 +86,38 @@ package struct IngestApplication: Service {
                     metrics,
                     logger, onListening: onMetricsListening))
         }
+        let closing = ReportService(closing: DayClosing(database: store.sql, zones: zones), isStoreThere: isStoreThere, logger: logger)
+        let erasures = ErasureService(erasures: Erasures(database: store.sql), live: live, isStoreThere: isStoreThere, logger: logger)
+        let retention = RetentionService(retention: Retention(database: store.sql), isStoreThere: isStoreThere, logger: logger)
+        let upkeep = Upkeep(store: store, metrics: metrics, currentTime: currentTime, logger: logger)
+        var periodic: [any Service] = [
+            Periodic(every: ServerLimits.watchInterval) { _ = await watch.look() },
+            Periodic(every: ServerLimits.figuresInterval, afterFailure: ServerLimits.watchInterval) { try await watch.readFigures() },
+            Periodic(every: ServerLimits.reportInterval) { await closing.closeDays() },
+            // While the store does not answer, keys go on as they are; what the store refuses is reported by others.
+            Periodic(every: ServerLimits.settingsInterval, beginsAtOnce: false) { try await access.refresh() },
+            Periodic(every: ServerLimits.settingsInterval) { try await erasures.forget() },
+            Periodic(every: ServerLimits.settingsInterval, beginsAtOnce: false) { try await erasures.perform() },
+            Periodic(every: ServerLimits.upkeepInterval, afterFailure: ServerLimits.upkeepIntervalAfterFailure) {
+                try await retention.advance()
+            },
+            Periodic(every: ServerLimits.settingsInterval, afterFailure: ServerLimits.upkeepIntervalAfterFailure) {
+                try await retention.remove()
+            },
+            Periodic(every: ServerLimits.upkeepInterval, afterFailure: ServerLimits.upkeepIntervalAfterFailure) {
+                try await upkeep.perform()
+            },
+            // What other servers have changed. While the store does not answer, requests are refused and logged.
+            Periodic(every: ServerLimits.refreshInterval, beginsAtOnce: false) { [store] in try await store.refresh() },
+        ]
+        if let certificate {
+            let service = CertificateService(certificate: certificate, currentTime: currentTime, logger: logger)
+            periodic += [service, Periodic(every: ServerLimits.certificateInterval, beginsAtOnce: false) { service.look() }]
+        }
         let application = Self.listener(
             routes.responder(metrics, log), options.host, options.port, connections, metrics, certificate: certificate, logger,
             // Shut down in reverse order: the server first, so that the writers end when nothing can arrive any more.
-            services: listeners + [
-                watch,
-                ReportService(closing: DayClosing(database: store.sql, zones: zones), isStoreThere: isStoreThere, logger: logger),
-                AccessService(keys: access),
-                ErasureService(
-                    erasures: Erasures(database: store.sql), live: live, isStoreThere: isStoreThere,
-                    failures: FailureLog("An erasure could not go on", recovery: "Erasures go on", logger: logger), logger: logger),
-                RetentionService(
-                    retention: Retention(database: store.sql), isStoreThere: isStoreThere,
-                    failures: FailureLog(
-                        "Events that are no longer kept could not be removed", recovery: "They could be removed", logger: logger),
-                    logger: logger),
-            ] + (certificate.map { [CertificateService(certificate: $0, currentTime: currentTime, logger: logger)] } ?? []) + [
-                UpkeepService(store: store, metrics: metrics, currentTime: currentTime, logger: logger), GroupCommitService(writer: writer),
-            ],
+            services: listeners + periodic + [GroupCommitService(writer: writer)],
             onListening: onListening)
         do {
             // This handler runs before the server tells its connections to stop.
